@@ -1,0 +1,62 @@
+# Two commands matter: `make run` and `make test`. Each sets up everything it needs, once.
+PYTHON ?= python3.11
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+SETUP  := pyproject.toml constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint types layers unit bench slow vectors clean
+
+help: ## Show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+
+run: $(VENV)/.run ## Run a real secure aggregation and watch it
+	@$(BIN)/coterie demo $(ARGS)
+
+test: lint types layers unit ## Everything a change must pass
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+layers: $(VENV)/.dev
+	$(BIN)/lint-imports
+
+unit: $(VENV)/.dev
+	$(BIN)/pytest -n auto -m "not slow and not bench" --cov --cov-report= $(ARGS)
+	$(BIN)/python -m coverage report --include='*/secagg/*,*/crypto/*,*/graphs/*,*/arithmetic/*' --fail-under=95
+
+slow: $(VENV)/.dev ## The checks that take minutes
+	$(BIN)/pytest -m slow $(ARGS)
+
+bench: $(VENV)/.flower ## Measure speed against the machine's limits and against Flower
+	$(BIN)/pytest -m bench tests/bench $(ARGS)
+
+vectors: $(VENV)/.dev ## Rewrite the committed test vectors (only when the wire format changes)
+	$(BIN)/python -m tests.vectors.generate
+
+clean: ## Remove the environment and all caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage .benchmarks
+
+$(VENV)/bin/python:
+	@command -v $(PYTHON) >/dev/null || { echo "make needs $(PYTHON); set PYTHON=... to another Python 3.11-3.13"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run: $(VENV)/bin/python $(SETUP)
+	@echo "Installing Coterie into $(VENV) (once) ..."
+	@$(PIP) --editable '.[report]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/bin/python $(SETUP)
+	@echo "Installing Coterie and its development tools into $(VENV) (once) ..."
+	@$(PIP) --editable '.[dev]'
+	@touch $@ $(VENV)/.run
+
+$(VENV)/.flower: $(VENV)/.dev
+	@echo "Installing Flower, to measure against it (once) ..."
+	@$(PIP) --editable '.[dev,flower]'
+	@touch $@

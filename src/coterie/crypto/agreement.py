@@ -1,0 +1,58 @@
+"""Two clients agree on a key: X25519, then HKDF-SHA-256 bound to a context."""
+
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from coterie.crypto.context import bind
+from coterie.crypto.entropy import Entropy
+from coterie.errors import VerificationError
+
+KEY_BYTES = 32
+
+#: Any private key will do to recognise a public key of low order.
+_PROBE = X25519PrivateKey.from_private_bytes(bytes(range(KEY_BYTES)))
+
+
+def check_public(public: bytes) -> None:
+    """Refuse a public key that is malformed or of low order: agreeing with it would fix the secret."""
+    _exchange(_PROBE, public)
+
+
+def _exchange(private: X25519PrivateKey, public: bytes) -> bytes:
+    try:
+        return private.exchange(X25519PublicKey.from_public_bytes(public))
+    except ValueError:
+        raise VerificationError("a public key is malformed or of low order") from None
+
+
+class PrivateKey:
+    """An X25519 private key, made from 32 secret bytes; shows nothing of itself."""
+
+    __slots__ = ("_key", "public")
+
+    def __init__(self, secret: bytes) -> None:
+        self._key = X25519PrivateKey.from_private_bytes(secret)
+        self.public = self._key.public_key().public_bytes_raw()
+
+    @classmethod
+    def generate(cls, entropy: Entropy, label: str) -> "PrivateKey":
+        """Draw a fresh key."""
+        return cls(entropy.draw(label, KEY_BYTES))
+
+    def __repr__(self) -> str:
+        return "PrivateKey(...)"
+
+    def secret(self) -> bytes:
+        """Return the 32 bytes this key was made from, to be shared out or parked."""
+        return self._key.private_bytes_raw()
+
+    def agree(self, peer_public: bytes, context: bytes, size: int = KEY_BYTES) -> bytes:
+        """Derive ``size`` bytes known only to the owners of the two keys.
+
+        Both public keys enter the derivation, in an order both sides compute, so that a key is tied to this pair.
+        A peer key that is malformed or of low order (it would fix the secret) is refused.
+        """
+        shared = _exchange(self._key, peer_public)
+        info = bind("agreement", context, *sorted((self.public, peer_public)))
+        return HKDF(hashes.SHA256(), size, salt=None, info=info).derive(shared)

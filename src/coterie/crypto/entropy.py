@@ -1,0 +1,45 @@
+"""Where secrets come from: the operating system, or a labelled stream that makes test vectors replay."""
+
+import hashlib
+import os
+from typing import Protocol
+
+from coterie.crypto.context import bind
+from coterie.errors import LocalProtocolError
+
+
+class Entropy(Protocol):
+    """A source of secret random bytes, passed explicitly to whatever needs them."""
+
+    def draw(self, label: str, size: int) -> bytes:
+        """Return ``size`` fresh bytes for the purpose ``label``."""
+        ...
+
+
+class SystemEntropy:
+    """The operating system's generator. Use this one."""
+
+    def draw(self, label: str, size: int) -> bytes:
+        """Return ``size`` bytes from the operating system; the label plays no part."""
+        return os.urandom(size)
+
+
+class DeterministicEntropy:
+    """Bytes that depend on a seed and the label only: for test vectors and replays, never for real data.
+
+    Labels may be drawn in any order, each once: drawing one twice would hand out the same "random" bytes again.
+    """
+
+    def __init__(self, seed: bytes) -> None:
+        self._seed = seed
+        self._drawn: set[str] = set()
+
+    def __repr__(self) -> str:
+        return "DeterministicEntropy(...)"
+
+    def draw(self, label: str, size: int) -> bytes:
+        """Return the first ``size`` bytes of the stream named ``label``."""
+        if label in self._drawn:
+            raise LocalProtocolError(f"deterministic entropy for {label!r} was already drawn")
+        self._drawn.add(label)
+        return hashlib.shake_256(bind("entropy", self._seed, label.encode())).digest(size)

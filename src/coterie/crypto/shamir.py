@@ -1,0 +1,151 @@
+"""Shamir's threshold sharing of short secrets, vectorised.
+
+A secret is cut into 16-bit symbols and each is shared over the field of 65537 = 2^16 + 1 elements. That prime
+makes everything simple and exact:
+
+* Its multiplicative group has order 2^16 and generator 3, so powers and products of *evaluation points*
+  (which are public) are look-ups in a table of logarithms.
+* Products of field elements are at most 2^32 and sums of up to 2^16 of them stay below 2^53, so evaluating
+  all polynomials at all points is one float64 matrix product without rounding.
+* 65537 divides 2^32 - 1: a uniform 32-bit word other than 2^32 - 1 is uniform modulo 65537.
+
+A share holds one field element per symbol: 16 low bits each, then one bit each for the single element, 2^16,
+that needs a seventeenth.
+"""
+
+from collections.abc import Sequence
+from functools import cache, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coterie.crypto.entropy import Entropy
+from coterie.errors import ConfigError, VerificationError
+
+PRIME = 65537
+_GENERATOR = 3
+Symbols = NDArray[np.int64]
+Exponents = NDArray[np.uint16]
+
+
+def share_size(secret_size: int) -> int:
+    """Bytes of one share of a secret of ``secret_size`` bytes."""
+    symbols = secret_size // 2
+    return 2 * symbols + (symbols + 7) // 8
+
+
+def split(
+    secrets: Sequence[bytes], threshold: int, points: Sequence[int], entropy: Entropy, label: str
+) -> list[tuple[bytes, ...]]:
+    """Share each secret so that any ``threshold`` of the ``points`` recover it and fewer learn nothing.
+
+    Returns, for each point, one share of each secret. Secrets have even length; points are distinct and in
+    1..65536. A threshold above the number of points is allowed and makes the secrets unrecoverable.
+    """
+    if threshold < 1:
+        raise ConfigError("a sharing threshold must be at least 1")
+    if len(set(points)) != len(points) or not all(1 <= point < PRIME for point in points):
+        raise ConfigError("evaluation points must be distinct and between 1 and 65536")
+    if any(len(secret) % 2 for secret in secrets):
+        raise ConfigError("a shared secret must have an even number of bytes")
+    constants = np.frombuffer(b"".join(secrets), "<u2").astype(np.int64)
+    randoms = _uniform(entropy, label, (threshold - 1) * len(constants))
+    coefficients = np.vstack([constants, randoms.reshape(threshold - 1, len(constants))])
+    powers, logarithms = _tables()
+    exponents = np.outer(logarithms[list(points)], np.arange(threshold, dtype=np.uint16))
+    return _encode(_multiply(powers[exponents], coefficients), [len(secret) // 2 for secret in secrets])
+
+
+def combine(points: Sequence[int], shares: Sequence[bytes]) -> bytes:
+    """Recover a secret from exactly as many shares as its threshold (Lagrange interpolation at zero).
+
+    Wrong or too few shares give a wrong secret or an error: the caller must check the result against something
+    it knows.
+    """
+    symbols = _multiply(_weights(tuple(points))[None, :], _decode(shares))[0]
+    if (symbols == PRIME - 1).any():
+        raise VerificationError("shares do not combine to a secret")
+    secret: bytes = symbols.astype("<u2").tobytes()
+    return secret
+
+
+def well_formed(share: bytes, secret_size: int) -> bool:
+    """Whether the bytes encode a share at all."""
+    try:
+        return len(share) == share_size(secret_size) and len(_decode([share])) == 1
+    except VerificationError:
+        return False
+
+
+@lru_cache(maxsize=256)
+def _weights(points: tuple[int, ...]) -> Symbols:
+    """Lagrange weights at zero: prod_{j != i} x_j / (x_j - x_i), as sums of logarithms."""
+    powers, logarithms = _tables()
+    xs = np.array(points)
+    differences = (xs[None, :] - xs[:, None]) % PRIME
+    np.fill_diagonal(differences, 1)
+    numerators = logarithms[xs].sum(dtype=np.uint16) - logarithms[xs]
+    denominators = logarithms[differences].sum(axis=1, dtype=np.uint16)
+    weights: Symbols = powers[numerators - denominators]
+    return weights
+
+
+def _multiply(left: Symbols, right: Symbols) -> Symbols:
+    product = left.astype(np.float64) @ right.astype(np.float64)
+    return product.astype(np.int64) % PRIME
+
+
+def _uniform(entropy: Entropy, label: str, count: int) -> Symbols:
+    """Exactly uniform field elements by rejection: one 32-bit word in 2^32 is drawn again."""
+    accepted: list[NDArray[np.uint32]] = []
+    missing, attempt = count, 0
+    while missing:
+        words = np.frombuffer(entropy.draw(f"{label}/{attempt}", 4 * missing), "<u4")
+        words = words[words != 0xFFFFFFFF]
+        accepted.append(words)
+        missing, attempt = missing - len(words), attempt + 1
+    drawn = np.concatenate(accepted) if accepted else np.zeros(0, np.uint32)
+    return drawn.astype(np.int64) % PRIME
+
+
+def _encode(values: Symbols, counts: Sequence[int]) -> list[tuple[bytes, ...]]:
+    """Cut each row of field elements into shares of ``counts`` symbols and encode them."""
+    columns = []
+    for part in np.split(values, np.cumsum(counts)[:-1], axis=1):
+        low = (part & 0xFFFF).astype("<u2").view(np.uint8)
+        rows = np.hstack([low, np.packbits((part >> 16).astype(np.uint8), axis=1)])
+        width, encoded = rows.shape[1], rows.tobytes()
+        columns.append([encoded[at : at + width] for at in range(0, len(encoded), width)])
+    return list(zip(*columns, strict=True))
+
+
+def _decode(shares: Sequence[bytes]) -> Symbols:
+    """One row of field elements for each share."""
+    size = len(shares[0])
+    if any(len(share) != size for share in shares):
+        raise VerificationError("shares differ in size")
+    count = size * 8 // 17
+    rows = np.frombuffer(b"".join(shares), np.uint8).reshape(len(shares), size)
+    low = rows[:, : 2 * count].copy().view("<u2").astype(np.int64)
+    bits = np.unpackbits(rows[:, 2 * count :], axis=1)
+    high = bits[:, :count].astype(np.int64)
+    if bits[:, count:].any() or (low * high).any():
+        raise VerificationError("a share is not a list of field elements")
+    return low + (high << 16)
+
+
+@cache
+def _tables() -> tuple[Symbols, Exponents]:
+    """Powers of the generator, and their inverse, the discrete logarithm (of 0 there is none).
+
+    The group has order 2^16, so exponents are 16-bit words and reduce by wrapping around.
+    """
+    powers = np.ones(PRIME - 1, np.int64)
+    filled = 1
+    while filled < PRIME - 1:
+        step = powers[filled - 1] * _GENERATOR % PRIME
+        powers[filled : 2 * filled] = powers[:filled] * step % PRIME
+        filled *= 2
+    logarithms = np.zeros(PRIME, np.uint16)
+    logarithms[powers] = np.arange(PRIME - 1, dtype=np.uint16)
+    return powers, logarithms

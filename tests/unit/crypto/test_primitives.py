@@ -1,0 +1,124 @@
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coterie.crypto import agreement, sealing, signing
+from coterie.crypto.agreement import PrivateKey, check_public
+from coterie.crypto.context import bind, digest, fingerprint
+from coterie.crypto.entropy import DeterministicEntropy, SystemEntropy
+from coterie.errors import LocalProtocolError, VerificationError
+
+PARTS = st.lists(st.one_of(st.binary(max_size=12), st.integers(0, 2**63 - 1)), max_size=4)
+SYSTEM = SystemEntropy()
+
+
+@given(st.text(max_size=5), PARTS, st.text(max_size=5), PARTS)
+def test_contexts_collide_only_if_equal(
+    purpose: str, parts: list[bytes | int], other: str, others: list[bytes | int]
+) -> None:
+    assert (bind(purpose, *parts) == bind(other, *others)) == ((purpose, parts) == (other, others))
+
+
+def test_fingerprints_depend_on_context_and_secret() -> None:
+    marks = {fingerprint(bind(p, 1), s) for p in ("a", "b") for s in (b"x", b"y")}
+    assert len(marks) == 4
+    assert {len(mark) for mark in marks} == {16}
+    assert len(digest(b"")) == 32
+
+
+def test_both_sides_agree_and_contexts_separate() -> None:
+    ours, theirs = PrivateKey.generate(SYSTEM, "a"), PrivateKey.generate(SYSTEM, "b")
+    key = ours.agree(theirs.public, bind("x"))
+    assert key == theirs.agree(ours.public, bind("x"))
+    assert key != ours.agree(theirs.public, bind("y"))
+    assert len(ours.agree(theirs.public, bind("x"), 64)) == 64
+
+
+def test_x25519_known_answer() -> None:
+    # The first test vector of RFC 7748, section 5.2.
+    scalar = bytes.fromhex("a546e36bf0527c9d3b16154b82465edd62144c0ac1fc5a18506a2244ba449ac4")
+    point = bytes.fromhex("e6db6867583030db3594c1a424b15f7c726624ec26b3353b10a903a6d0ab1c4c")
+    shared = agreement._exchange(PrivateKey(scalar)._key, point)
+    assert shared.hex() == "c3da55379de9c6908e94ea4df28d084f32eccf03491c71f754b4075577a28552"
+
+
+@pytest.mark.parametrize(
+    "public",
+    [
+        bytes(32),
+        b"\x01" + bytes(31),
+        b"short",
+        bytes.fromhex("ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f"),
+    ],
+)
+def test_keys_of_low_order_are_refused(public: bytes) -> None:
+    with pytest.raises(VerificationError):
+        PrivateKey.generate(SYSTEM, "a").agree(public, b"")
+    with pytest.raises(VerificationError):
+        check_public(public)
+
+
+def test_a_good_key_passes() -> None:
+    check_public(PrivateKey.generate(SYSTEM, "a").public)
+
+
+@given(st.binary(max_size=100), st.binary(max_size=20), st.integers(0, 10_000))
+def test_sealing_detects_any_change(plaintext: bytes, context: bytes, bit: int) -> None:
+    key = os.urandom(32)
+    sealed = sealing.seal(key, plaintext, context, SYSTEM, "nonce")
+    assert len(sealed) == len(plaintext) + sealing.OVERHEAD_BYTES
+    assert sealing.unseal(key, sealed, context) == plaintext
+    bit %= 8 * len(sealed)
+    mauled = bytearray(sealed)
+    mauled[bit // 8] ^= 1 << bit % 8
+    for attempt in ((key, bytes(mauled), context), (key, sealed, context + b"!"), (os.urandom(32), sealed, context)):
+        with pytest.raises(VerificationError):
+            sealing.unseal(*attempt)
+
+
+@given(st.binary(max_size=30))
+def test_unsealing_noise_is_refused(noise: bytes) -> None:
+    with pytest.raises(VerificationError):
+        sealing.unseal(bytes(32), noise, b"")
+
+
+def test_signatures_bind_signer_and_context() -> None:
+    signer, other = signing.Identity.generate(SYSTEM), signing.Identity.generate(SYSTEM)
+    signature = signer.sign(b"context")
+    signing.verify(signer.public, signature, b"context")
+    for attempt in (
+        (other.public, signature, b"context"),
+        (signer.public, signature, b"other"),
+        (signer.public, signature[:-1], b"context"),
+        (b"no key", signature, b"context"),
+    ):
+        with pytest.raises(VerificationError):
+            signing.verify(*attempt)
+    assert signing.Identity(signer.secret()).public == signer.public
+
+
+def test_deterministic_entropy_replays_and_never_repeats_itself() -> None:
+    first, second = DeterministicEntropy(b"seed"), DeterministicEntropy(b"seed")
+    assert first.draw("a", 20) == second.draw("a", 20)
+    assert first.draw("b", 20) != second.draw("c", 20)
+    assert DeterministicEntropy(b"other").draw("a", 20) != DeterministicEntropy(b"seed").draw("a", 20)
+    with pytest.raises(LocalProtocolError):
+        first.draw("a", 20)
+
+
+def test_system_entropy_is_fresh() -> None:
+    assert SYSTEM.draw("a", 16) != SYSTEM.draw("a", 16)
+
+
+def test_nothing_shows_its_secret() -> None:
+    key, identity = PrivateKey.generate(SYSTEM, "a"), signing.Identity.generate(SYSTEM)
+    for thing, secret in (
+        (key, key.secret()),
+        (identity, identity.secret()),
+        (DeterministicEntropy(b"sesame"), b"sesame"),
+    ):
+        shown = f"{thing!r} {thing}"
+        assert secret.hex() not in shown
+        assert str(secret) not in shown

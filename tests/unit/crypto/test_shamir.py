@@ -1,0 +1,120 @@
+import itertools
+import os
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coterie.crypto import shamir
+from coterie.crypto.entropy import SystemEntropy
+from coterie.errors import ConfigError, VerificationError
+
+SECRETS = st.lists(st.binary(min_size=2, max_size=64).map(lambda b: b[: len(b) // 2 * 2]), min_size=1, max_size=3)
+
+
+@given(SECRETS, st.data())
+def test_any_threshold_of_shares_recovers_every_secret(secrets: list[bytes], data: st.DataObject) -> None:
+    points = data.draw(st.lists(st.integers(1, 65536), min_size=1, max_size=12, unique=True))
+    threshold = data.draw(st.integers(1, len(points)))
+    shares = shamir.split(secrets, threshold, points, SystemEntropy(), "shares")
+    chosen = data.draw(st.permutations(range(len(points))))[:threshold]
+    for number, secret in enumerate(secrets):
+        assert shamir.combine([points[i] for i in chosen], [shares[i][number] for i in chosen]) == secret
+        assert all(len(share[number]) == shamir.share_size(len(secret)) for share in shares)
+
+
+def test_fewer_shares_are_consistent_with_every_secret() -> None:
+    # With threshold 3 and two shares fixed, each candidate secret symbol fits exactly one polynomial: interpolating
+    # through (0, candidate) gives a third share for every candidate, so two shares say nothing about it.
+    p = shamir.PRIME
+    shares = [
+        shamir._decode([share[0]])[0, 0] for share in shamir.split([b"\x12\x34"], 3, [1, 2, 5], SystemEntropy(), "s")
+    ]
+    thirds = set()
+    for candidate in range(0, 65536, 257):
+        known = [(0, candidate), (1, int(shares[0])), (2, int(shares[1]))]
+        value = 0
+        for x, y in known:
+            weight = Fraction(1)
+            for other, _ in known:
+                if other != x:
+                    weight *= Fraction(5 - other, x - other)
+            value += y * weight.numerator * pow(weight.denominator, -1, p)
+        thirds.add(value % p)
+    assert len(thirds) == len(range(0, 65536, 257))
+
+
+def test_shares_at_one_point_are_uniform() -> None:
+    values = np.concatenate(
+        [shamir._decode([shamir.split([bytes(64)], 2, [7], SystemEntropy(), "s")[0][0]])[0] for _ in range(500)]
+    )
+    counts = np.histogram(values, bins=16, range=(0, shamir.PRIME))[0]
+    expected = len(values) / 16
+    assert ((counts - expected) ** 2 / expected).sum() < 60  # chi-square with 15 degrees of freedom, p ~ 2e-7
+
+
+def test_a_wrong_share_gives_a_wrong_secret() -> None:
+    secret = os.urandom(32)
+    shares = [share[0] for share in shamir.split([secret], 3, [1, 2, 3], SystemEntropy(), "s")]
+    other = [share[0] for share in shamir.split([secret], 3, [1, 2, 3], SystemEntropy(), "s")]
+    assert shamir.combine([1, 2, 3], [*shares[:2], other[2]]) != secret
+
+
+def test_the_seventeenth_bit_survives() -> None:
+    # The element 65536 is the only one that needs 17 bits; all-ones bits must round trip.
+    values = np.full((2, 16), 65536)
+    encoded = [share[0] for share in shamir._encode(values, [16])]
+    assert (shamir._decode(encoded) == values).all()
+
+
+def test_secrets_that_are_no_16_bit_symbols_are_refused() -> None:
+    share = shamir._encode(np.full((1, 2), 65536), [2])[0][0]
+    with pytest.raises(VerificationError, match="do not combine"):
+        shamir.combine([1], [share])
+
+
+@pytest.mark.parametrize("share", [b"", b"\xff" * 34, bytes(33), bytes(35), b"\x01\x00" * 16 + b"\xff\xff"])
+def test_malformed_shares_are_recognised(share: bytes) -> None:
+    assert not shamir.well_formed(share, 32)
+    assert shamir.well_formed(bytes(32) + b"\x00\xff", 32)
+
+
+def test_padding_bits_must_be_zero() -> None:
+    share = shamir.split([b"ab"], 1, [1], SystemEntropy(), "s")[0][0]
+    assert shamir.well_formed(share, 2)
+    assert not shamir.well_formed(share[:-1] + bytes([share[-1] | 1]), 2)
+
+
+def test_shares_of_different_sizes_do_not_combine() -> None:
+    with pytest.raises(VerificationError, match="differ in size"):
+        shamir.combine([1, 2], [b"\x00" * 34, b"\x00" * 17])
+
+
+@pytest.mark.parametrize(
+    ("threshold", "points", "secret"),
+    [(0, [1], b"ab"), (1, [0], b"ab"), (1, [65537], b"ab"), (1, [1, 1], b"ab"), (1, [1], b"a")],
+)
+def test_bad_parameters_are_refused(threshold: int, points: list[int], secret: bytes) -> None:
+    with pytest.raises(ConfigError):
+        shamir.split([secret], threshold, points, SystemEntropy(), "s")
+
+
+def test_a_rejected_word_is_drawn_again() -> None:
+    class Stubborn:
+        def __init__(self) -> None:
+            self.calls = itertools.count()
+
+        def draw(self, label: str, size: int) -> bytes:
+            return b"\xff" * size if next(self.calls) == 0 else bytes(size)
+
+    assert (shamir._uniform(Stubborn(), "s", 3) == 0).all()
+
+
+def test_logarithm_tables_invert_each_other() -> None:
+    powers, logarithms = shamir._tables()
+    assert sorted(powers) == list(range(1, 65537))
+    assert (logarithms[powers] == np.arange(65536)).all()
+    assert powers[1] == 3
+    assert all(pow(3, e, shamir.PRIME) == powers[e] for e in (0, 2, 17, 65535))

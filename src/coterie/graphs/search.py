@@ -1,0 +1,107 @@
+"""From a threat model to a graph and a threshold, with the bounds proven for them.
+
+:mod:`coterie.graphs.failures` says what the bounds mean and proves them.
+"""
+
+from bisect import bisect_left
+from dataclasses import dataclass, replace
+
+from coterie.errors import ConfigError
+from coterie.graphs.failures import Law, RandomLaw, RegularLaw, ThreatModel
+from coterie.graphs.guarantees import majority_threshold
+from coterie.graphs.topology import Complete, ErdosRenyi, Harary, Topology
+
+_PROBABILITY_STEPS = 10**6
+"""Connection probabilities are searched in steps of one millionth."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """A topology and a threshold with the bounds proven for them.
+
+    The failure bounds are base-2 logarithms of probabilities: ``-inf`` is "cannot happen", 0.0 "no promise".
+    ``degree`` is the number of neighbours of a client, on a random graph its expectation.
+    """
+
+    topology: Topology
+    threshold: int
+    degree: float
+    privacy_failure_log2: float
+    reliability_failure_log2: float
+
+
+def assess(model: ThreatModel, topology: Topology, threshold: int) -> Guarantee:
+    """Return the failure bounds of ``topology`` with ``threshold`` under ``model``, whatever its targets."""
+    if not 1 <= threshold <= model.clients:
+        raise ConfigError(f"a threshold lies in 1..{model.clients}, the number of clients, not {threshold}")
+    law = RandomLaw(model, topology) if isinstance(topology, ErdosRenyi) else RegularLaw(model, topology)
+    return _guarantee(law, threshold)
+
+
+def search_complete(model: ThreatModel) -> Guarantee:
+    """Return a threshold for the complete graph (Bonawitz et al. 2017).
+
+    Nothing is random there. Every ``t`` from ``c + 1`` (active server: from the least with ``2t > n + c``) to
+    ``n - d`` makes both failures impossible; :func:`search_harary` says which of them is taken.
+    """
+    law = RegularLaw(model, Complete())
+    window = law.window()
+    if not window:
+        raise ConfigError(
+            "no threshold withstands an active server unless 2 * dropped + colluding < clients, and "
+            f"2 * {model.dropped} + {model.colluding} is not below {model.clients}; lower the dropout or the collusion"
+        )
+    return _choose(law, window)
+
+
+def search_harary(model: ThreatModel) -> Guarantee:
+    """Return the smallest even degree of a Harary graph that meets the targets (Bell et al. 2020).
+
+    For a given degree, larger thresholds help privacy and smaller ones reliability, so those that meet both
+    targets form an interval. Of these the one nearest to a majority of the shares is taken: below it, a
+    server that lies to the clients might gather both secrets of one even without accomplices; above it, each
+    further share only takes away a dropout that could have been survived. A threshold is never below 2.
+
+    Where only ``degree >= clients - 1`` will do, the result is the complete graph under another name.
+    """
+    complete = search_complete(model)
+    for degree in range(2, model.clients - 1, 2):
+        law = RegularLaw(model, Harary(degree))
+        if window := law.window():
+            return _choose(law, window)
+    return replace(complete, topology=Harary(2 * (model.clients // 2)))
+
+
+def search_erdos_renyi(model: ThreatModel) -> Guarantee:
+    """Return the smallest connection probability of an Erdős–Rényi graph that meets the targets.
+
+    For a fixed threshold ``t``, reliability and connectivity only improve with ``p``: bisection finds the least
+    ``p(t)`` that suffices for them, and it grows with ``t``. So does the distance, in standard deviations, between
+    the ``p c`` colluding neighbours of a client and ``t``; the least ``t`` that is also private at
+    ``p(t)`` gives the least ``p``. The threshold is then chosen as in :func:`search_harary`. Reliability is
+    judged by exact binomial tails, which are 10 to 20 times smaller than Theorem 5 of CCESA at its own parameters.
+    """
+    search_complete(model)  # with p = 1 and t = n - d there is a solution if and only if there is one here
+    steps = range(1, _PROBABILITY_STEPS + 1)
+
+    def sparsest(threshold: int) -> RandomLaw:
+        def suffices(step: int) -> bool:
+            law = RandomLaw(model, ErdosRenyi(step / _PROBABILITY_STEPS))
+            return law.connected and law.reliable(threshold)
+
+        step = steps[bisect_left(steps, True, key=suffices)]
+        return RandomLaw(model, ErdosRenyi(step / _PROBABILITY_STEPS))
+
+    thresholds = model.thresholds
+    least = thresholds[bisect_left(thresholds, True, key=lambda t: sparsest(t).private(t))]
+    law = sparsest(least)
+    return _choose(law, law.window())
+
+
+def _choose(law: Law, window: range) -> Guarantee:
+    majority = majority_threshold(round(law.degree) + 1)
+    return _guarantee(law, min(max(majority, window[0]), window[-1]))
+
+
+def _guarantee(law: Law, threshold: int) -> Guarantee:
+    return Guarantee(law.topology, threshold, law.degree, law.privacy(threshold), law.reliability(threshold))

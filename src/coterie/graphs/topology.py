@@ -1,0 +1,163 @@
+"""Assignment graphs: who agrees on pairwise masks with whom, and who holds whose shares.
+
+Three published protocols are one protocol on three graphs: the complete graph (Bonawitz et al. 2017, SecAgg),
+the Erdős–Rényi graph G(n, p) (Choi et al. 2020, CCESA) and the Harary graph on a randomly permuted ring
+(Bell et al. 2020, SecAgg+).
+
+A graph is a pure function of the topology, the number of clients and a seed known to everybody, so that each
+client can recompute its own neighbourhood instead of taking the server's word for it. All randomness comes
+from SHAKE-256; a graph therefore depends on no platform, library version or global state.
+"""
+
+import hashlib
+import math
+from collections.abc import Collection
+from functools import lru_cache
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from coterie.errors import ConfigError
+
+
+class Complete(msgspec.Struct, frozen=True, tag="complete"):
+    """Every client is a neighbour of every other (Bonawitz et al. 2017)."""
+
+
+class ErdosRenyi(msgspec.Struct, frozen=True, tag="erdos-renyi"):
+    """Each pair of clients is joined independently with the same probability (Choi et al. 2020)."""
+
+    probability: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.probability <= 1:
+            raise ConfigError(f"a connection probability lies in (0, 1], not {self.probability}")
+
+
+class Harary(msgspec.Struct, frozen=True, tag="harary"):
+    """Each client is joined to the ``degree / 2`` next ones on either side of a random ring.
+
+    This is the graph of Bell et al. 2020; with ``degree >= clients - 1`` it is the complete graph.
+    """
+
+    degree: int
+
+    def __post_init__(self) -> None:
+        if self.degree < 2 or self.degree % 2:
+            raise ConfigError(f"the degree of a Harary graph is even and at least 2, not {self.degree}")
+
+
+Topology = Complete | ErdosRenyi | Harary
+
+
+class Graph:
+    """An undirected graph on the nodes ``0 .. size - 1``; it cannot change once built.
+
+    Compressed sparse rows: ``targets[offsets[i]:offsets[i + 1]]`` are the sorted neighbours of ``i``.
+    """
+
+    __slots__ = ("_offsets", "_targets")
+
+    def __init__(self, degrees: NDArray[np.int64], targets: NDArray[np.int64]) -> None:
+        self._offsets: list[int] = [0, *np.cumsum(degrees).tolist()]
+        self._targets = targets.astype(np.int32)
+
+    def __repr__(self) -> str:
+        return f"Graph(size={self.size}, edges={len(self._targets) // 2})"
+
+    @property
+    def size(self) -> int:
+        """The number of nodes."""
+        return len(self._offsets) - 1
+
+    def neighbours(self, node: int) -> tuple[int, ...]:
+        """Return the neighbours of ``node`` in increasing order."""
+        self._check(node)
+        return tuple(self._row(node))
+
+    def degree(self, node: int) -> int:
+        """Return the number of neighbours of ``node``."""
+        self._check(node)
+        return self._offsets[node + 1] - self._offsets[node]
+
+    def connected(self, members: Collection[int]) -> bool:
+        """Tell whether the subgraph induced on ``members`` is connected; none or one alone always is.
+
+        A connected survivor graph is what makes every proper partial sum of the survivors independent of all
+        that was sent (Choi et al. 2020, Lemma 1).
+        """
+        unreached = set(members)
+        if not unreached:
+            return True
+        self._check(min(unreached))
+        self._check(max(unreached))
+        frontier = [unreached.pop()]
+        while frontier and unreached:
+            found = unreached.intersection(self._row(frontier.pop()))
+            unreached -= found
+            frontier.extend(found)
+        return not unreached
+
+    def _row(self, node: int) -> list[int]:
+        row: list[int] = self._targets[self._offsets[node] : self._offsets[node + 1]].tolist()
+        return row
+
+    def _check(self, node: int) -> None:
+        if not 0 <= node < self.size:
+            raise IndexError(f"node {node} is not in a graph of {self.size} nodes")
+
+
+def build(topology: Topology, size: int, seed: bytes) -> Graph:
+    """Return the graph that ``seed`` selects among all those of this topology on ``size`` clients.
+
+    Equal arguments give equal graphs everywhere; the last few are remembered, because in one process many
+    clients ask for the same one.
+    """
+    if size < 1:
+        raise ConfigError(f"a graph needs at least one client, not {size}")
+    return _build(topology, size, bytes(seed))
+
+
+@lru_cache(maxsize=4)
+def _build(topology: Topology, size: int, seed: bytes) -> Graph:
+    if isinstance(topology, ErdosRenyi):
+        return _erdos_renyi(size, topology.probability, seed)
+    if isinstance(topology, Harary) and topology.degree < size - 1:
+        return _harary(size, topology.degree, seed)
+    return _from_matrix(~np.eye(size, dtype=np.bool_))
+
+
+def _from_matrix(adjacency: NDArray[np.bool_]) -> Graph:
+    return Graph(np.count_nonzero(adjacency, axis=1), np.nonzero(adjacency)[1])
+
+
+def _erdos_renyi(size: int, probability: float, seed: bytes) -> Graph:
+    # Clients i < j are joined if word j - i - 1 of stream i, uniform in [0, 2^32), is below p * 2^32; that
+    # bound is rounded up, so that the graph is never sparser than asked for.
+    last_hit = np.uint32(math.ceil(probability * 2**32) - 1)
+    adjacency = np.zeros((size, size), dtype=np.bool_)
+    for row in range(size - 1):
+        words = np.frombuffer(_expand("erdos-renyi", size, row, seed, 4 * (size - 1 - row)), dtype="<u4")
+        adjacency[row, row + 1 :] = words <= last_hit
+    adjacency |= adjacency.T
+    return _from_matrix(adjacency)
+
+
+def _harary(size: int, degree: int, seed: bytes) -> Graph:
+    # Sorting by independent uniform words permutes uniformly; a stable sort settles ties the same everywhere.
+    words = np.frombuffer(_expand("harary", size, 0, seed, 8 * size), dtype="<u8")
+    ring = np.argsort(words, kind="stable")
+    steps = np.concatenate((np.arange(-(degree // 2), 0), np.arange(1, degree // 2 + 1)))
+    rows = np.empty((size, degree), dtype=np.int64)
+    rows[ring] = np.sort(ring[(np.arange(size)[:, None] + steps) % size], axis=1)
+    return Graph(np.full(size, degree), rows.ravel())
+
+
+def _expand(name: str, size: int, row: int, seed: bytes, length: int) -> bytes:
+    """Return ``length`` pseudorandom bytes for one row of one topology and size.
+
+    The seed comes last and every other field is terminated or of fixed length, so no two inputs coincide.
+    """
+    label = f"coterie/graph/1/{name}\0".encode()
+    return hashlib.shake_256(label + size.to_bytes(8, "big") + row.to_bytes(8, "big") + seed).digest(length)

@@ -1,0 +1,31 @@
+"""Secure aggregation as a sans-IO protocol: bytes in, bytes out, no clock, no socket, no thread.
+
+The server learns the sum of the survivors' vectors and nothing else, whoever drops out. One implementation
+serves three published protocols, which differ in the graph of who shares with whom: Bonawitz et al. 2017 (complete),
+Choi et al. 2020 (Erdős-Rényi) and Bell et al. 2020 (Harary).
+
+Read :mod:`~coterie.secagg.terms` first, then :mod:`~coterie.secagg.client` and :mod:`~coterie.secagg.server`;
+:mod:`~coterie.secagg.rules` lists what clients insist on.
+"""
+
+from coterie.secagg.client import AnyState, Confirmed, Finished, Joined, Masked, Shared, join, park, resume
+from coterie.secagg.server import Aggregate, Rejected, Server, Step
+from coterie.secagg.terms import Terms, ThreatMode
+
+__all__ = [
+    "Aggregate",
+    "AnyState",
+    "Confirmed",
+    "Finished",
+    "Joined",
+    "Masked",
+    "Rejected",
+    "Server",
+    "Shared",
+    "Step",
+    "Terms",
+    "ThreatMode",
+    "join",
+    "park",
+    "resume",
+]

@@ -1,0 +1,332 @@
+r"""The client: a state is a value, a step takes a message and returns the next state and a reply.
+
+    Joined --share--> Shared --mask--> Masked --reveal--> Finished
+                                          \--confirm--> Confirmed --reveal--/     (active server)
+
+States are immutable and can be parked as bytes between messages (:func:`park`, :func:`resume`), for runtimes
+that start a new process for every message. Each keeps only the secrets that later steps need.
+
+**Use each state once.** Store the new state before sending the reply, and never answer again from an old one:
+masking two inputs from one state gives away their difference, and answering two different announcements
+gives away both kinds of share.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from coterie.arithmetic.ring import RingVector
+from coterie.crypto import shamir
+from coterie.crypto.agreement import KEY_BYTES, PrivateKey
+from coterie.crypto.context import bind
+from coterie.crypto.entropy import Entropy
+from coterie.crypto.keystream import SEED_BYTES
+from coterie.crypto.sealing import seal, unseal
+from coterie.crypto.signing import Identity
+from coterie.errors import ConfigError, LocalProtocolError, PeerProtocolError, VerificationError
+from coterie.secagg import messages, rules
+from coterie.secagg.masking import Map, adds, mask_vector, pair_seed
+from coterie.secagg.messages import SELF_SHARE_BYTES, SERVER
+from coterie.secagg.terms import Terms
+
+
+class _Record(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Part of a state; its representation gives nothing away."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} (secret)>"
+
+
+class Peer(_Record, frozen=True):
+    """A neighbour that advertised its keys, and what was agreed with it."""
+
+    client: int
+    opening_key: bytes
+    pair_seed: bytes
+
+
+class Holding(_Record, frozen=True):
+    """The two shares of one dealer's secrets that this client holds."""
+
+    dealer: int
+    self_share: bytes
+    key_share: bytes
+
+
+class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What every state knows: the terms, and which client this is."""
+
+    terms: Terms
+    me: int
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.terms.clients[self.me]!r} in session {self.terms.session.hex()[:8]}>"
+
+
+class Joined(State, frozen=True, tag=True):
+    """Keys are made and advertised."""
+
+    sealing_secret: bytes
+    masking_secret: bytes
+
+    def share(self, message: bytes, entropy: Entropy) -> tuple["Shared", bytes]:
+        """Check the neighbours' keys, then deal shares of both secrets to them (step 1)."""
+        terms, me = self.terms, self.me
+        sealing_key, masking_key = PrivateKey(self.sealing_secret), PrivateKey(self.masking_secret)
+        book = messages.decode(message, messages.KeyBook, SERVER, terms.digest).advertisements
+        self._check_book(book, messages.Advertisement(terms.digest, me, sealing_key.public, masking_key.public))
+        seed = rules.graph_seed(terms, book)
+        neighbours = terms.graph(seed).neighbours(me)
+        peers = [entry for entry in book if entry.sender in neighbours]
+        if not terms.active and len(peers) != len(book):
+            raise PeerProtocolError(SERVER, "sent the keys of a client that is not a neighbour")
+        shares = len(neighbours) + 1
+        rules.check_enough(terms, len(peers) + 1, shares, "advertised their keys")
+
+        holders = [*neighbours, me]
+        self_seed = entropy.draw("self-seed", SEED_BYTES)
+        dealt = shamir.split(
+            [self_seed, self.masking_secret],
+            terms.threshold_for(shares),
+            [holder + 1 for holder in holders],
+            entropy,
+            "shares",
+        )
+        dealt_to = dict(zip(holders, dealt, strict=True))
+        envelopes, known = [], []
+        for peer in peers:
+            try:
+                sending, opening = _sealing_keys(sealing_key, peer, me, terms.digest)
+                known.append(Peer(peer.sender, opening, pair_seed(masking_key, peer.masking_key, terms.digest)))
+            except VerificationError:
+                raise PeerProtocolError(SERVER, "sent a malformed key") from None
+            context = _sealing_context(terms.digest, me, peer.sender)
+            pair = dealt_to[peer.sender]
+            sealed = seal(sending, b"".join(pair), context, entropy, f"nonce/{peer.sender}")
+            marks = rules.share_marks(terms.digest, me, peer.sender, *pair)
+            envelopes.append(messages.Envelope(peer.sender, sealed, marks))
+        own = Holding(me, *dealt_to[me])
+        reply = messages.SharedKeys(
+            terms.digest,
+            me,
+            tuple(envelopes),
+            rules.share_marks(terms.digest, me, me, own.self_share, own.key_share),
+            rules.self_seed_mark(terms.digest, me, self_seed),
+        )
+        state = Shared(terms, me, seed, self_seed, tuple(known), own)
+        return state, messages.encode(reply)
+
+    def _check_book(self, book: Sequence[messages.Advertisement], own: messages.Advertisement) -> None:
+        messages.check_order([entry.sender for entry in book], SERVER)
+        if book and book[-1].sender >= len(self.terms.clients):
+            raise PeerProtocolError(SERVER, "sent keys of a client that is not in the terms")
+        if not self.terms.active:
+            return
+        for entry in book:
+            try:
+                rules.check_advertisement(self.terms, entry)
+            except VerificationError:
+                name = self.terms.clients[entry.sender]
+                raise PeerProtocolError(SERVER, f"sent keys that client {name} did not sign") from None
+        if not any(msgspec.structs.replace(entry, signature=None) == own for entry in book):
+            raise PeerProtocolError(SERVER, "left this client's own keys out")
+
+
+class Shared(State, frozen=True, tag=True):
+    """Shares are dealt; the input can be masked."""
+
+    seed: bytes
+    self_seed: bytes
+    peers: tuple[Peer, ...]
+    own: Holding
+
+    def mask(self, message: bytes, vector: RingVector, parallel: Map = map) -> tuple["Masked", bytes]:
+        """Store the neighbours' shares and hide the input under one mask for each of them and one more (step 2).
+
+        A dealer whose envelope does not open, or holds other shares than it committed to, is remembered in
+        :attr:`Masked.distrusted`: the round goes on, this client just has no share of it to reveal.
+        """
+        terms, me, ring = self.terms, self.me, self.terms.ring
+        ring.check(vector, terms.length)
+        envelopes = messages.decode(message, messages.Deliveries, SERVER, terms.digest).envelopes
+        messages.check_order([envelope.peer for envelope in envelopes], SERVER)
+        known = {peer.client: peer for peer in self.peers}
+        if not all(envelope.peer in known for envelope in envelopes):
+            raise PeerProtocolError(SERVER, "delivered shares of a client that never advertised its keys")
+        shares = len(terms.graph(self.seed).neighbours(me)) + 1
+        rules.check_enough(terms, len(envelopes) + 1, shares, "shared their keys")
+
+        held, distrusted = [self.own], []
+        added: list[bytes] = [self.self_seed]
+        subtracted: list[bytes] = []
+        for envelope in envelopes:
+            dealer = known[envelope.peer]
+            try:
+                held.append(_open(envelope, dealer, me, terms.digest))
+            except VerificationError:
+                distrusted.append(dealer.client)
+            seeds = added if adds(me, dealer.client) else subtracted
+            seeds.append(dealer.pair_seed)
+        masked = vector.copy()
+        mask_vector(masked, added, subtracted, parallel)
+        ring.reduce(masked)
+        sharers = tuple(envelope.peer for envelope in envelopes)
+        state = Masked(terms, me, self.seed, tuple(held), sharers, tuple(distrusted))
+        return state, messages.encode(messages.MaskedInput(terms.digest, me, ring.pack(masked)))
+
+
+class Masked(State, frozen=True, tag=True):
+    """The masked input is sent; what remains is to help remove the masks."""
+
+    seed: bytes
+    held: tuple[Holding, ...]
+    sharers: tuple[int, ...]
+    distrusted: tuple[int, ...]
+    """Neighbours whose shares were mauled on the way or never fitted together."""
+
+    def consider(self, message: bytes) -> frozenset[str]:
+        """Check an announcement and return the clients that answering it would aggregate; reveal nothing."""
+        return frozenset(self.terms.clients[client] for client in self.terms.aggregated(self._survivors(message)))
+
+    def confirm(self, message: bytes, identity: Identity) -> tuple["Confirmed", bytes]:
+        """Sign the survivors as announced to this client (consistency step, active server only)."""
+        if not self.terms.active:
+            raise LocalProtocolError("survivors are confirmed only against an active server")
+        _check_identity(self.terms, self.me, identity)
+        told = self._survivors(message)
+        signature = identity.sign(rules.survivors_context(self.terms, self.seed, told))
+        state = Confirmed(self.terms, self.me, self.seed, self.held, tuple(sorted(told)))
+        return state, messages.encode(messages.Confirmation(self.terms.digest, self.me, signature))
+
+    def reveal(self, message: bytes) -> tuple["Finished", bytes]:
+        """Check the announced survivors and give one share for each neighbour (step 3)."""
+        if self.terms.active:
+            raise LocalProtocolError("against an active server the survivors are confirmed before anything is revealed")
+        return _reveal(self, self._survivors(message), self.held)
+
+    def _survivors(self, message: bytes) -> frozenset[int]:
+        announcement = messages.decode(message, messages.Announcement, SERVER, self.terms.digest)
+        told = messages.decode_members(announcement.survivors, len(self.terms.clients), SERVER)
+        rules.check_survivors(self.terms, self.seed, self.me, self.sharers, told)
+        return told
+
+
+class Confirmed(State, frozen=True, tag=True):
+    """The survivors are signed; waiting for the others' signatures."""
+
+    seed: bytes
+    held: tuple[Holding, ...]
+    survivors: tuple[int, ...]
+
+    def reveal(self, message: bytes) -> tuple["Finished", bytes]:
+        """Check that a majority signed the same survivors, then give one share for each neighbour (step 3)."""
+        testimony = messages.decode(message, messages.Testimony, SERVER, self.terms.digest).confirmations
+        messages.check_order([entry.sender for entry in testimony], SERVER)
+        survivors = frozenset(self.survivors)
+        rules.check_testimony(self.terms, self.seed, survivors, testimony)
+        return _reveal(self, survivors, self.held)
+
+
+class Finished(State, frozen=True, tag=True):
+    """Everything is said; no message is answered any more."""
+
+    aggregated: tuple[int, ...]
+    """The clients whose sum this client helped to open."""
+
+
+AnyState = Joined | Shared | Masked | Confirmed | Finished
+
+
+def join(terms: Terms, client: str, entropy: Entropy, identity: Identity | None = None) -> tuple[Joined, bytes]:
+    """Enter a session: make two key pairs and advertise them (step 0)."""
+    if client not in terms.index:
+        raise ConfigError(f"client {client!r} is not in the terms")
+    me = terms.index[client]
+    sealing_key = PrivateKey.generate(entropy, "sealing-key")
+    masking_key = PrivateKey.generate(entropy, "masking-key")
+    signature = None
+    if terms.active:
+        _check_identity(terms, me, identity)
+        context = rules.advertisement_context(terms, me, sealing_key.public, masking_key.public)
+        signature = identity.sign(context) if identity else None
+    reply = messages.Advertisement(terms.digest, me, sealing_key.public, masking_key.public, signature)
+    return Joined(terms, me, sealing_key.secret(), masking_key.secret()), messages.encode(reply)
+
+
+def answer(
+    state: AnyState,
+    message: bytes,
+    *,
+    entropy: Entropy,
+    vector: RingVector | None = None,
+    identity: Identity | None = None,
+) -> tuple[AnyState, bytes]:
+    """Answer the server's message, whichever step it belongs to; for transports that carry any of them."""
+    match state:
+        case Joined():
+            return state.share(message, entropy)
+        case Shared():
+            if vector is None:
+                raise LocalProtocolError("masking needs the input vector")
+            return state.mask(message, vector)
+        case Masked() if state.terms.active:
+            if identity is None:
+                raise LocalProtocolError("confirming the survivors needs the client's identity")
+            return state.confirm(message, identity)
+        case Masked() | Confirmed():
+            return state.reveal(message)
+        case Finished():
+            raise LocalProtocolError("the session is over; nothing more is said in it")
+
+
+def park(state: AnyState) -> bytes:
+    """Return the state as bytes. They hold secrets: store them as you would a private key."""
+    return msgspec.msgpack.encode(state)
+
+
+def resume(data: bytes) -> AnyState:
+    """Return the state that :func:`park` stored."""
+    try:
+        state: AnyState = msgspec.msgpack.decode(data, type=AnyState)
+    except (ValueError, RecursionError):
+        raise LocalProtocolError("these bytes are not a parked client state") from None
+    return state
+
+
+def _check_identity(terms: Terms, me: int, identity: Identity | None) -> None:
+    if identity is None or identity.public != terms.identities[me]:
+        raise ConfigError(f"the identity of client {terms.clients[me]!r} is missing or not the one in the terms")
+
+
+def _sealing_keys(key: PrivateKey, peer: messages.Advertisement, me: int, terms: bytes) -> tuple[bytes, bytes]:
+    """One key for each direction between two clients: (to the peer, from the peer)."""
+    both = key.agree(peer.sealing_key, bind("sealing", terms), 2 * KEY_BYTES)
+    upward, downward = both[:KEY_BYTES], both[KEY_BYTES:]
+    return (upward, downward) if me < peer.sender else (downward, upward)
+
+
+def _sealing_context(terms: bytes, dealer: int, holder: int) -> bytes:
+    return bind("share", terms, dealer, holder)
+
+
+def _open(envelope: messages.Envelope, dealer: Peer, me: int, terms: bytes) -> Holding:
+    context = _sealing_context(terms, dealer.client, me)
+    opened = unseal(dealer.opening_key, envelope.sealed, context)
+    self_share, key_share = opened[:SELF_SHARE_BYTES], opened[SELF_SHARE_BYTES:]
+    if rules.share_marks(terms, dealer.client, me, self_share, key_share) != envelope.marks:
+        raise VerificationError("shares are not those the dealer committed to")
+    return Holding(dealer.client, self_share, key_share)
+
+
+def _reveal(state: State, survivors: frozenset[int], held: Sequence[Holding]) -> tuple[Finished, bytes]:
+    terms = state.terms
+    aggregated = terms.aggregated(survivors)
+    held = sorted(held, key=lambda holding: holding.dealer)
+    opens_self = rules.kinds_of_share([holding.dealer for holding in held], aggregated)
+    reply = messages.Revelation(
+        terms.digest,
+        state.me,
+        tuple(messages.SelfShareOf(h.dealer, h.self_share) for h in held if opens_self[h.dealer]),
+        tuple(messages.KeyShareOf(h.dealer, h.key_share) for h in held if not opens_self[h.dealer]),
+    )
+    return Finished(terms, state.me, tuple(sorted(aggregated))), messages.encode(reply)

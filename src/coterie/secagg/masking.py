@@ -1,0 +1,35 @@
+"""Masks as both sides compute them: which seeds, which signs, over which slices of a vector."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from coterie.arithmetic.ring import RingVector
+from coterie.crypto.agreement import PrivateKey
+from coterie.crypto.context import bind
+from coterie.crypto.keystream import SEED_BYTES, apply_masks
+
+#: Runs a function over slices: ``map``, or an executor's ``map`` to use several cores.
+Map = Callable[[Callable[[slice], None], Sequence[slice]], Iterable[Any]]
+
+#: Long enough that starting a slice costs nothing, short enough to keep two cores evenly busy.
+SLICE = 1 << 16
+
+
+def pair_seed(key: PrivateKey, peer_public: bytes, terms: bytes) -> bytes:
+    """The seed of the mask between two clients; either computes it from its own key and the other's."""
+    return key.agree(peer_public, bind("pair-mask", terms), SEED_BYTES)
+
+
+def adds(client: int, peer: int) -> bool:
+    """Of two clients with a common mask the one with the smaller number adds it, the other subtracts it."""
+    return client < peer
+
+
+def mask_vector(vector: RingVector, added: Sequence[bytes], subtracted: Sequence[bytes], parallel: Map) -> None:
+    """Add and subtract the masks of many seeds, in place."""
+
+    def mask(part: slice) -> None:
+        apply_masks(vector[part], added, subtracted, start=part.start)
+
+    for _ in parallel(mask, [slice(first, first + SLICE) for first in range(0, len(vector), SLICE)]):
+        pass

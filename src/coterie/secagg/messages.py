@@ -1,0 +1,217 @@
+"""The messages of a session: one frozen struct each, and one strict codec.
+
+Messages are msgpack arrays that begin with the message's tag and the digest of the session's terms, so that a
+message of another session, step or sender is recognised as such, and end with a checksum. Clients are numbers
+(positions in the terms); lists are sorted by client and never name one twice.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Annotated, TypeVar
+
+import msgspec
+
+from coterie.crypto.agreement import KEY_BYTES
+from coterie.crypto.context import FINGERPRINT_BYTES
+from coterie.crypto.keystream import SEED_BYTES
+from coterie.crypto.sealing import OVERHEAD_BYTES
+from coterie.crypto.shamir import share_size
+from coterie.crypto.signing import SIGNATURE_BYTES
+from coterie.errors import PeerProtocolError
+
+SERVER = "server"
+CHECKSUM_BYTES = 16
+SELF_SHARE_BYTES = share_size(SEED_BYTES)
+KEY_SHARE_BYTES = share_size(KEY_BYTES)
+SEALED_BYTES = SELF_SHARE_BYTES + KEY_SHARE_BYTES + OVERHEAD_BYTES
+
+
+def _exactly(size: int) -> msgspec.Meta:
+    return msgspec.Meta(min_length=size, max_length=size)
+
+
+Client = Annotated[int, msgspec.Meta(ge=0, lt=1 << 16)]
+Digest = Annotated[bytes, _exactly(32)]
+PublicKey = Annotated[bytes, _exactly(KEY_BYTES)]
+Fingerprint = Annotated[bytes, _exactly(FINGERPRINT_BYTES)]
+SelfShare = Annotated[bytes, _exactly(SELF_SHARE_BYTES)]
+KeyShare = Annotated[bytes, _exactly(KEY_SHARE_BYTES)]
+Sealed = Annotated[bytes, _exactly(SEALED_BYTES)]
+Signature = Annotated[bytes, _exactly(SIGNATURE_BYTES)]
+
+
+class _Wire(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    pass
+
+
+class Message(_Wire, frozen=True):
+    """What every message begins with."""
+
+    terms: Digest
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of session {self.terms.hex()[:8]}>"
+
+
+class ClientMessage(Message, frozen=True):
+    """A message to the server."""
+
+    sender: Client
+
+
+class Advertisement(ClientMessage, frozen=True, tag=1):
+    """Step 0, client: two public keys, signed where the server is not trusted."""
+
+    sealing_key: PublicKey
+    masking_key: PublicKey
+    signature: Signature | None = None
+
+
+class KeyBook(Message, frozen=True, tag=2):
+    """Step 0, server: the keys a client needs (against an active server, everybody's)."""
+
+    advertisements: tuple[Advertisement, ...]
+
+
+class Fingerprints(_Wire, frozen=True):
+    """Commitments to one holder's two shares of one dealer's secrets."""
+
+    self_share: Fingerprint
+    key_share: Fingerprint
+
+
+class Envelope(_Wire, frozen=True):
+    """Two shares of the dealer's secrets, sealed for one holder; ``peer`` is whoever is at the other end."""
+
+    peer: Client
+    sealed: Sealed
+    marks: Fingerprints
+
+
+class SharedKeys(ClientMessage, frozen=True, tag=3):
+    """Step 1, client: its secrets, shared out among its neighbours."""
+
+    envelopes: tuple[Envelope, ...]
+    own_marks: Fingerprints
+    self_seed_mark: Fingerprint
+    """A commitment to the self seed itself, to recognise a dealer whose shares do not fit together."""
+
+
+class Deliveries(Message, frozen=True, tag=4):
+    """Step 1, server: the envelopes addressed to a client."""
+
+    envelopes: tuple[Envelope, ...]
+
+
+class MaskedInput(ClientMessage, frozen=True, tag=5):
+    """Step 2, client: the masked vector, packed."""
+
+    payload: bytes
+
+
+class Announcement(Message, frozen=True, tag=6):
+    """Step 2, server: who survived, as a bit for each client."""
+
+    survivors: bytes
+
+
+class Confirmation(ClientMessage, frozen=True, tag=7):
+    """Consistency step, client: a signature over the survivors it was told of."""
+
+    signature: Signature
+
+
+class Testimony(Message, frozen=True, tag=8):
+    """Consistency step, server: the signatures of the others."""
+
+    confirmations: tuple[Confirmation, ...]
+
+
+class SelfShareOf(_Wire, frozen=True):
+    """A share of the dealer's self seed."""
+
+    dealer: Client
+    share: SelfShare
+
+    def __repr__(self) -> str:
+        return f"<share of client {self.dealer}'s self seed>"
+
+
+class KeyShareOf(_Wire, frozen=True):
+    """A share of the dealer's masking key."""
+
+    dealer: Client
+    share: KeyShare
+
+    def __repr__(self) -> str:
+        return f"<share of client {self.dealer}'s masking key>"
+
+
+class Revelation(ClientMessage, frozen=True, tag=9):
+    """Step 3, client: one share of one kind for each dealer, never both."""
+
+    self_shares: tuple[SelfShareOf, ...]
+    key_shares: tuple[KeyShareOf, ...]
+
+
+M = TypeVar("M", bound=Message)
+
+
+def encode(message: Message) -> bytes:
+    """Return the bytes of a message: its msgpack encoding and a checksum."""
+    body = msgspec.msgpack.encode(message)
+    return body + _checksum(body)
+
+
+def decode(data: bytes, kind: type[M], peer: str, terms: bytes) -> M:
+    """Return the message of type ``kind`` in ``data``, or blame ``peer``.
+
+    Refused: bytes that are no message or were damaged on the way, a message of another kind (that is, of another
+    step) and one that was made under other terms (that is, in another session).
+    """
+    body = memoryview(data)[:-CHECKSUM_BYTES]
+    try:
+        message = msgspec.msgpack.decode(body, type=kind)
+    except (ValueError, RecursionError):  # includes every msgspec error, and malformed text
+        raise PeerProtocolError(peer, f"sent bytes that are not a {kind.__name__}") from None
+    if _checksum(body) != data[-CHECKSUM_BYTES:]:
+        raise PeerProtocolError(peer, f"sent a {kind.__name__} that was damaged on the way")
+    check_session(message, terms, peer)
+    return message
+
+
+def check_session(message: Message, terms: bytes, peer: str) -> None:
+    """Refuse a message that was made under other terms, that is, in another session."""
+    if message.terms != terms:
+        raise PeerProtocolError(peer, f"sent a {type(message).__name__} of another session")
+
+
+def check_sender(message: ClientMessage, client: int, peer: str) -> None:
+    """Refuse a message that another client made."""
+    if message.sender != client:
+        raise PeerProtocolError(peer, "sent the message of another client")
+
+
+def _checksum(body: bytes | memoryview) -> bytes:
+    """Finds damage, which a masked vector or an unsigned key would hide; against forgery the channel must protect."""
+    return hashlib.sha256(body).digest()[:CHECKSUM_BYTES]
+
+
+def check_order(clients: Iterable[int], peer: str) -> None:
+    """Refuse a list of clients that is not strictly increasing."""
+    if any(first >= second for first, second in pairwise(clients)):
+        raise PeerProtocolError(peer, "sent a list with repeated or unsorted clients")
+
+
+def encode_members(members: Iterable[int], size: int) -> bytes:
+    """One bit for each of ``size`` clients, the first in the lowest bit of the first byte."""
+    return sum(1 << member for member in members).to_bytes((size + 7) // 8, "little")
+
+
+def decode_members(data: bytes, size: int, peer: str) -> frozenset[int]:
+    """Read what :func:`encode_members` wrote; there is one encoding for each set."""
+    number = int.from_bytes(data, "little")
+    if len(data) != (size + 7) // 8 or number >> size:
+        raise PeerProtocolError(peer, "sent a malformed set of clients")
+    return frozenset(client for client in range(size) if number >> client & 1)

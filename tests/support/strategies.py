@@ -1,0 +1,80 @@
+"""Random sessions: any size, topology, threshold, batch map, threat mode and schedule of faults."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+from tests.support.cast import entropy_for, identity_for, make_inputs, make_terms, names
+
+from coterie.arithmetic.ring import RingVector
+from coterie.errors import CoterieError
+from coterie.graphs.topology import Complete, ErdosRenyi, Harary
+from coterie.secagg import Aggregate, Step, Terms
+from coterie.transports.faults import Direction, Fault, Faults, Kind
+from coterie.transports.memory import Session
+
+TOPOLOGIES = st.one_of(
+    st.just(Complete()),
+    st.floats(0.05, 1.0).map(ErdosRenyi),
+    st.integers(1, 6).map(lambda half: Harary(2 * half)),
+)
+STEPS = st.sampled_from([Step.ADVERTISE, Step.SHARE, Step.MASK, Step.CONFIRM, Step.REVEAL])
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A session about to be played."""
+
+    terms: Terms
+    faults: Faults
+    park: bool
+
+    def play(self) -> "Played":
+        inputs = make_inputs(self.terms)
+        identities = {name: identity_for(name) for name in self.terms.clients} if self.terms.active else None
+        session = Session(
+            self.terms,
+            inputs,
+            identities=identities,
+            entropy=entropy_for,
+            faults=self.faults,
+            park=self.park,
+            workers=1,
+        )
+        try:
+            return Played(session, inputs, session.run(), None)
+        except CoterieError as error:
+            return Played(session, inputs, None, error)
+
+
+@dataclass(frozen=True)
+class Played:
+    """A session that has been played, with its result or its error."""
+
+    session: Session
+    inputs: dict[str, RingVector]
+    result: Aggregate | None
+    error: CoterieError | None
+
+
+@st.composite
+def settings_of_sessions(draw: st.DrawFn, kinds: tuple[Kind, ...] = tuple(Kind)) -> Setting:
+    size = draw(st.integers(2, 12))
+    changes: dict[str, Any] = {
+        "topology": draw(TOPOLOGIES),
+        "bits": draw(st.integers(1, 64)),
+        "length": draw(st.integers(1, 9)),
+        "threshold": draw(st.one_of(st.none(), st.integers(1, size))),
+        "minimum": draw(st.one_of(st.just(2), st.integers(2, size))),
+        "session": draw(st.binary(min_size=16, max_size=20)),
+    }
+    if draw(st.booleans()):
+        changes["batches"] = tuple(draw(st.lists(st.integers(0, 4), min_size=size, max_size=size)))
+    some = st.lists(st.sampled_from(names(size)), max_size=4, unique=True).map(tuple)
+    down_kinds = [kind for kind in (Kind.DROP, Kind.TAMPER) if kind in kinds]
+    rule = st.one_of(
+        st.builds(Fault, st.sampled_from(kinds), STEPS, some, st.sampled_from([0.5, 1.0])),
+        st.builds(Fault, st.sampled_from(down_kinds), STEPS, some, direction=st.just(Direction.DOWN)),
+    )
+    faults = Faults(draw(st.integers(0, 2**32)), tuple(draw(st.lists(rule, max_size=6))))
+    return Setting(make_terms(size, active=draw(st.booleans()), **changes), faults, draw(st.booleans()))

@@ -1,0 +1,208 @@
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.cast import Cast, entropy_for, identity_for, make_terms, names
+
+from coterie.crypto.entropy import SystemEntropy
+from coterie.crypto.signing import Identity
+from coterie.errors import ConfigError, InputError, LocalProtocolError, PeerProtocolError, ThresholdError
+from coterie.graphs.topology import Complete, ErdosRenyi, Harary
+from coterie.secagg import Server, Step, Terms, ThreatMode, client, messages
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"session": b"short"}, "random bytes"),
+        ({"clients": ("alone",)}, "between 2 and"),
+        ({"clients": ("twin", "twin")}, "distinct"),
+        ({"bits": 0}, "bits"),
+        ({"bits": 65}, "bits"),
+        ({"length": 0}, "at least one entry"),
+        ({"threshold": 0}, "at least 1"),
+        ({"minimum": 1}, "minimum"),
+        ({"minimum": 7}, "minimum"),
+        ({"batches": (0, 1)}, "batch number for each"),
+        ({"mode": ThreatMode.ACTIVE_SERVER}, "identity key"),
+        ({"active": True, "identities": (b"x" * 32,) * 6}, "identity key"),
+        ({"active": True, "identities": tuple(bytes([n]) for n in range(6))}, "identity key"),
+    ],
+)
+def test_impossible_terms_are_refused(changes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        make_terms(6, **changes)
+
+
+def test_equal_terms_have_equal_digests_and_any_change_shows() -> None:
+    base = make_terms()
+    assert base.digest == make_terms().digest
+    different = [
+        make_terms(7),
+        make_terms(session=b"another session!"),
+        make_terms(bits=21),
+        make_terms(length=6),
+        make_terms(topology=Harary(2)),
+        make_terms(topology=Harary(4)),
+        make_terms(topology=ErdosRenyi(0.5)),
+        make_terms(threshold=3),
+        make_terms(batches=(0, 0, 0, 1, 1, 1)),
+        make_terms(minimum=3),
+        make_terms(active=True),
+    ]
+    digests = {terms.digest for terms in different}
+    assert len(digests) == len(different)
+    assert base.digest not in digests
+
+
+def test_terms_travel_as_bytes() -> None:
+    for terms in (make_terms(), make_terms(active=True, batches=(1,) * 6, topology=ErdosRenyi(0.3))):
+        assert msgspec.msgpack.decode(msgspec.msgpack.encode(terms), type=Terms) == terms
+
+
+@given(st.lists(st.integers(0, 3), min_size=6, max_size=6), st.sets(st.integers(0, 5)))
+def test_only_complete_batches_are_aggregated(batches: list[int], survivors: set[int]) -> None:
+    aggregated = make_terms(batches=tuple(batches)).aggregated(survivors)
+    for member in range(6):
+        whole = all(mate in survivors for mate in range(6) if batches[mate] == batches[member])
+        assert (member in aggregated) == whole
+    assert make_terms().aggregated(survivors) == survivors
+
+
+def test_default_threshold_leaves_no_room_for_two_answers() -> None:
+    terms = make_terms()
+    assert all(2 * terms.threshold_for(shares) > shares for shares in range(1, 50))
+    assert make_terms(threshold=2).threshold_for(9) == 2
+
+
+def test_two_survivor_sets_cannot_both_have_a_quorum() -> None:
+    assert all(2 * make_terms(size).quorum > size for size in range(2, 30))
+
+
+# --- Misuse by the caller is told apart from misbehaviour of the other side.
+
+
+def test_joining_needs_a_name_and_an_identity() -> None:
+    with pytest.raises(ConfigError, match="not in the terms"):
+        client.join(make_terms(), "stranger", SystemEntropy())
+    terms = make_terms(active=True)
+    for identity in (None, Identity.generate(SystemEntropy())):
+        with pytest.raises(ConfigError, match="identity"):
+            client.join(terms, "client-01", SystemEntropy(), identity)
+
+
+def test_a_wrong_vector_is_refused_before_anything_is_sent() -> None:
+    cast = Cast(make_terms()).play_until(Step.MASK)
+    state = cast.states["client-01"]
+    assert isinstance(state, client.Shared)
+    terms = cast.terms
+    for vector in (terms.ring.zeros(4), terms.ring.zeros(5) + (1 << 20), terms.ring.zeros(5).astype(float)):
+        with pytest.raises(InputError):
+            state.mask(cast.inbox["client-01"], vector)
+
+
+def test_confirming_belongs_to_the_active_mode() -> None:
+    calm, wary = Cast(make_terms()).play_until(Step.REVEAL), Cast(make_terms(active=True)).play_until(Step.CONFIRM)
+    state = calm.states["client-01"]
+    assert isinstance(state, client.Masked)
+    with pytest.raises(LocalProtocolError, match="active server"):
+        state.confirm(calm.inbox["client-01"], identity_for("client-01"))
+    state = wary.states["client-01"]
+    assert isinstance(state, client.Masked)
+    with pytest.raises(LocalProtocolError, match="confirmed before"):
+        state.reveal(wary.inbox["client-01"])
+
+
+def test_answering_without_what_the_step_needs() -> None:
+    entropy = entropy_for("client-01")
+    cast = Cast(make_terms(active=True)).play_until(Step.MASK)
+    with pytest.raises(LocalProtocolError, match="vector"):
+        client.answer(cast.states["client-01"], cast.inbox["client-01"], entropy=entropy)
+    cast.play_until(Step.CONFIRM)
+    with pytest.raises(LocalProtocolError, match="identity"):
+        client.answer(cast.states["client-01"], cast.inbox["client-01"], entropy=entropy)
+
+
+def test_the_server_closes_and_unmasks_in_order() -> None:
+    cast = Cast(make_terms())
+    with pytest.raises(LocalProtocolError, match="unmasked after"):
+        cast.server.unmask()
+    cast.play_until(Step.REVEAL)
+    with pytest.raises(LocalProtocolError, match="nothing to close"):
+        cast.server.close()
+    cast.finish()
+    with pytest.raises(LocalProtocolError, match="unmasked after"):
+        cast.server.unmask()
+
+
+@pytest.mark.parametrize("step", [Step.ADVERTISE, Step.SHARE, Step.MASK])
+def test_a_step_with_too_few_clients_ends_the_round(step: Step) -> None:
+    cast = Cast(make_terms(minimum=4)).play_until(step)
+    cast.deliver(cast.replies(names(6)[:3]))
+    with pytest.raises(ThresholdError, match="minimum is 4"):
+        cast.server.close()
+
+
+def test_a_step_with_no_message_at_all_ends_the_round() -> None:
+    with pytest.raises(ThresholdError):
+        Server(make_terms()).close()
+
+
+def test_unmasking_says_who_is_short_of_shares() -> None:
+    cast = Cast(make_terms(6, threshold=4)).play_until(Step.REVEAL, {Step.MASK: ["client-05"]})
+    with pytest.raises(ThresholdError) as caught:
+        cast.finish(without=names(6)[:2])
+    assert caught.value.shortfall == dict.fromkeys(names(6), (3, 4))
+
+
+def test_a_client_whose_neighbours_never_came_stays_out() -> None:
+    cast = Cast(make_terms(6, topology=Complete())).play_until(Step.SHARE)
+    book = messages.decode(cast.inbox["client-01"], messages.KeyBook, "test", cast.terms.digest)
+    short = messages.encode(messages.KeyBook(cast.terms.digest, book.advertisements[:2]))
+    with pytest.raises(ThresholdError, match="3 of 6 share holders advertised"):
+        cast.reply("client-01", short)
+
+
+def test_key_books_with_strangers_or_out_of_order_are_refused() -> None:
+    cast = Cast(make_terms(6, topology=Harary(4))).play_until(Step.SHARE)
+    book = messages.decode(cast.inbox["client-01"], messages.KeyBook, "test", cast.terms.digest).advertisements
+    known = {entry.sender for entry in book}
+    extra = next(number for number in range(6) if number not in known and number != 1)
+    beyond = msgspec.structs.replace(book[-1], sender=6)
+    for entries, reason in (
+        (book[::-1], "unsorted"),
+        ((*book, book[-1]), "repeated"),
+        ((*book, beyond), "not in the terms"),
+        (
+            tuple(sorted([*book, msgspec.structs.replace(book[0], sender=extra)], key=lambda e: e.sender)),
+            "not a neighbour",
+        ),
+    ):
+        with pytest.raises(PeerProtocolError, match=reason):
+            cast.reply("client-01", messages.encode(messages.KeyBook(cast.terms.digest, entries)))
+
+
+def test_deliveries_from_strangers_are_refused() -> None:
+    cast = Cast(make_terms(6)).play_until(Step.MASK, {Step.ADVERTISE: ["client-05"]})
+    delivered = messages.decode(cast.inbox["client-01"], messages.Deliveries, "test", cast.terms.digest).envelopes
+    stranger = msgspec.structs.replace(delivered[-1], peer=5)
+    with pytest.raises(PeerProtocolError, match="never advertised"):
+        cast.reply("client-01", messages.encode(messages.Deliveries(cast.terms.digest, (*delivered, stranger))))
+
+
+@given(st.sets(st.integers(0, 20)), st.integers(21, 40))
+def test_sets_of_clients_have_one_encoding(members: set[int], size: int) -> None:
+    data = messages.encode_members(members, size)
+    assert messages.decode_members(data, size, "test") == members
+    for bad in (data + b"\0", data[:-1], (1 << size).to_bytes((size + 8) // 8, "little")):
+        with pytest.raises(PeerProtocolError):
+            messages.decode_members(bad, size, "test")
+
+
+def test_messages_hide_their_content() -> None:
+    cast = Cast(make_terms()).play_until(Step.MASK)
+    data = cast.replies()["client-01"]
+    message = messages.decode(data, messages.MaskedInput, "test", cast.terms.digest)
+    assert repr(message) == f"<MaskedInput of session {cast.terms.digest.hex()[:8]}>"

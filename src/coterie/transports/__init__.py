@@ -1,0 +1,1 @@
+"""How messages travel: in one process (:mod:`~coterie.transports.memory`), with faults as data."""

@@ -1,0 +1,90 @@
+"""What goes wrong, as data: dropouts, delays, duplicates, reordering and tampering that replay from a seed."""
+
+import enum
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coterie.errors import ConfigError
+from coterie.secagg.server import Step
+
+
+class Kind(enum.StrEnum):
+    """What can happen to a message."""
+
+    DROP = "drop"
+    """It is lost, and with it the client that sent it or waited for it."""
+    DELAY = "delay"
+    """It arrives after the step was closed."""
+    DUPLICATE = "duplicate"
+    """It arrives twice."""
+    REORDER = "reorder"
+    """The messages of the step arrive in another order."""
+    TAMPER = "tamper"
+    """One of its bits is flipped."""
+
+
+class Direction(enum.StrEnum):
+    """Which way a message travels."""
+
+    UP = "up"
+    DOWN = "down"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One kind of fault in one step, for some clients or all of them, with some probability each."""
+
+    kind: Kind
+    step: Step
+    clients: tuple[str, ...] | None = None
+    probability: float = 1.0
+    direction: Direction = Direction.UP
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.probability <= 1:
+            raise ConfigError(f"a fault's probability lies between 0 and 1, not {self.probability}")
+        if self.direction is Direction.DOWN and self.kind not in (Kind.DROP, Kind.TAMPER):
+            raise ConfigError(f"messages from the server can be dropped or tampered with, not {self.kind}ed")
+
+
+@dataclass(frozen=True)
+class Faults:
+    """A schedule of faults. Whether a fault strikes depends on the seed, the step and the client only."""
+
+    seed: int = 0
+    rules: tuple[Fault, ...] = ()
+
+    def strikes(self, kind: Kind, step: Step, client: str, direction: Direction = Direction.UP) -> bool:
+        """Whether this kind of fault hits the client's message in this step."""
+        return any(
+            rule.kind is kind
+            and rule.step is step
+            and rule.direction is direction
+            and (rule.clients is None or client in rule.clients)
+            and self._uniform(number, step, client) < rule.probability
+            for number, rule in enumerate(self.rules)
+        )
+
+    def order(self, step: Step, clients: Sequence[str]) -> list[str]:
+        """The order in which the clients' messages arrive."""
+        if not any(rule.kind is Kind.REORDER and rule.step is step for rule in self.rules):
+            return list(clients)
+        return sorted(clients, key=lambda client: self._uniform(-1, step, client))
+
+    def flip(self, message: bytes, step: Step, client: str) -> bytes:
+        """The message with one bit flipped."""
+        bit = int(self._uniform(-2, step, client) * 8 * len(message))
+        changed = bytearray(message)
+        changed[bit // 8] ^= 1 << bit % 8
+        return bytes(changed)
+
+    def _uniform(self, rule: int, step: Step, client: str) -> float:
+        hashed = hashlib.sha256(f"{self.seed}/{rule}/{step}/{client}".encode()).digest()
+        return int.from_bytes(hashed[:6], "big") / 2**48
+
+
+def dropouts(rate: float, seed: int = 0, steps: Sequence[Step] | None = None) -> Faults:
+    """Each client drops out independently with probability ``rate`` in each of the steps (all four by default)."""
+    steps = steps or (Step.ADVERTISE, Step.SHARE, Step.MASK, Step.REVEAL)
+    return Faults(seed, tuple(Fault(Kind.DROP, step, probability=rate) for step in steps))

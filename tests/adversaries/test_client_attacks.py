@@ -1,0 +1,249 @@
+"""Lying, late and repetitive clients: named, and harmless to the round; harmful with the defence switched off."""
+
+import msgspec
+import pytest
+from tests.support.cast import Cast, flip, make_terms, names, ring_sum
+
+from coterie.errors import PeerProtocolError, ThresholdError
+from coterie.secagg import Step, messages, rules
+
+VILLAIN = "client-01"
+
+
+def replay(kind: str) -> tuple[Cast, str, bytes]:
+    """A recorded masked input, about to be replayed where it does not belong: (cast, as whom, the message)."""
+    cast = Cast(make_terms(5)).play_until(Step.MASK)
+    if kind == "session":
+        other = Cast(make_terms(5, session=b"quite another session")).play_until(Step.MASK)
+        return cast, VILLAIN, other.reply(VILLAIN, other.inbox[VILLAIN])
+    message = cast.reply("client-03", cast.inbox["client-03"])
+    cast.deliver({"client-03": message})
+    return cast, "client-03" if kind == "repetition" else VILLAIN, message
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [("session", "another session"), ("sender", "another client"), ("repetition", "already heard")],
+)
+def test_replayed_inputs_are_rejected(kind: str, reason: str) -> None:
+    cast, sender, message = replay(kind)
+    rejected = cast.server.receive(sender, message)
+    assert rejected is not None
+    assert rejected.sender == sender
+    assert reason in rejected.reason
+    remaining = [name for name in names(5) if name != "client-03" or kind == "session"]
+    cast.deliver(cast.replies(remaining))
+    cast.inbox = cast.server.close()
+    result = cast.finish()
+    assert (result.total == ring_sum(cast.terms, cast.inputs, names(5))).all()
+
+
+@pytest.mark.parametrize("kind", ["session", "sender", "repetition"])
+def test_replayed_inputs_falsify_the_sum_without_the_check(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cast, sender, message = replay(kind)
+    with monkeypatch.context() as undefended:
+        undefended.setattr(messages, "check_session", lambda *_: None)
+        undefended.setattr(messages, "check_sender", lambda *_: None)
+        if kind == "repetition":
+            cast.server._survivors.clear()  # a server that does not remember whom it has heard
+        assert cast.server.receive(sender, message) is None
+    if kind != "session":
+        cast.server._survivors.add(cast.terms.index["client-03"])
+    heard = cast.server.survivors
+    cast.deliver(cast.replies([name for name in names(5) if name not in heard]))
+    cast.inbox = cast.server.close()
+    for name in heard:  # the replayed client did not move on by itself
+        if not hasattr(cast.states[name], "held"):
+            cast.reply(name, Cast(cast.terms).play_until(Step.MASK).inbox[name])
+    result = cast.finish()
+    assert (result.total != ring_sum(cast.terms, cast.inputs, result.clients)).any()
+
+
+def test_a_message_of_another_step_is_rejected() -> None:
+    cast = Cast(make_terms(5))
+    first = cast.replies()
+    cast.deliver(first)
+    cast.inbox = cast.server.close()
+    rejected = cast.server.receive(VILLAIN, first[VILLAIN])
+    assert rejected is not None
+    assert "not a SharedKeys" in rejected.reason
+    result = cast.finish()
+    assert (result.total == ring_sum(cast.terms, cast.inputs, names(5))).all()
+
+
+def test_strangers_and_latecomers_are_rejected_in_every_step() -> None:
+    cast = Cast(make_terms(5))
+    silent = "client-04"
+    while True:
+        for sender, reason in (("stranger", "not in the terms"), (silent, "takes no part")):
+            if sender != silent or cast.server.step is not Step.ADVERTISE:
+                rejected = cast.server.receive(sender, b"anything")
+                assert rejected is not None
+                assert reason in rejected.reason
+        if cast.server.step is Step.REVEAL:
+            break
+        cast.play(without=[silent])
+    cast.finish()
+    rejected = cast.server.receive(VILLAIN, b"anything")
+    assert rejected is not None
+    assert "after the session ended" in rejected.reason
+
+
+# --- A masked input that arrives after the survivors were announced.
+
+
+def test_late_input_is_rejected_and_does_not_touch_the_sum() -> None:
+    cast = Cast(make_terms(5)).play_until(Step.MASK)
+    late = cast.replies()[VILLAIN]
+    cast = Cast(make_terms(5)).play_until(Step.REVEAL, {Step.MASK: [VILLAIN]})
+    assert cast.server.receive(VILLAIN, late) is not None
+    result = cast.finish()
+    assert VILLAIN not in result.clients
+    assert (result.total == ring_sum(cast.terms, cast.inputs, result.clients)).all()
+
+
+def test_late_input_falsifies_the_sum_if_the_step_stays_open() -> None:
+    cast = Cast(make_terms(5)).play_until(Step.MASK)
+    late = cast.replies()[VILLAIN]
+    cast = Cast(make_terms(5)).play_until(Step.REVEAL, {Step.MASK: [VILLAIN]})
+    cast.server.step = Step.MASK  # a server that never closed the step it announced
+    assert cast.server.receive(VILLAIN, late) is None
+    cast.server.step = Step.REVEAL
+    result = cast.finish()
+    assert (result.total != ring_sum(cast.terms, cast.inputs, result.clients)).any()
+
+
+# --- A client that reveals garbage.
+
+
+def garbage(cast: Cast, revelation: bytes, kind: str) -> bytes:
+    opened = messages.decode(revelation, messages.Revelation, "test", cast.terms.digest)
+    entries = getattr(opened, kind)
+    assert entries
+    mauled = tuple(msgspec.structs.replace(entry, share=flip(entry.share)) for entry in entries)
+    return messages.encode(msgspec.structs.replace(opened, **{kind: mauled}))
+
+
+@pytest.mark.parametrize("kind", ["self_shares", "key_shares"])
+def test_garbage_shares_are_named_and_the_round_survives(kind: str) -> None:
+    cast = Cast(make_terms(7)).play_until(Step.REVEAL, {Step.MASK: ["client-06"]})
+    replies = cast.replies()
+    rejected = cast.server.receive(VILLAIN, garbage(cast, replies.pop(VILLAIN), kind))
+    assert rejected is not None
+    assert rejected.sender == VILLAIN
+    assert "wrong" in rejected.reason
+    cast.deliver(replies)
+    result = cast.server.unmask()
+    assert VILLAIN in result.clients  # its input was fine; only its shares were not
+    assert (result.total == ring_sum(cast.terms, cast.inputs, names(7)[:6])).all()
+
+
+@pytest.mark.parametrize("kind", ["self_shares", "key_shares"])
+def test_garbage_shares_falsify_the_sum_without_fingerprints(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for mark in ("self_share_mark", "key_share_mark", "self_seed_mark"):
+        monkeypatch.setattr(rules, mark, lambda *_: bytes(16))
+    cast = Cast(make_terms(7)).play_until(Step.REVEAL, {Step.MASK: ["client-06"]})
+    replies = cast.replies()
+    replies[VILLAIN] = garbage(cast, replies[VILLAIN], kind)
+    cast.deliver(replies)
+    if kind == "key_shares":  # a wrong key is still recognised: its public half was advertised
+        with pytest.raises(PeerProtocolError, match="another key") as caught:
+            cast.server.unmask()
+        assert caught.value.peer == "client-06"  # the wrong one is blamed
+    else:
+        result = cast.server.unmask()
+        assert (result.total != ring_sum(cast.terms, cast.inputs, result.clients)).any()
+
+
+def test_shares_of_the_wrong_kind_or_of_strangers_are_rejected() -> None:
+    cast = Cast(make_terms(5)).play_until(Step.REVEAL)
+    reply = cast.replies([VILLAIN])[VILLAIN]
+    opened = messages.decode(reply, messages.Revelation, "test", cast.terms.digest)
+    key_share = messages.KeyShareOf(0, bytes(messages.KEY_SHARE_BYTES))
+    stranger = messages.SelfShareOf(60_000, bytes(messages.SELF_SHARE_BYTES))
+    for bad in (
+        msgspec.structs.replace(opened, key_shares=(key_share,)),
+        msgspec.structs.replace(opened, self_shares=(*opened.self_shares, stranger)),
+        msgspec.structs.replace(opened, self_shares=opened.self_shares[::-1]),
+        msgspec.structs.replace(opened, self_shares=(opened.self_shares[0], *opened.self_shares)),
+    ):
+        assert cast.server.receive(VILLAIN, messages.encode(bad)) is not None
+    assert cast.server.receive(VILLAIN, reply) is None
+
+
+# --- Dealers whose shares do not fit together.
+
+
+@pytest.mark.parametrize("field", ["self_seed_mark", "masking_key"])
+def test_a_dealer_that_lies_about_its_secrets_is_named(field: str) -> None:
+    dropped = {Step.MASK: [VILLAIN]} if field == "masking_key" else {}
+    cast = Cast(make_terms(5)).play_until(Step.SHARE)
+    replies = cast.replies()
+    if field == "self_seed_mark":
+        dealt = messages.decode(replies[VILLAIN], messages.SharedKeys, "test", cast.terms.digest)
+        replies[VILLAIN] = messages.encode(msgspec.structs.replace(dealt, self_seed_mark=bytes(16)))
+    cast.deliver(replies)
+    cast.inbox = cast.server.close()
+    cast.play_until(Step.REVEAL, dropped)
+    if field == "masking_key":
+        index = cast.terms.index[VILLAIN]
+        other = cast.server._advertisements[0].masking_key
+        cast.server._advertisements[index] = msgspec.structs.replace(
+            cast.server._advertisements[index], masking_key=other
+        )
+    with pytest.raises(PeerProtocolError) as caught:
+        cast.finish()
+    assert caught.value.peer == VILLAIN
+
+
+def test_shares_for_the_wrong_holders_are_rejected() -> None:
+    cast = Cast(make_terms(5)).play_until(Step.SHARE)
+    reply = cast.replies()[VILLAIN]
+    dealt = messages.decode(reply, messages.SharedKeys, "test", cast.terms.digest)
+    for envelopes in (dealt.envelopes[1:], dealt.envelopes[::-1], (*dealt.envelopes, dealt.envelopes[-1])):
+        bad = messages.encode(msgspec.structs.replace(dealt, envelopes=envelopes))
+        rejected = cast.server.receive(VILLAIN, bad)
+        assert rejected is not None
+        assert "exactly its neighbours" in rejected.reason
+
+
+@pytest.mark.parametrize("field", ["sealing_key", "masking_key"])
+def test_low_order_keys_are_rejected_before_they_reach_anyone(field: str) -> None:
+    cast = Cast(make_terms(5))
+    reply = cast.replies()[VILLAIN]
+    advertised = messages.decode(reply, messages.Advertisement, "test", cast.terms.digest)
+    bad = messages.encode(msgspec.structs.replace(advertised, **{field: bytes(32)}))
+    rejected = cast.server.receive(VILLAIN, bad)
+    assert rejected is not None
+    assert "low order" in rejected.reason
+
+
+# --- Signatures, against an active server.
+
+
+def test_unsigned_and_foreign_signatures_are_rejected() -> None:
+    cast = Cast(make_terms(5, active=True))
+    replies = cast.replies()
+    good = messages.decode(replies[VILLAIN], messages.Advertisement, "test", cast.terms.digest)
+    other = messages.decode(replies["client-02"], messages.Advertisement, "test", cast.terms.digest)
+    for signature in (None, other.signature):
+        bad = messages.encode(msgspec.structs.replace(good, signature=signature))
+        assert cast.server.receive(VILLAIN, bad) is not None
+    cast.deliver(replies)
+    cast.inbox = cast.server.close()
+    cast.play_until(Step.CONFIRM)
+    confirmations = cast.replies()
+    stolen = messages.decode(confirmations["client-02"], messages.Confirmation, "test", cast.terms.digest)
+    forged = messages.encode(msgspec.structs.replace(stolen, sender=cast.terms.index[VILLAIN]))
+    assert cast.server.receive(VILLAIN, forged) is not None
+    cast.deliver(confirmations)
+    cast.inbox = cast.server.close()
+    result = cast.finish()
+    assert (result.total == ring_sum(cast.terms, cast.inputs, names(5))).all()
+
+
+def test_without_a_quorum_of_confirmations_the_round_ends() -> None:
+    cast = Cast(make_terms(5, active=True)).play_until(Step.CONFIRM)
+    cast.deliver(cast.replies(names(5)[:2]))
+    with pytest.raises(ThresholdError, match="confirmed"):
+        cast.server.close()

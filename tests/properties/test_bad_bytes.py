@@ -1,0 +1,140 @@
+"""Arbitrary bytes to any state: a typed error, never a crash, never a change."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.cast import Cast, flip, make_terms, names, ring_sum
+
+from coterie.errors import LocalProtocolError, PeerProtocolError
+from coterie.secagg import Step, client, messages
+
+NAME = "client-01"
+
+
+def casts(active: bool) -> dict[Step, Cast]:
+    """A session stopped in each step, waiting for the clients' messages."""
+    return {
+        step: Cast(make_terms(5, active=active)).play_until(step)
+        for step in Step
+        if step is not Step.DONE and (active or step is not Step.CONFIRM)
+    }
+
+
+STOPPED = {active: casts(active) for active in (False, True)}
+noise = st.one_of(
+    st.binary(max_size=200),
+    st.recursive(
+        st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.binary(max_size=40) | st.text(max_size=5),
+        lambda inner: st.lists(inner, max_size=6) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+        max_leaves=12,
+    ).map(msgspec.msgpack.encode),
+)
+
+
+def with_checksum(body: bytes) -> bytes:
+    return body + messages._checksum(body)
+
+
+@given(noise, st.booleans(), st.booleans(), st.data())
+def test_noise_to_a_client(body: bytes, checksummed: bool, active: bool, data: st.DataObject) -> None:
+    cast = data.draw(st.sampled_from(list(STOPPED[active].values())[1:]))
+    before = client.park(cast.states[NAME])
+    with pytest.raises(PeerProtocolError):
+        cast.answer(cast.states[NAME], NAME, with_checksum(body) if checksummed else body)
+    assert client.park(cast.states[NAME]) == before
+
+
+@given(noise, st.booleans(), st.booleans(), st.data())
+def test_noise_to_the_server(body: bytes, checksummed: bool, active: bool, data: st.DataObject) -> None:
+    cast = data.draw(st.sampled_from(list(STOPPED[active].values())))
+    server = cast.server
+    before = (server.step, server.advertisers, server.sharers, server.survivors, server.revealers)
+    rejected = server.receive(NAME, with_checksum(body) if checksummed else body)
+    assert rejected is not None
+    assert rejected.sender == NAME
+    assert (server.step, server.advertisers, server.sharers, server.survivors, server.revealers) == before
+
+
+@given(st.booleans(), st.integers(0, 10**6), st.booleans(), st.data())
+def test_a_flipped_bit_in_a_real_message(active: bool, bit: int, repaired: bool, data: st.DataObject) -> None:
+    """Damage is always noticed; a forger who repairs the checksum never gets more than a typed error either."""
+    cast = data.draw(st.sampled_from(list(STOPPED[active].values())[1:]))
+    message = cast.inbox[NAME]
+    damaged = flip(message, bit % (8 * len(message)))
+    if repaired:
+        damaged = with_checksum(damaged[: -messages.CHECKSUM_BYTES])
+    fresh = Cast(cast.terms).play_until(cast.server.step)
+    try:
+        fresh.reply(NAME, damaged)
+    except PeerProtocolError:
+        return
+    assert repaired
+
+
+@pytest.mark.parametrize("active", [False, True])
+def test_messages_of_another_step_are_refused(active: bool) -> None:
+    for step, cast in list(STOPPED[active].items())[1:]:
+        for other, elsewhere in list(STOPPED[active].items())[1:]:
+            if other is not step:
+                with pytest.raises(PeerProtocolError, match="not a"):
+                    cast.answer(cast.states[NAME], NAME, elsewhere.inbox[NAME])
+
+
+@given(st.binary(max_size=300))
+def test_noise_is_no_parked_state(data: bytes) -> None:
+    with pytest.raises(LocalProtocolError):
+        client.resume(data)
+
+
+@pytest.mark.parametrize("active", [False, True])
+def test_every_state_parks_and_resumes_to_itself(active: bool) -> None:
+    cast = Cast(make_terms(5, active=active, batches=(0, 0, 1, 1, 1)))
+    while cast.server.step is not Step.REVEAL:
+        cast.play()
+        for state in cast.states.values():
+            assert client.resume(client.park(state)) == state
+    result = cast.finish()
+    for state in cast.states.values():
+        assert client.resume(client.park(state)) == state
+        with pytest.raises(LocalProtocolError, match="over"):
+            cast.answer(state, NAME, b"")
+    assert (result.total == ring_sum(cast.terms, cast.inputs, names(5))).all()
+
+
+@pytest.mark.parametrize("active", [False, True])
+def test_no_secret_in_any_representation_or_error(active: bool) -> None:
+    """Every secret a party ever holds, against every text it ever shows."""
+    cast = Cast(make_terms(5, active=active))
+    shown: list[str] = []
+    secrets: set[bytes] = set()
+    while True:
+        for name, state in cast.states.items():
+            secrets |= set(_byte_fields(msgspec.to_builtins(state, builtin_types=(bytes,))))
+            shown += [repr(state), str(state), f"{state}"]
+            try:
+                cast.answer(state, name, flip(cast.inbox.get(name, b"\0"), 9))
+            except (PeerProtocolError, LocalProtocolError) as error:
+                shown += [repr(error), str(error)]
+        cast.server.receive(NAME, b"noise")
+        shown += [repr(cast.server), repr(cast.server.rejected), repr(cast.terms)]
+        if cast.server.step is Step.REVEAL:
+            break
+        cast.play()
+    for data in cast.replies().values():
+        revelation = messages.decode(data, messages.Revelation, "test", cast.terms.digest)
+        shown += [repr(revelation), repr(revelation.self_shares), repr(revelation.key_shares)]
+        secrets |= {entry.share for entry in revelation.self_shares}
+    public = {cast.terms.session, *cast.terms.identities}
+    text = "\n".join(shown)
+    for secret in secrets - public:
+        assert secret.hex() not in text
+        assert repr(secret)[2:-1] not in text
+
+
+def _byte_fields(value: object) -> list[bytes]:
+    if isinstance(value, bytes):
+        return [value] if len(value) >= 16 else []
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [found for item in value for found in _byte_fields(item)] if isinstance(value, list | tuple) else []

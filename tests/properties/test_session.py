@@ -1,0 +1,145 @@
+"""Any topology, any faults, any batches: exactly the right sum over exactly the right clients, or a typed error."""
+
+import numpy as np
+from hypothesis import event, given, settings
+from tests.support.cast import ring_sum
+from tests.support.strategies import Played, Setting, settings_of_sessions
+
+from coterie.errors import PartialSumRisk, PeerProtocolError, RoundAborted, ThresholdError
+from coterie.secagg import Step, Terms
+from coterie.transports.faults import Kind
+
+LOSSES = (Kind.DROP, Kind.DUPLICATE, Kind.REORDER)
+thorough = settings(max_examples=150)
+
+
+def expected_aggregate(terms: Terms, survivors: tuple[str, ...]) -> set[str]:
+    """The batch rule, written again from its definition: every member of an aggregated batch survived."""
+    if terms.batches is None:
+        return set(survivors)
+    batch_of = dict(zip(terms.clients, terms.batches, strict=True))
+    return {
+        name
+        for name in survivors
+        if all(mate in survivors for mate in terms.clients if batch_of[mate] == batch_of[name])
+    }
+
+
+@thorough
+@given(settings_of_sessions())
+def test_exact_sum_over_the_right_clients_or_a_typed_error(setting: Setting) -> None:
+    played, terms = setting.play(), setting.terms
+    report = played.session.report
+    if played.result is None:
+        assert isinstance(played.error, RoundAborted | PeerProtocolError)
+        event(type(played.error).__name__)
+    else:
+        event("aggregated")
+        assert set(played.result.clients) == expected_aggregate(terms, report.survivors)
+        assert len(played.result.clients) >= terms.minimum
+        assert (played.result.total == ring_sum(terms, played.inputs, played.result.clients)).all()
+    named = {rejected.sender for rejected in report.rejected} | {refusal.client for refusal in report.refusals}
+    assert named <= set(terms.clients)
+
+
+@thorough
+@given(settings_of_sessions(kinds=LOSSES))
+def test_with_losses_alone_theorem_one_and_two_decide(setting: Setting) -> None:
+    """Reliable iff every client of V3+ is informative, private iff the survivor graph is connected."""
+    played, terms = setting.play(), setting.terms
+    report, server = played.session.report, played.session.server
+    assert all("already heard" in rejected.reason for rejected in report.rejected)
+    if not report.aggregated or server.step in (Step.MASK, Step.CONFIRM):
+        assert isinstance(played.error, ThresholdError | PartialSumRisk)
+        graph = terms.graph(server._seed)
+        if isinstance(played.error, PartialSumRisk):
+            event("disconnected")
+            assert not graph.connected([terms.index[name] for name in report.aggregated])
+        return
+    graph = terms.graph(server._seed)
+    aggregated = {terms.index[name] for name in report.aggregated}
+    holders = {terms.index[name] for name in report.revealers}
+    concerned = aggregated | {
+        terms.index[name] for name in report.sharers if aggregated & set(graph.neighbours(terms.index[name]))
+    }
+    uninformative = {
+        node
+        for node in concerned
+        if len(holders & {node, *graph.neighbours(node)}) < terms.threshold_for(graph.degree(node) + 1)
+    }
+    assert graph.connected(aggregated)
+    if played.error is None:
+        event("aggregated")
+        assert not uninformative
+    else:
+        event("uninformative")
+        assert isinstance(played.error, ThresholdError)
+        assert {terms.index[name] for name in played.error.shortfall} == uninformative != set()
+
+
+@thorough
+@given(settings_of_sessions(kinds=LOSSES))
+def test_the_server_can_derive_the_announced_sum_and_nothing_else(setting: Setting) -> None:
+    """Linear algebra over everything the server holds, with masks as independent unknowns.
+
+    Each masked input is one equation: input + self mask + signed pairwise masks. Masks whose secret can be put together
+    from the shares that were revealed are known and drop out. A combination of equations tells something about the
+    inputs iff it cancels every unknown mask; those combinations must be the multiples of the announced sum.
+    """
+    played, terms = setting.play(), setting.terms
+    server = played.session.server
+    graph = terms.graph(server._seed)
+    survivors = [terms.index[name] for name in server.survivors]
+    sharers = {terms.index[name] for name in server.sharers}
+
+    def opened(shares: dict[int, dict[int, bytes]], node: int) -> bool:
+        return len(shares.get(node, ())) >= terms.threshold_for(graph.degree(node) + 1)
+
+    columns: dict[tuple[int, int], int] = {}
+    entries: list[tuple[int, int, int]] = []
+    for row, node in enumerate(survivors):
+        if not opened(server._self_shares, node):
+            entries.append((row, columns.setdefault((node, node), len(columns)), 1))
+        for peer in graph.neighbours(node):
+            if peer in sharers and not opened(server._key_shares, node) and not opened(server._key_shares, peer):
+                pair = (min(node, peer), max(node, peer))
+                entries.append((row, columns.setdefault(pair, len(columns)), 1 if node < peer else -1))
+    unknown = np.zeros((len(survivors), len(columns)))
+    for row, column, sign in entries:
+        unknown[row, column] = sign
+    freedom = len(survivors) - (np.linalg.matrix_rank(unknown) if unknown.size else 0)
+    announced = np.array([terms.clients[node] in server.aggregated for node in survivors], dtype=float)
+    if played.error is None:
+        event("aggregated")
+        assert freedom == 1
+        assert announced.any()
+        assert not (announced @ unknown).any()
+    else:
+        event("aborted")
+        assert freedom <= 1
+        if freedom == 1:  # enough was revealed, so what can be derived must be the announced sum
+            assert not (announced @ unknown).any()
+
+
+@settings(max_examples=25)
+@given(settings_of_sessions())
+def test_parking_states_changes_nothing(setting: Setting) -> None:
+    parked = Setting(setting.terms, setting.faults, park=True).play()
+    straight = Setting(setting.terms, setting.faults, park=False).play()
+    assert _summary(parked) == _summary(straight)
+
+
+@settings(max_examples=25)
+@given(settings_of_sessions())
+def test_faults_replay_from_their_seed(setting: Setting) -> None:
+    assert _summary(setting.play()) == _summary(setting.play())
+
+
+def _summary(played: Played) -> object:
+    report = played.session.report
+    return (
+        type(played.error),
+        played.result and (played.result.clients, played.result.total.tolist()),
+        (report.advertisers, report.sharers, report.survivors, report.revealers),
+        [(rejected.sender, rejected.step) for rejected in report.rejected],
+    )

@@ -1,0 +1,102 @@
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.support.cast import identity_for, names
+
+import coterie
+from coterie.errors import ConfigError, InputError, RoundAborted
+from coterie.graphs.topology import Complete, ErdosRenyi, Harary
+from coterie.secagg import Step
+from coterie.transports.faults import Fault, Faults, Kind, dropouts
+
+
+def inputs_of(size: int, seed: int = 0) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    return {name: [rng.normal(size=(3, 4)).astype(np.float32), rng.normal(size=5)] for name in names(size)}
+
+
+@settings(max_examples=30)
+@given(
+    st.integers(2, 25),
+    st.sampled_from([None, Complete(), Harary(4), ErdosRenyi(0.9)]),
+    st.booleans(),
+    st.booleans(),
+    st.integers(0, 1000),
+)
+def test_the_mean_is_within_its_bound(size: int, topology: Any, weighted: bool, active: bool, seed: int) -> None:  # noqa: ANN401
+    inputs = inputs_of(size, seed)
+    rng = np.random.default_rng(seed)
+    weights = {name: int(rng.integers(1, 100)) for name in inputs} if weighted else None
+    try:
+        outcome = coterie.aggregate(
+            inputs,
+            clip=2.0,
+            weights=weights,
+            topology=topology,
+            identities={name: identity_for(name) for name in inputs} if active else None,
+            faults=dropouts(0.02, seed),
+            seed=seed,
+        )
+    except RoundAborted:
+        return
+    used = [weights[name] if weights else 1 for name in outcome.clients]
+    assert outcome.total_weight == sum(used)
+    assert isinstance(outcome.mean, list)
+    for position, mean in enumerate(outcome.mean):
+        clipped = [np.clip(inputs[name][position].astype(np.float64), -2, 2) for name in outcome.clients]
+        expected = sum(weight * array for weight, array in zip(used, clipped, strict=True)) / sum(used)
+        assert mean.shape == expected.shape
+        assert mean.dtype == inputs[names(size)[0]][position].dtype
+        assert np.abs(mean - expected).max() <= outcome.error_bound + 2e-7
+    assert isinstance(outcome.sum, list)
+    assert np.allclose(outcome.sum[0], outcome.mean[0] * outcome.total_weight)
+
+
+def test_one_array_in_one_array_out() -> None:
+    outcome = coterie.aggregate({name: np.full(3, 0.5) for name in names(4)}, clip=1.0)
+    assert isinstance(outcome.mean, np.ndarray)
+    assert isinstance(outcome.sum, np.ndarray)
+    assert np.abs(outcome.mean - 0.5).max() <= outcome.error_bound
+    assert np.abs(outcome.sum - 2).max() <= 4 * outcome.error_bound
+    assert outcome.clipped == 0
+    assert coterie.aggregate({name: np.full(3, 1.5) for name in names(4)}, clip=1.0).clipped == 12
+
+
+def test_batches_are_whole_or_absent() -> None:
+    faults = Faults(0, (Fault(Kind.DROP, Step.MASK, ("client-05",)),))
+    batches = {name: number // 2 for number, name in enumerate(names(8))}
+    outcome = coterie.aggregate(inputs_of(8), clip=1.0, batches=batches, faults=faults)
+    assert outcome.clients == tuple(name for name in names(8) if name not in ("client-04", "client-05"))
+
+
+def test_larger_cohorts_get_a_sparse_graph() -> None:
+    outcome = coterie.aggregate({name: np.zeros(2) for name in names(60)}, clip=1.0)
+    shared = outcome.report.steps[Step.SHARE].upload_bytes
+    assert max(shared) < 40 * 120
+
+
+@pytest.mark.parametrize(
+    ("inputs", "changes", "error"),
+    [
+        ({}, {}, InputError),
+        ({"a": np.zeros(2), "b": np.zeros(3)}, {}, InputError),
+        ({"a": np.zeros(2), "b": np.zeros(2, np.float32)}, {}, InputError),
+        ({"a": np.zeros(2), "b": np.array([np.nan, 0])}, {}, InputError),
+        ({"a": np.zeros(2), "b": np.zeros(2)}, {"weights": {"a": 1}}, ConfigError),
+        ({"a": np.zeros(2), "b": np.zeros(2)}, {"weights": {"a": 1, "b": 0}}, InputError),
+        ({"a": np.zeros(2), "b": np.zeros(2)}, {"weights": {"a": 1, "b": 1.5}}, InputError),
+        ({"a": np.zeros(2), "b": np.zeros(2)}, {"clip": 0}, ConfigError),
+        ({"a": np.zeros(2)}, {}, ConfigError),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_sent(inputs: Any, changes: Any, error: type[Exception]) -> None:  # noqa: ANN401
+    with pytest.raises(error):
+        coterie.aggregate(inputs, **({"clip": 1.0} | changes))
+
+
+def test_unknown_names_are_attribute_errors() -> None:
+    with pytest.raises(AttributeError):
+        _ = coterie.nonsense

@@ -1,0 +1,148 @@
+import pytest
+from tests.support.cast import identity_for, make_inputs, make_terms, names, ring_sum
+
+from coterie.errors import ConfigError, InputError, ThresholdError
+from coterie.graphs.topology import Harary
+from coterie.secagg import Step
+from coterie.transports.faults import Direction, Fault, Faults, Kind, dropouts
+from coterie.transports.memory import Session
+
+
+@pytest.mark.parametrize("workers", [1, 2, None])
+@pytest.mark.parametrize("active", [False, True])
+def test_a_session_in_one_process(workers: int | None, active: bool) -> None:
+    terms = make_terms(10, topology=Harary(6), active=active, length=70_000)
+    inputs = make_inputs(terms)
+    identities = {name: identity_for(name) for name in terms.clients}
+    session = Session(terms, inputs, identities=identities, workers=workers)
+    result = session.run()
+    assert (result.total == ring_sum(terms, inputs, terms.clients)).all()
+    report = session.report
+    assert list(report.steps) == [
+        step for step in Step if step is not Step.DONE and (active or step is not Step.CONFIRM)
+    ]
+    assert (
+        report.aggregated == report.survivors == report.sharers == report.advertisers == report.revealers == names(10)
+    )
+    assert report.seconds >= report.server_seconds > 0
+    mask = report.steps[Step.MASK]
+    assert len(mask.client_seconds) == len(mask.upload_bytes) == 10
+    assert mask.median_client_seconds > 0
+    assert min(mask.upload_bytes) >= terms.ring.packed_size(terms.length)
+    assert report.upload_bytes > terms.ring.packed_size(terms.length)
+    assert report.download_bytes > 0
+
+
+def test_inputs_can_be_made_when_they_are_needed() -> None:
+    terms = make_terms(5)
+    inputs, asked = make_inputs(terms), []
+
+    def make(name: str) -> object:
+        asked.append(name)
+        return inputs[name]
+
+    session = Session(terms, make, workers=1, faults=Faults(0, (Fault(Kind.DROP, Step.SHARE, ("client-04",)),)))  # type: ignore[arg-type]
+    assert session.run().clients == names(5)[:4]
+    assert asked == list(names(5)[:4])
+
+
+def test_masked_inputs_upload_no_more_than_their_bits() -> None:
+    terms = make_terms(5, bits=23, length=10_000)
+    session = Session(terms, make_inputs(terms))
+    session.run()
+    ideal = terms.length * terms.bits / 8
+    assert max(session.report.steps[Step.MASK].upload_bytes) <= 1.01 * ideal
+
+
+@pytest.mark.parametrize("step", [Step.ADVERTISE, Step.SHARE, Step.MASK, Step.REVEAL])
+@pytest.mark.parametrize("direction", list(Direction))
+def test_a_client_that_drops_out_in_any_step(step: Step, direction: Direction) -> None:
+    terms = make_terms(7)
+    inputs = make_inputs(terms)
+    faults = Faults(0, (Fault(Kind.DROP, step, ("client-03",), direction=direction),))
+    session = Session(terms, inputs, faults=faults)
+    result = session.run()
+    gone = step is not Step.REVEAL
+    assert ("client-03" not in result.clients) == gone
+    assert (result.total == ring_sum(terms, inputs, result.clients)).all()
+
+
+def test_late_messages_arrive_in_the_next_step_and_are_rejected() -> None:
+    terms = make_terms(6)
+    session = Session(terms, make_inputs(terms), faults=Faults(0, (Fault(Kind.DELAY, Step.MASK, ("client-03",)),)))
+    assert "client-03" not in session.run().clients
+    (rejected,) = session.report.rejected
+    assert (rejected.sender, rejected.step) == ("client-03", Step.REVEAL)
+
+
+def test_tampering_is_noticed_on_both_sides() -> None:
+    terms = make_terms(7)
+    for direction in Direction:
+        faults = Faults(3, (Fault(Kind.TAMPER, Step.SHARE, ("client-03",), direction=direction),))
+        session = Session(terms, make_inputs(terms), faults=faults)
+        assert "client-03" not in session.run().clients
+        noticed = session.report.rejected if direction is Direction.UP else session.report.refusals
+        assert len(noticed) == 1
+
+
+def test_reordering_changes_the_order_only() -> None:
+    faults = Faults(1, tuple(Fault(Kind.REORDER, step) for step in Step))
+    assert faults.order(Step.MASK, names(9)) != list(names(9))
+    assert sorted(faults.order(Step.MASK, names(9))) == list(names(9))
+    assert faults.order(Step.MASK, names(9)) != faults.order(Step.SHARE, names(9))
+    assert Faults().order(Step.MASK, names(9)) == list(names(9))
+
+
+def test_dropouts_strike_at_the_given_rate() -> None:
+    faults = dropouts(0.25, seed=5)
+    clients = names(2000)
+    for step in (Step.ADVERTISE, Step.SHARE, Step.MASK, Step.REVEAL):
+        struck = sum(faults.strikes(Kind.DROP, step, client) for client in clients)
+        assert 400 < struck < 600
+    assert not any(faults.strikes(Kind.DROP, Step.CONFIRM, client) for client in clients)
+    assert not any(faults.strikes(Kind.DELAY, Step.MASK, client) for client in clients)
+
+
+@pytest.mark.parametrize("fault", [{"probability": 1.5}, {"direction": Direction.DOWN, "kind": Kind.DELAY}])
+def test_impossible_faults_are_refused(fault: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        Fault(**({"kind": Kind.DROP, "step": Step.MASK} | fault))  # type: ignore[arg-type]
+
+
+def test_what_is_about_to_be_revealed_is_known_before_anyone_reveals() -> None:
+    terms = make_terms(6, batches=(0, 0, 1, 1, 2, 2))
+    session = Session(
+        terms,
+        make_inputs(terms),
+        faults=Faults(0, (Fault(Kind.DROP, Step.MASK, ("client-05",)),)),
+        before_reveal=lambda aggregated: asked.append((aggregated, session.server.revealers)),
+    )
+    asked: list[object] = []
+    session.run()
+    assert asked == [(names(6)[:4], ())]
+
+
+def test_a_veto_before_revealing_ends_the_round_with_nothing_revealed() -> None:
+    def veto(_: object) -> None:
+        raise ThresholdError("not today")
+
+    terms = make_terms(5)
+    session = Session(terms, make_inputs(terms), before_reveal=veto)
+    with pytest.raises(ThresholdError, match="not today"):
+        session.run()
+    assert session.report.revealers == ()
+    assert session.report.survivors == names(5)
+
+
+def test_progress_is_observed() -> None:
+    terms = make_terms(4)
+    seen: list[tuple[Step, int, int]] = []
+    Session(terms, make_inputs(terms), observe=lambda *event: seen.append(event)).run()
+    assert seen == [(step, n, 4) for step in (Step.ADVERTISE, Step.SHARE, Step.MASK, Step.REVEAL) for n in range(1, 5)]
+
+
+def test_a_bad_input_is_the_callers_error() -> None:
+    terms = make_terms(4)
+    inputs = make_inputs(terms) | {"client-02": make_inputs(make_terms(4, length=9))["client-02"]}
+    with pytest.raises(InputError):
+        Session(terms, inputs).run()

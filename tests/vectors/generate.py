@@ -40,7 +40,11 @@ def transcript(terms: Terms, dropouts: Mapping[Step, Sequence[str]]) -> dict[str
     cast = Cast(terms, seed=ENTROPY.encode())
     return {
         "terms": msgspec.to_builtins(terms)
-        | {"session": terms.session.hex(), "identities": [key.hex() for key in terms.identities]},
+        | {
+            "session": terms.session.hex(),
+            "roster": terms.roster.hex(),
+            "identities": [key.hex() for key in terms.identities],
+        },
         "terms_digest": terms.digest.hex(),
         "inputs": {name: vector.tolist() for name, vector in cast.inputs.items()},
         "dropouts": {step.value: list(clients) for step, clients in dropouts.items()},

@@ -210,7 +210,8 @@ class RegularLaw(Law):
             return -math.inf
         pairs = math.log(clients) + math.log(clients - degree - 1) - math.log(2)
         lost_falling = math.lgamma(lost + 1) - math.lgamma(lost - degree + 1)
-        return pairs + lost_falling + math.lgamma(clients - degree + 1) - math.lgamma(clients + 1)
+        total_falling = math.lgamma(clients + 1) - math.lgamma(clients - degree + 1)
+        return min(0.0, pairs + lost_falling - total_falling)
 
 
 class RandomLaw(Law):
@@ -245,7 +246,7 @@ class RandomLaw(Law):
             return 0.0
         part = np.arange(1, size)
         no_edge = part * (size - part) * log_complement(self.probability)
-        return log_sum(log_choose(size, part) + no_edge) - math.log(2)
+        return min(0.0, log_sum(log_choose(size, part) + no_edge) - math.log(2))
 
     @cached_property
     def _honest_tail(self) -> Logs:

@@ -50,6 +50,8 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, 
     mode: ThreatMode = ThreatMode.HONEST_BUT_CURIOUS
     identities: tuple[bytes, ...] = ()
     """The clients' Ed25519 public keys, in order; required against an active server."""
+    roster: bytes = b""
+    """The digest of the roster that batches and identities were taken from, for clients that pin theirs."""
 
     def __post_init__(self) -> None:
         size = len(self.clients)

@@ -97,6 +97,7 @@ class Session:
         observe: Observer | None = None,
         on_upload: Callable[[Step, str, bytes], None] | None = None,
         before_reveal: Callable[[tuple[str, ...]], None] | None = None,
+        consent: Callable[[str, frozenset[str]], None] | None = None,
     ) -> None:
         """Prepare a session.
 
@@ -112,6 +113,8 @@ class Session:
             on_upload: called with every message that reaches the server in time: the step, the client, the bytes.
             before_reveal: called with the clients about to be aggregated before any of them is asked to reveal
                 anything; what it raises ends the session with nothing revealed.
+            consent: a client's own say, called with its name and the clients whose sum it is asked to help
+                open; a client for which it raises a PeerProtocolError refuses.
 
         """
         self.terms = terms
@@ -126,6 +129,7 @@ class Session:
         self._observe = observe
         self._on_upload = on_upload
         self._before_reveal = before_reveal
+        self._consent = consent
         self._states: dict[str, bytes | protocol.AnyState] = {}
         self._late: list[tuple[str, bytes]] = []
         self._pool: ThreadPoolExecutor | None = None
@@ -214,6 +218,8 @@ class Session:
         entropy, identity = self._entropy[name], self._identities.get(name)
         if state is None:
             return protocol.join(self.terms, name, entropy, identity)
+        if self._consent is not None and isinstance(state, protocol.Masked):
+            self._consent(name, state.consider(message))
         return protocol.answer(state, message, entropy=entropy, vector=vector, identity=identity)
 
     def _upload(self, step: Step, name: str, message: bytes) -> Iterable[bytes]:

@@ -51,6 +51,7 @@ def test_equal_terms_have_equal_digests_and_any_change_shows() -> None:
         make_terms(batches=(0, 0, 0, 1, 1, 1)),
         make_terms(minimum=3),
         make_terms(active=True),
+        make_terms(roster=b"another roster"),
     ]
     digests = {terms.digest for terms in different}
     assert len(digests) == len(different)

@@ -1,7 +1,7 @@
 import pytest
 from tests.support.cast import identity_for, make_inputs, make_terms, names, ring_sum
 
-from coterie.errors import ConfigError, InputError, ThresholdError
+from coterie.errors import ConfigError, InputError, PeerProtocolError, ThresholdError
 from coterie.graphs.topology import Harary
 from coterie.secagg import Step
 from coterie.transports.faults import Direction, Fault, Faults, Kind, dropouts
@@ -132,6 +132,21 @@ def test_a_veto_before_revealing_ends_the_round_with_nothing_revealed() -> None:
         session.run()
     assert session.report.revealers == ()
     assert session.report.survivors == names(5)
+
+
+@pytest.mark.parametrize("active", [False, True])
+def test_clients_have_a_say_of_their_own(active: bool) -> None:
+    def consent(name: str, aggregated: frozenset[str]) -> None:
+        assert aggregated == set(names(6))
+        if name == "client-02":
+            raise PeerProtocolError("server", "I would rather not")
+
+    terms = make_terms(6, active=active)
+    identities = {name: identity_for(name) for name in terms.clients}
+    session = Session(terms, make_inputs(terms), identities=identities, consent=consent)
+    assert session.run().clients == names(6)
+    assert "client-02" not in session.report.revealers
+    assert [refusal.client for refusal in session.report.refusals] == ["client-02"]
 
 
 def test_progress_is_observed() -> None:

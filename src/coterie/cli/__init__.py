@@ -1,0 +1,48 @@
+"""The ``coterie`` command. Each command lives in a module of its own and imports what it needs when it runs."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from coterie import __version__
+from coterie.cli import bench, demo, plan
+from coterie.errors import CoterieError
+
+app = typer.Typer(
+    help="Federated learning whose secure aggregation stays secure, round after round.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(demo.demo)
+app.command()(plan.plan)
+app.add_typer(bench.app, name="bench")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"coterie {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool, typer.Option("--version", help="Show the version and leave.", is_eager=True, callback=_show_version)
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line; what Coterie raises on purpose becomes one clear line, not a traceback."""
+    try:
+        app()
+    except CoterieError as error:
+        typer.secho(f"coterie: {error}", fg=typer.colors.RED, err=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        typer.secho("coterie: interrupted", err=True)
+        sys.exit(130)

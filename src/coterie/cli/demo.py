@@ -1,0 +1,247 @@
+"""``coterie demo``: a real secure aggregation, watched while it runs and explained when it is done."""
+
+import enum
+import math
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from coterie.errors import RoundAborted
+    from coterie.experiments import Demo, DemoReport
+
+PLOT = "what-the-server-saw.png"
+REPORT = "report.json"
+_GRAPHS = {"Complete": "Complete", "ErdosRenyi": "Erdős–Rényi", "Harary": "Harary"}
+_NAMED = 3  # clients listed in a row of the table before the rest is counted
+
+
+class Shape(enum.StrEnum):
+    """Who shares secrets with whom."""
+
+    HARARY = "harary"
+    COMPLETE = "complete"
+    ERDOS_RENYI = "erdos-renyi"
+
+
+def demo(
+    clients: Annotated[int, typer.Option(help="How many clients take part.")] = 100,
+    length: Annotated[int, typer.Option(help="How many numbers each client's vector has.")] = 100_000,
+    dropout: Annotated[float, typer.Option(help="Share of the clients that leave, spread over all steps.")] = 0.1,
+    topology: Annotated[Shape, typer.Option(help="Who shares secrets with whom.")] = Shape.HARARY,
+    active: Annotated[
+        bool, typer.Option("--active/--no-active", help="Do not trust the server: clients sign and check.")
+    ] = False,
+    batches: Annotated[
+        int | None, typer.Option(metavar="SIZE", help="Sum whole batches of this size or not at all.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Chooses inputs and dropouts; secrets are always fresh.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the picture and the report.")] = Path("coterie-demo"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON and nothing else.")] = False,
+) -> None:
+    """Watch a real secure aggregation: clients drop out, the sum is exact, and nobody's vector is seen.
+
+    Clients hold made-up fingerprints; a picture shows what the server saw of one, a report has every number.
+    """
+    from dataclasses import replace
+
+    import msgspec
+    from rich.console import Console
+
+    from coterie.errors import ConfigError, RoundAborted
+    from coterie.experiments import Demo, Settings, draw
+
+    console, errors = Console(quiet=as_json, highlight=False), Console(stderr=True, highlight=False)
+    settings = Settings(clients, length, dropout, topology.value, active, batches, seed)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot write to {out}: {error.strerror}") from None
+    with console.status(f"Making up {clients:,} fingerprints ..."):
+        show = Demo(settings)
+    console.print(*_introduction(show), sep="\n")
+    try:
+        with _watched(_Steps(show, bars=console.is_terminal), console):
+            report, vectors = show.run()
+    except RoundAborted as error:
+        errors.print(*_regrets(show, error), sep="\n")
+        raise typer.Exit(1) from None
+
+    try:
+        draw(report, vectors, out / PLOT)
+    except ImportError:
+        errors.print("No picture, because matplotlib is not installed; get it with: pip install 'coterie\\[report]'")
+    else:
+        report = replace(report, plot=PLOT)
+    data = msgspec.json.format(msgspec.json.encode(report), indent=2)
+    (out / REPORT).write_bytes(data + b"\n")
+    console.print(_summary(report, out))
+    if as_json:
+        typer.echo(data)
+
+
+@contextmanager
+def _watched(steps: "_Steps", console: "Console") -> "Iterator[None]":
+    """Redraw the table while it changes; where there is no terminal, print it once, whatever happened."""
+    from rich.live import Live
+
+    if console.is_terminal:
+        with Live(steps, console=console, refresh_per_second=12):
+            yield
+        return
+    try:
+        yield
+    finally:
+        console.print(steps)
+
+
+class _Steps:
+    """The table of the steps as they are at the moment it is drawn."""
+
+    def __init__(self, show: "Demo", *, bars: bool) -> None:
+        self._show = show
+        self._bars = bars
+
+    def __rich__(self) -> "Table":
+        from rich.box import SIMPLE_HEAD
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+
+        table = Table(box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+        table.add_column("step", no_wrap=True)
+        if self._bars:
+            table.add_column("answered", width=12)
+        table.add_column("left", justify="right")
+        table.add_column("dropped out")
+        for title in ("up", "down", "client", "server"):
+            table.add_column(title, justify="right", no_wrap=True)
+        for row in self._show.rows():
+            begun = row.done or row.asked > 0
+            bar = ProgressBar(row.asked, row.answered) if row.asked else ""
+            table.add_row(
+                f"[green]✓[/] {row.step}" if row.done else f"  {row.step}",
+                *([bar] if self._bars else []),
+                f"{row.left:,}" if begun else "",
+                _names(row.dropped),
+                _size(row.upload_bytes),
+                _size(row.download_bytes),
+                _time(row.client_ms),
+                _time(row.server_ms),
+                style="" if begun else "dim",
+            )
+        if self._show.report:
+            cost = self._show.report.cost
+            empty = [""] * (3 if self._bars else 2)
+            table.add_section()
+            total = _size(cost.upload_bytes), _size(cost.download_bytes), _time(cost.client_ms), _time(cost.server_ms)
+            table.add_row("  [bold]in all[/]", *empty, *total)
+            table.add_row("  plain sum", *empty, _size(cost.plain_upload_bytes), "", "", _time(cost.plain_ms))
+        return table
+
+
+def _introduction(show: "Demo") -> "Iterator[str]":
+    settings, plan = show.settings, show.plan
+    circles = f", in batches of {settings.batch_size}" if settings.batch_size else ""
+    server = "may lie" if settings.active else "is curious but follows the protocol"
+    yield f"[bold]Secure aggregation of {settings.clients:,} clients, {settings.length:,} numbers each{circles}[/]"
+    yield (
+        f"{_GRAPHS[type(plan.topology).__name__]} graph: each client shares its secrets with {plan.degree:.3g} others, "
+        f"{plan.threshold} shares open one. The server {server}."
+    )
+    if plan.shortcoming:
+        yield f"[yellow]Nothing is promised: {plan.shortcoming}.[/]"
+    else:
+        yield (
+            f"With {settings.leaving:,} dropouts, and {plan.collusion:.0%} of the clients helping the server: "
+            f"risk that the graph exposes somebody: {_odds(plan.privacy_failure_log2)}; that the round is lost: "
+            f"{_odds(plan.reliability_failure_log2)}."
+        )
+
+
+def _regrets(show: "Demo", error: "RoundAborted") -> "Iterator[str]":
+    settings = show.settings
+    circles = " and smaller batches" if settings.batch_size else ""
+    yield f"[red bold]The round was given up:[/] {error}."
+    if refusals := show.session.report.refusals:
+        yield f"{len(refusals):,} clients refused to go on, for instance {refusals[0].client}: {refusals[0].reason}."
+    yield "Nothing was unmasked: all that the server holds is noise, and nobody's vector was seen."
+    yield f"Of {settings.clients:,} clients, {settings.leaving:,} drop out here. Try a lower dropout{circles}."
+
+
+def _summary(report: "DemoReport", out: Path) -> "Table":
+    from rich.markup import escape
+    from rich.table import Table
+
+    from coterie.secagg import Step
+
+    settings, cost = report.settings, report.cost
+    arrived = report.sight.masked_vectors
+    parts = [
+        f"{len(report.aggregated):,} of {settings.clients:,} clients are in the sum; "
+        f"{settings.clients - arrived:,} dropped out before their vector arrived"
+    ]
+    late = sum(len(row.dropped) for row in report.steps[settings.steps.index(Step.MASK) + 1 :])
+    if late:
+        parts.append(f", {late:,} after it did, which does no harm")
+    if report.stranded:
+        parts.append(f"; {len(report.stranded):,} more were left out because a batch mate had dropped out")
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True, style="bold")
+    grid.add_column()
+    grid.add_row("[green]Exact[/]", f"All {settings.length:,} entries of the sum are exactly those of plain summation.")
+    grid.add_row("Clients", "".join(parts) + ".")
+    grid.add_row(
+        "Mean",
+        f"At most {report.mean_error:.1e} off the mean of the floating-point vectors; rounding to "
+        f"{report.precision_bits} bits allows {report.mean_error_bound:.1e}.",
+    )
+    grid.add_row(
+        "Bytes",
+        f"{_size(cost.upload_bytes)} up for each client. Without protection: {_size(cost.plain_upload_bytes)} as "
+        f"float32, {_size(cost.plain_integer_bytes)} rounded to {report.precision_bits} bits as here.",
+    )
+    grid.add_row(
+        "Time",
+        f"{_time(cost.client_ms)} for each client, {_time(cost.server_ms)} for the server, "
+        f"{_time(cost.session_ms)} for everybody together on this machine. "
+        f"Without protection: {_time(cost.plain_ms)}.",
+    )
+    grid.add_row(
+        "The server saw",
+        f"{arrived:,} vectors of noise, who took part and who left, and one sum. What it received of "
+        f"{report.sight.client} correlates with the input by {report.sight.correlation:+.4f} "
+        f"(by chance alone: about ±{report.sight.chance:.4f}).",
+    )
+    if report.plot:
+        grid.add_row("Picture", escape(str(out / report.plot)))
+    grid.add_row("Report", escape(str(out / REPORT)))
+    return grid
+
+
+def _names(clients: "Sequence[str]") -> str:
+    """The clients' numbers; many are counted rather than named."""
+    rest = f" +{len(clients) - _NAMED:,}" if len(clients) > _NAMED else ""
+    return " ".join(name.removeprefix("client-") for name in clients[:_NAMED]) + rest
+
+
+def _size(count: int) -> str:
+    from rich.filesize import decimal
+
+    return decimal(count) if count else ""
+
+
+def _time(milliseconds: float) -> str:
+    if not milliseconds:
+        return ""
+    return f"{milliseconds:,.1f} ms" if milliseconds < 1000 else f"{milliseconds / 1000:,.1f} s"
+
+
+def _odds(log2: float) -> str:
+    return "none" if log2 == -math.inf else f"below 2^{math.ceil(log2)}"

@@ -1,0 +1,79 @@
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from coterie import __version__
+from coterie.cli import app, main
+from coterie.errors import ConfigError
+
+RUNNER = CliRunner()
+KEYS = {
+    "topology",
+    "connection_probability",
+    "degree",
+    "threshold",
+    "privacy_failure_log2",
+    "reliability_failure_log2",
+    "client_upload_bytes",
+    "client_download_bytes",
+    "key_agreements",
+}
+
+
+def plan(*arguments: str) -> dict[str, Any]:
+    result = RUNNER.invoke(app, ["plan", *arguments, "--json"])
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def test_json_has_what_machines_need() -> None:
+    found = plan("--clients", "300", "--dropout", "0.1", "--collusion", "0.05")
+    assert found.keys() >= KEYS
+    assert found["topology"] == "harary"
+    assert found["privacy_failure_log2"] <= -40
+    assert found["reliability_failure_log2"] <= -20
+    assert found["key_agreements"] < found["complete"]["key_agreements"]
+
+
+def test_the_papers_rule() -> None:
+    found = plan("--clients", "1000", "--dropout", "0.1", "--topology", "erdos-renyi")
+    assert found["topology"] == "erdos-renyi"
+    assert found["connection_probability"] == pytest.approx(0.31056, abs=5e-6)
+    assert found["threshold"] == 198
+
+
+def test_where_the_papers_rule_gives_no_sparse_graph() -> None:
+    found = plan("--clients", "12", "--dropout", "0.1", "--topology", "erdos-renyi")
+    assert found["topology"] == "complete"
+    assert "p*" in found["notes"][0]
+    assert found["privacy_failure_log2"] <= -40  # impossible, but still a number
+    shown = RUNNER.invoke(app, ["plan", "--clients", "12", "--dropout", "0.1", "--topology", "erdos-renyi"])
+    assert "no sparse graph" in " ".join(shown.output.split())
+
+
+@pytest.mark.parametrize("topology", ["auto", "complete", "erdos-renyi", "harary"])
+@pytest.mark.parametrize("active", [[], ["--active"]])
+def test_people_get_a_table(topology: str, active: list[str]) -> None:
+    arguments = ["plan", "--clients", "100", "--dropout", "0.05", "--topology", topology, *active]
+    result = RUNNER.invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert "threshold" in result.output
+    assert "client uploads" in result.output
+
+
+def test_bad_requests_are_one_clear_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    result = RUNNER.invoke(app, ["plan", "--clients", "100", "--dropout", "1.5"])
+    assert isinstance(result.exception, ConfigError)
+    monkeypatch.setattr("sys.argv", ["coterie", "plan", "--clients", "100", "--dropout", "1.5"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 1
+    assert capsys.readouterr().err.startswith("coterie: dropout is a fraction")
+
+
+def test_version_and_help() -> None:
+    assert RUNNER.invoke(app, ["--version"]).output.strip() == f"coterie {__version__}"
+    assert "plan" in RUNNER.invoke(app, ["--help"]).output

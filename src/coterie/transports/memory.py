@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Protocol
 
 from coterie.arithmetic.ring import RingVector
 from coterie.crypto.entropy import Entropy, SystemEntropy
@@ -22,6 +23,18 @@ from coterie.transports.faults import Direction, Faults, Kind
 Inputs = Mapping[str, RingVector] | Callable[[str], RingVector]
 #: Told of progress: the step, how many clients have answered, and how many are asked.
 Observer = Callable[[Step, int, int], None]
+
+
+class Keeper(Protocol):
+    """A client's memory beyond one session; what it raises as a PeerProtocolError is that client's refusal."""
+
+    def enter(self, terms: Terms) -> None:
+        """Agree to take part under these terms."""
+        ...
+
+    def answer(self, terms: Terms, aggregated: frozenset[str]) -> None:
+        """Agree to help open the sum over these clients; called before anything is signed or revealed."""
+        ...
 
 
 @dataclass
@@ -96,8 +109,9 @@ class Session:
         park: bool = False,
         observe: Observer | None = None,
         on_upload: Callable[[Step, str, bytes], None] | None = None,
+        before_mask: Callable[[tuple[str, ...]], None] | None = None,
         before_reveal: Callable[[tuple[str, ...]], None] | None = None,
-        consent: Callable[[str, frozenset[str]], None] | None = None,
+        keepers: Mapping[str, Keeper] | None = None,
     ) -> None:
         """Prepare a session.
 
@@ -111,10 +125,10 @@ class Session:
             park: store every client's state as bytes between messages, as a stateless runtime must.
             observe: called after every client of every step.
             on_upload: called with every message that reaches the server in time: the step, the client, the bytes.
+            before_mask: called with the clients about to be asked for their inputs: the moment to start making them.
             before_reveal: called with the clients about to be aggregated before any of them is asked to reveal
                 anything; what it raises ends the session with nothing revealed.
-            consent: a client's own say, called with its name and the clients whose sum it is asked to help
-                open; a client for which it raises a PeerProtocolError refuses.
+            keepers: for clients with a memory longer than the session, what watches over it.
 
         """
         self.terms = terms
@@ -128,8 +142,9 @@ class Session:
         self._park = park
         self._observe = observe
         self._on_upload = on_upload
+        self._before_mask = before_mask
         self._before_reveal = before_reveal
-        self._consent = consent
+        self._keepers = keepers or {}
         self._states: dict[str, bytes | protocol.AnyState] = {}
         self._late: list[tuple[str, bytes]] = []
         self._pool: ThreadPoolExecutor | None = None
@@ -154,6 +169,8 @@ class Session:
         while True:
             step = server.step
             costs = self.report.steps.setdefault(step, StepReport())
+            if step is Step.MASK and self._before_mask is not None:
+                self._before_mask(tuple(inbox))
             if step is Step.REVEAL and self._before_reveal is not None:
                 self._before_reveal(server.aggregated)
             self._deliver_late(costs)
@@ -216,10 +233,13 @@ class Session:
         self, name: str, state: protocol.AnyState | None, message: bytes, vector: RingVector | None
     ) -> tuple[protocol.AnyState, bytes]:
         entropy, identity = self._entropy[name], self._identities.get(name)
+        keeper = self._keepers.get(name)
         if state is None:
+            if keeper is not None:
+                keeper.enter(self.terms)
             return protocol.join(self.terms, name, entropy, identity)
-        if self._consent is not None and isinstance(state, protocol.Masked):
-            self._consent(name, state.consider(message))
+        if keeper is not None and isinstance(state, protocol.Masked):
+            keeper.answer(self.terms, state.consider(message))
         return protocol.answer(state, message, entropy=entropy, vector=vector, identity=identity)
 
     def _upload(self, step: Step, name: str, message: bytes) -> Iterable[bytes]:

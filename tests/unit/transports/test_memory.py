@@ -3,7 +3,7 @@ from tests.support.cast import identity_for, make_inputs, make_terms, names, rin
 
 from coterie.errors import ConfigError, InputError, PeerProtocolError, ThresholdError
 from coterie.graphs.topology import Harary
-from coterie.secagg import Step
+from coterie.secagg import Step, Terms
 from coterie.transports.faults import Direction, Fault, Faults, Kind, dropouts
 from coterie.transports.memory import Session
 
@@ -109,17 +109,18 @@ def test_impossible_faults_are_refused(fault: dict[str, object]) -> None:
         Fault(**({"kind": Kind.DROP, "step": Step.MASK} | fault))  # type: ignore[arg-type]
 
 
-def test_what_is_about_to_be_revealed_is_known_before_anyone_reveals() -> None:
+def test_who_is_about_to_mask_and_what_is_about_to_be_revealed_is_known_before() -> None:
     terms = make_terms(6, batches=(0, 0, 1, 1, 2, 2))
     session = Session(
         terms,
         make_inputs(terms),
-        faults=Faults(0, (Fault(Kind.DROP, Step.MASK, ("client-05",)),)),
+        faults=Faults(0, (Fault(Kind.DROP, Step.SHARE, ("client-05",)),)),
+        before_mask=lambda masking: asked.append((masking, session.server.survivors)),
         before_reveal=lambda aggregated: asked.append((aggregated, session.server.revealers)),
     )
     asked: list[object] = []
     session.run()
-    assert asked == [(names(6)[:4], ())]
+    assert asked == [(names(6)[:5], ()), (names(6)[:4], ())]
 
 
 def test_a_veto_before_revealing_ends_the_round_with_nothing_revealed() -> None:
@@ -134,17 +135,29 @@ def test_a_veto_before_revealing_ends_the_round_with_nothing_revealed() -> None:
     assert session.report.survivors == names(5)
 
 
-@pytest.mark.parametrize("active", [False, True])
-def test_clients_have_a_say_of_their_own(active: bool) -> None:
-    def consent(name: str, aggregated: frozenset[str]) -> None:
-        assert aggregated == set(names(6))
-        if name == "client-02":
-            raise PeerProtocolError("server", "I would rather not")
+class Reluctant:
+    """Refuses at the door, or when asked to reveal."""
 
+    def __init__(self, at_the_door: bool) -> None:
+        self.at_the_door = at_the_door
+
+    def enter(self, terms: Terms) -> None:
+        if self.at_the_door:
+            raise PeerProtocolError("server", "I would rather not come")
+
+    def answer(self, terms: Terms, aggregated: frozenset[str]) -> None:
+        assert aggregated == set(terms.clients)
+        raise PeerProtocolError("server", "I would rather not say")
+
+
+@pytest.mark.parametrize("active", [False, True])
+@pytest.mark.parametrize("at_the_door", [False, True])
+def test_clients_have_a_say_of_their_own(active: bool, at_the_door: bool) -> None:
     terms = make_terms(6, active=active)
     identities = {name: identity_for(name) for name in terms.clients}
-    session = Session(terms, make_inputs(terms), identities=identities, consent=consent)
-    assert session.run().clients == names(6)
+    keepers = {"client-02": Reluctant(at_the_door)}
+    session = Session(terms, make_inputs(terms), identities=identities, keepers=keepers)
+    assert ("client-02" in session.run().clients) is not at_the_door
     assert "client-02" not in session.report.revealers
     assert [refusal.client for refusal in session.report.refusals] == ["client-02"]
 

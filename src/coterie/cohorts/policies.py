@@ -1,0 +1,281 @@
+"""Who takes part in a round: cohort selection policies.
+
+A policy sees which clients are available and how often each was aggregated before, and names this round's
+cohort, or nobody, in which case the round is skipped. Only :class:`MultiRound` and :func:`partition` keep
+clients together over many rounds. The others are the baselines So et al. 2023 measure it against, and
+:class:`BalancedHalves` shows how little a weaker definition of privacy promises.
+
+Frequencies count what was *aggregated*, not what was selected: the participation ledger is their source.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Literal, Protocol, get_args
+
+import numpy as np
+
+from coterie.cohorts.batches import (
+    Batches,
+    Indices,
+    Mask,
+    Reals,
+    batches_per_round,
+    random_batches,
+)
+from coterie.cohorts.theory import intact_share
+from coterie.errors import ConfigError, InputError
+
+POLICIES = ("multi-round", "random", "weighted-random", "partition", "iid", "balanced-halves")
+"""The names :func:`make_policy` knows."""
+
+Mode = Literal["uniform", "fair", "fairest"]
+
+
+class Policy(Protocol):
+    """Anything that can choose a cohort."""
+
+    def select(self, available: Mask, frequencies: Indices, rng: np.random.Generator) -> Indices:
+        """Choose among ``available`` clients; their numbers, ascending. Nobody means: skip this round.
+
+        ``available`` and ``frequencies`` have one entry for each client, and ``rng`` is the only source of
+        randomness. Selection is public: the server knows it, so ``rng`` need not be a secret.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class MultiRound:
+    """Unions of fixed batches (So et al. 2023, Algorithms 1 and 2): strong T over any number of rounds.
+
+    The family B of all unions of k batches is never listed: a uniform row of B inside the available clients
+    is a uniform k-subset of the complete batches. A round with fewer than k complete batches is skipped.
+    Every ``mode`` chooses from the same family, so privacy and skipped rounds do not depend on it:
+
+    * ``uniform`` (λ = 0): a uniform row, for clients that are all available equally often.
+    * ``fair`` (λ = 1): a uniform row among those that contain the least-frequent client. Algorithm 2 looks
+      for that client among all available ones and has no row left if one of its batch mates is missing;
+      here it is sought in complete batches only, ties broken at random.
+    * ``fairest``: the k least-frequent complete batches, ties broken at random. The experiments published
+      with the paper do this; F is lower still.
+
+    ``survival`` below 1 is the probability that a selected client lasts to the end of the round. Batches that
+    break in the round contribute nothing, so 1/s^T times as many are selected, as far as they are complete;
+    ``cohort`` then holds on average and is no longer an upper bound.
+    """
+
+    label: ClassVar[str] = "multi-round"
+    batches: Batches
+    cohort: int
+    mode: Mode = "fair"
+    survival: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.mode not in get_args(Mode):
+            raise ConfigError(f"unknown mode {self.mode!r}; known are {', '.join(get_args(Mode))}")
+        _ = self.chosen, self.wanted  # refuse parameters that contradict each other now, not in a round
+
+    @cached_property
+    def chosen(self) -> int:
+        """Number k of batches that make up a cohort."""
+        return batches_per_round(self.batches.sizes, self.cohort)
+
+    @cached_property
+    def wanted(self) -> int:
+        """Number of batches to select, with those that in-round loss is expected to break."""
+        return math.ceil(self.chosen / intact_share(self.batches.sizes, self.survival))
+
+    @property
+    def privacy(self) -> int:
+        """Strong T of any history this policy makes."""
+        return self.batches.privacy
+
+    def select(self, available: Mask, frequencies: Indices, rng: np.random.Generator) -> Indices:
+        """Choose whole batches; see :class:`Policy`."""
+        _check(available, frequencies, self.batches.span)
+        complete = np.flatnonzero(self.batches.complete(available))
+        if complete.size < self.chosen:
+            return _nobody()
+        count = min(self.wanted, complete.size)
+        if self.mode == "uniform":
+            return self.batches.union(_sample(complete, count, rng))
+        usage = self.batches.lowest(frequencies)[complete]
+        if self.mode == "fairest":
+            return self.batches.union(_least_used(complete, usage, count, rng))
+        first = _least_used(complete, usage, 1, rng)
+        others = _sample(complete[complete != first], count - 1, rng)
+        return self.batches.union(np.concatenate([first, others]))
+
+
+@dataclass(frozen=True)
+class Random:
+    """K available clients uniformly at random. Strong T = 1; every model is exposed after about N rounds."""
+
+    label: ClassVar[str] = "random"
+    privacy: ClassVar[int] = 1
+    cohort: int
+
+    def select(self, available: Mask, frequencies: Indices, rng: np.random.Generator) -> Indices:
+        """Choose K available clients; see :class:`Policy`."""
+        _check(available, frequencies)
+        candidates = np.flatnonzero(available)
+        if candidates.size < self.cohort:
+            return _nobody()
+        return np.sort(_sample(candidates, self.cohort, rng))
+
+
+@dataclass(frozen=True)
+class WeightedRandom:
+    """The K available clients that took part least often, ties broken at random. Strong T = 1."""
+
+    label: ClassVar[str] = "weighted random"
+    privacy: ClassVar[int] = 1
+    cohort: int
+
+    def select(self, available: Mask, frequencies: Indices, rng: np.random.Generator) -> Indices:
+        """Choose the K least-used available clients; see :class:`Policy`."""
+        _check(available, frequencies)
+        candidates = np.flatnonzero(available)
+        if candidates.size < self.cohort:
+            return _nobody()
+        return np.sort(_least_used(candidates, frequencies[candidates], self.cohort, rng))
+
+
+@dataclass(frozen=True)
+class Iid:
+    """Each available client independently with one probability. Strong T = 1; the cohort's size varies.
+
+    :meth:`aiming_at` gives the probability K / Σ(1 - p_i) that makes the expected size K.
+    """
+
+    label: ClassVar[str] = "i.i.d."
+    privacy: ClassVar[int] = 1
+    probability: float
+
+    @classmethod
+    def aiming_at(cls, cohort: int, dropout: Reals) -> Iid:
+        """Return the policy whose cohorts have ``cohort`` clients on average, given everyone's dropout."""
+        expected = float(np.sum(1.0 - dropout))
+        if not 0 < cohort < expected:
+            raise ConfigError(f"i.i.d. selection of {cohort} needs more than the {expected:.4g} expected")
+        return cls(cohort / expected)
+
+    def select(self, available: Mask, frequencies: Indices, rng: np.random.Generator) -> Indices:
+        """Toss one coin for each available client; see :class:`Policy`."""
+        _check(available, frequencies)
+        return np.flatnonzero(available & (rng.random(available.size) < self.probability))
+
+
+@dataclass(frozen=True)
+class BalancedHalves:
+    """WEAK: K/2 clients from each half of the population. Strong T = 1.
+
+    The vector with +1 on one half and -1 on the other is orthogonal to every row, so no single model is ever
+    in the row space and weak T is at least 2. But differences x_i - x_j within a half and sums x_i + x_j
+    across the halves are: whoever knows one model learns them all. The policy is here to show how little
+    weak privacy promises, and is not meant for use.
+    """
+
+    label: ClassVar[str] = "balanced halves (weak privacy only)"
+    privacy: ClassVar[int] = 1
+    cohort: int
+
+    def __post_init__(self) -> None:
+        if self.cohort < 2 or self.cohort % 2:
+            raise ConfigError(f"balanced halves need an even cohort, not {self.cohort}")
+
+    def select(self, available: Mask, frequencies: Indices, rng: np.random.Generator) -> Indices:
+        """Choose K/2 available clients below and K/2 above the middle; see :class:`Policy`."""
+        _check(available, frequencies)
+        candidates, middle = np.flatnonzero(available), available.size // 2
+        halves = candidates[candidates < middle], candidates[candidates >= middle]
+        if min(half.size for half in halves) < self.cohort // 2:
+            return _nobody()
+        return np.sort(np.concatenate([_sample(half, self.cohort // 2, rng) for half in halves]))
+
+
+def partition(population: int, cohort: int, rng: np.random.Generator) -> MultiRound:
+    """User partition: ⌈N/K⌉ random groups of at most K clients, one complete group a round (So et al. 2023).
+
+    This is multi-round selection with one batch a round: the most private scheme, T = K if K divides N, and
+    the one that skips most rounds.
+    """
+    if not 1 <= cohort <= population:
+        raise ConfigError(f"a cohort of {cohort} cannot be drawn from {population} clients")
+    groups = np.array_split(rng.permutation(population), -(-population // cohort))
+    return MultiRound(Batches.of([group.tolist() for group in groups]), cohort)
+
+
+def make_policy(
+    name: str,
+    dropout: Reals,
+    cohort: int,
+    rng: np.random.Generator,
+    *,
+    privacy: int = 1,
+    mode: Mode = "fair",
+    survival: float = 1.0,
+) -> Policy:
+    """Build one of :data:`POLICIES` for clients with these dropout probabilities, batches drawn with ``rng``.
+
+    ``privacy``, ``mode`` and ``survival`` are settings of multi-round selection. For batches composed in
+    another way, or taken from a roster, construct :class:`MultiRound` directly.
+    """
+    population = dropout.size
+    match name:
+        case "multi-round":
+            return MultiRound(random_batches(population, privacy, rng), cohort, mode, survival)
+        case "random":
+            return Random(cohort)
+        case "weighted-random":
+            return WeightedRandom(cohort)
+        case "partition":
+            return partition(population, cohort, rng)
+        case "iid":
+            return Iid.aiming_at(cohort, dropout)
+        case "balanced-halves":
+            return BalancedHalves(cohort)
+        case _:
+            raise ConfigError(f"unknown policy {name!r}; known are {', '.join(POLICIES)}")
+
+
+def mixed_dropout(
+    population: int, rng: np.random.Generator, levels: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5)
+) -> Reals:
+    """Give every client one of the ``levels`` uniformly: the heterogeneous setting of So et al. 2023."""
+    return rng.choice(np.array(levels), population)
+
+
+def simulate(policy: Policy, dropout: Reals, rounds: int, rng: np.random.Generator) -> Mask:
+    """Participation matrix, rounds × clients, when client i is unavailable with p_i in each round.
+
+    Selected clients count as aggregated: nobody drops inside a round. Skipped rounds are rows of zeros.
+    """
+    participation = np.zeros((rounds, dropout.size), dtype=np.bool_)
+    frequencies = np.zeros(dropout.size, dtype=np.int64)
+    for row in participation:
+        row[policy.select(rng.random(dropout.size) >= dropout, frequencies, rng)] = True
+        frequencies += row
+    return participation
+
+
+def _check(available: Mask, frequencies: Indices, span: int = 0) -> None:
+    if available.shape != frequencies.shape or available.ndim != 1 or available.size < span:
+        shapes = f"availability {available.shape}, frequencies {frequencies.shape}"
+        raise InputError(f"one entry for each client is needed: {shapes}, batches over {span} clients")
+
+
+def _sample(candidates: Indices, count: int, rng: np.random.Generator) -> Indices:
+    return rng.choice(candidates, count, replace=False, shuffle=False)
+
+
+def _least_used(candidates: Indices, usage: Indices, count: int, rng: np.random.Generator) -> Indices:
+    last = np.partition(usage, count - 1)[count - 1]
+    sure, tied = candidates[usage < last], candidates[usage == last]
+    return np.concatenate([sure, _sample(tied, count - sure.size, rng)])
+
+
+def _nobody() -> Indices:
+    return np.empty(0, dtype=np.int64)

@@ -1,0 +1,254 @@
+"""The roster: which clients there are and which circle each belongs to, for good.
+
+Batches protect their members only while they stay as they are (So et al. 2023; the participation matrix must
+have identical columns for batch mates). So a population changes in two ways only:
+
+* Clients **join** a queue. When T of them wait, they become a new circle. A newcomer is never put into an
+  existing circle: it missed that circle's earlier rounds, so its column differs from its mates', and strong T
+  falls to the number of newcomers.
+* A client **leaves**, and its circle is retired for good. If the others went on without it, the sum before
+  minus the sum after would be the leaver's own model. If they were regrouped, they would carry their old
+  circle's column among clients with other columns, and strong T would fall to the number that moved together.
+
+The roster is therefore append-only: clients keep their number, circles keep their members, and a change is a new
+version that names its predecessor by digest. :class:`RosterPin` lets a client hold the server to it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Self
+
+import msgspec
+
+from coterie.cohorts.batches import Batches
+from coterie.errors import ConfigError, PeerProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+_DOMAIN = b"coterie roster 1\x00"
+
+
+class Client(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A client's name and its identity (public) key, which may be empty where identities are not checked."""
+
+    name: str
+    identity: bytes = b""
+
+
+class Roster(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, kw_only=True):
+    """One version of the population; a value, checked whenever it is made or read.
+
+    A client's number is its position in ``clients``. ``circles`` lists the numbers of each circle's members in
+    ascending order, ``retired`` the positions of circles that are no longer used, ``queue`` the clients that
+    wait for a circle, first come first. ``privacy`` is the T promised to everybody.
+    """
+
+    privacy: int
+    clients: tuple[Client, ...]
+    circles: tuple[tuple[int, ...], ...] = ()
+    retired: tuple[int, ...] = ()
+    queue: tuple[int, ...] = ()
+    version: int = 0
+    predecessor: bytes = b""
+
+    def __post_init__(self) -> None:
+        if self.privacy < 1:
+            raise ConfigError(f"a circle needs at least one client, not {self.privacy}")
+        if self.version < 0 or (self.version == 0) != (self.predecessor == b""):
+            raise ConfigError("version 0 has no predecessor, every later version has one")
+        _refuse_duplicates("name", [client.name for client in self.clients])
+        _refuse_duplicates("identity key", [client.identity for client in self.clients if client.identity])
+        placed = [number for circle in self.circles for number in circle] + list(self.queue)
+        if len(set(placed)) < len(placed) or not set(placed) <= set(range(len(self.clients))):
+            raise ConfigError("every client is in one circle or in the queue, and only once")
+        if any(len(circle) < self.privacy for circle in self.circles):
+            raise ConfigError(f"a circle has fewer than {self.privacy} members")
+        if any(tuple(sorted(circle)) != circle for circle in self.circles):
+            raise ConfigError("the members of a circle must be listed in ascending order")
+        if sorted(set(self.retired)) != list(self.retired) or not set(self.retired) <= set(range(len(self.circles))):
+            raise ConfigError("retired circles must exist and be listed once, in ascending order")
+
+    @classmethod
+    def found(cls, clients: Iterable[Client], batches: Batches, privacy: int) -> Self:
+        """Make version 0. Clients are numbered in the order of their names; ``batches`` uses these numbers.
+
+        Clients that are left over make some circles larger. To let them wait instead, start with nobody and
+        :meth:`join` everybody: ``Roster(privacy=T, clients=()).join(clients)``.
+        """
+        ordered = tuple(sorted(clients, key=lambda client: client.name))
+        if batches.members.size != len(ordered) or batches.span != len(ordered):
+            raise ConfigError(f"the batches do not cover the {len(ordered)} clients")
+        ends = (batches.starts + batches.sizes).tolist()
+        circles = tuple(
+            tuple(sorted(batches.members[start:end].tolist()))
+            for start, end in zip(batches.starts.tolist(), ends, strict=True)
+        )
+        return cls(privacy=privacy, clients=ordered, circles=circles)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Read what :meth:`to_bytes` wrote, and check it."""
+        try:
+            return msgspec.msgpack.decode(data, type=cls)
+        except ValueError as error:
+            raise ConfigError(f"not a roster: {error}") from error
+
+    def to_bytes(self) -> bytes:
+        """Encode canonically: no maps, so that equal rosters have equal bytes."""
+        return msgspec.msgpack.encode(self)
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of the canonical encoding: what session terms and successors refer to."""
+        return hashlib.sha256(_DOMAIN + self.to_bytes()).digest()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Everybody's name, by number."""
+        return tuple(client.name for client in self.clients)
+
+    @property
+    def active(self) -> tuple[tuple[int, ...], ...]:
+        """The circles that can still be selected."""
+        gone = set(self.retired)
+        return tuple(circle for number, circle in enumerate(self.circles) if number not in gone)
+
+    def batches(self) -> Batches:
+        """The active circles, in the form policies use."""
+        return Batches.of(self.active)
+
+    def join(self, newcomers: Iterable[Client]) -> Self:
+        """Queue the newcomers, in this order, and turn every T waiting clients into a circle.
+
+        Whoever was in a circle once is refused, also after that circle was retired: that would be regrouping.
+        A client that left the queue before it had a circle may come back.
+        """
+        numbers = {name: number for number, name in enumerate(self.names)}
+        grouped = {number for circle in self.circles for number in circle}
+        clients, queue = list(self.clients), list(self.queue)
+        for newcomer in newcomers:
+            number = numbers.setdefault(newcomer.name, len(clients))
+            if number == len(clients):
+                clients.append(newcomer)
+            elif number in grouped:
+                raise ConfigError(
+                    f"{newcomer.name} already belongs to a circle and cannot be regrouped: its participation so "
+                    "far would single it out among its new mates"
+                )
+            elif clients[number] != newcomer:
+                raise ConfigError(f"{newcomer.name} joined before with another identity key")
+            queue.append(number)
+        full = len(queue) - len(queue) % self.privacy
+        formed = [tuple(sorted(queue[i : i + self.privacy])) for i in range(0, full, self.privacy)]
+        return self._next(clients=tuple(clients), circles=(*self.circles, *formed), queue=tuple(queue[full:]))
+
+    def leave(self, leavers: Collection[str]) -> Self:
+        """Retire the circles of the leavers for good, and take leavers out of the queue.
+
+        Their mates are stranded: nobody's participation so far matches theirs, so there is no circle they
+        could ever join. Put reliable clients together and choose T with this in mind.
+        """
+        numbers = {name: number for number, name in enumerate(self.names)}
+        if unknown := sorted(set(leavers) - numbers.keys()):
+            raise ConfigError(f"not on the roster: {', '.join(unknown)}")
+        gone = {numbers[name] for name in leavers}
+        broken = {number for number, circle in enumerate(self.circles) if gone.intersection(circle)}
+        return self._next(
+            retired=tuple(sorted(broken.union(self.retired))),
+            queue=tuple(number for number in self.queue if number not in gone),
+        )
+
+    def check_successor(self, later: Roster) -> None:
+        """Refuse ``later`` as a later version of this roster unless it only adds and retires.
+
+        The links between versions are checked where the two follow each other directly.
+        """
+        if later.version <= self.version:
+            raise ConfigError(f"version {later.version} does not come after version {self.version}")
+        if later.version == self.version + 1 and later.predecessor != self.digest:
+            raise ConfigError(f"version {later.version} does not name this version {self.version} as predecessor")
+        if later.privacy != self.privacy:
+            raise ConfigError(f"the promised T changed from {self.privacy} to {later.privacy}")
+        if later.clients[: len(self.clients)] != self.clients:
+            raise ConfigError("clients were renamed, renumbered, removed or given other identity keys")
+        if later.circles[: len(self.circles)] != self.circles:
+            raise ConfigError("circles were regrouped: their members' earlier participation would single them out")
+        if not set(self.retired) <= set(later.retired):
+            raise ConfigError("a retired circle was taken into use again: one of its members has left")
+
+    def circle_of(self, name: str) -> tuple[Client, ...] | None:
+        """The active circle of a client, itself included; empty while it waits; None if it takes no part."""
+        number = self.names.index(name) if name in self.names else -1
+        if number in self.queue:
+            return ()
+        for circle in self.active:
+            if number in circle:
+                return tuple(self.clients[mate] for mate in circle)
+        return None
+
+    def _next(self, **changes: object) -> Self:
+        successor: Self = msgspec.structs.replace(self, version=self.version + 1, predecessor=self.digest, **changes)
+        return successor
+
+
+class RosterPin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a client remembers of the roster, so that the server cannot change its circle unnoticed.
+
+    A client trusts the first circle it is given (its mates' names and identity keys) and nothing that differs
+    from it later. A plain value: keep it on disk between sessions.
+    """
+
+    client: Client
+    privacy: int
+    version: int
+    digest: bytes
+    circle: tuple[Client, ...] = ()
+
+    @classmethod
+    def first(cls, roster: Roster, client: Client) -> Self:
+        """Pin the roster under which a client joins, waiting or with a circle."""
+        return cls(client, roster.privacy, roster.version, roster.digest)._with_circle_of(roster)
+
+    def accept(self, roster: Roster) -> Self:
+        """Return the pin for a later roster, or raise PeerProtocolError if it must not be trusted."""
+        digest = roster.digest
+        if roster.version < self.version:
+            raise _refusal(f"roster version went back from {self.version} to {roster.version}")
+        if roster.version == self.version and digest != self.digest:
+            raise _refusal(f"there are two rosters of version {self.version}")
+        if roster.version == self.version + 1 and roster.predecessor != self.digest:
+            raise _refusal(f"roster version {roster.version} does not follow the one seen before it")
+        if roster.privacy != self.privacy:
+            raise _refusal(f"the promised T changed from {self.privacy} to {roster.privacy}")
+        pin = msgspec.structs.replace(self, version=roster.version, digest=digest)
+        return pin._with_circle_of(roster)
+
+    def check_session(self, roster_digest: bytes, circle: Collection[str]) -> None:
+        """Refuse a session under a roster that was not accepted, or with another batch around this client."""
+        if roster_digest != self.digest:
+            raise _refusal(f"the session is not under the accepted roster, version {self.version}")
+        if not self.circle:
+            raise _refusal(f"{self.client.name} has no circle yet and cannot take part")
+        if len(circle) != len(self.circle) or set(circle) != {mate.name for mate in self.circle}:
+            raise _refusal(f"the circle of {self.client.name} changed")
+
+    def _with_circle_of(self, roster: Roster) -> Self:
+        circle = roster.circle_of(self.client.name)
+        if circle is None:
+            raise _refusal(f"{self.client.name} is not on the roster, or its circle was retired")
+        if self.circle and circle != self.circle:
+            raise _refusal(f"the circle of {self.client.name} changed")
+        if circle and self.client not in circle:
+            raise _refusal(f"the roster gives {self.client.name} another identity key")
+        return msgspec.structs.replace(self, circle=circle)
+
+
+def _refuse_duplicates(what: str, values: list[str] | list[bytes]) -> None:
+    if len(set(values)) < len(values):
+        raise ConfigError(f"two clients have the same {what}")
+
+
+def _refusal(reason: str) -> PeerProtocolError:
+    return PeerProtocolError("server", reason)

@@ -1,0 +1,219 @@
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coterie.cohorts.batches import Batches, Indices, Mask, random_batches
+from coterie.cohorts.policies import (
+    POLICIES,
+    BalancedHalves,
+    Iid,
+    Mode,
+    MultiRound,
+    Random,
+    WeightedRandom,
+    make_policy,
+    mixed_dropout,
+    partition,
+    simulate,
+)
+from coterie.errors import ConfigError, InputError
+
+seeds = st.integers(0, 2**32 - 1)
+MODES: tuple[Mode, ...] = ("uniform", "fair", "fairest")
+
+
+def strong_privacy(participation: Mask) -> int:
+    columns = participation[:, participation.any(axis=0)]
+    return int(np.unique(columns, axis=1, return_counts=True)[1].min(initial=participation.shape[1]))
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a policy is asked with."""
+
+    available: Mask
+    frequencies: Indices
+    rng: np.random.Generator
+
+
+@st.composite
+def moments(draw: st.DrawFn, population: int = 24) -> Moment:
+    missing, rng = draw(st.integers(0, population)), np.random.default_rng(draw(seeds))
+    available = rng.permutation(population) >= missing
+    return Moment(available, rng.integers(0, 5, population), rng)
+
+
+@given(moments(), st.sampled_from(POLICIES), st.sampled_from([2, 4, 6]), seeds)
+def test_every_policy_selects_available_clients_in_order(now: Moment, name: str, cohort: int, seed: int) -> None:
+    policy = make_policy(name, np.full(24, 0.5), cohort, np.random.default_rng(seed), privacy=2)
+    selected = policy.select(now.available, now.frequencies, now.rng)
+    assert selected.dtype == np.int64
+    assert sorted(set(selected.tolist())) == selected.tolist()
+    assert now.available[selected].all()
+    assert name == "iid" or selected.size in (0, cohort)
+
+
+@given(moments(), st.sampled_from(POLICIES), seeds)
+def test_selection_depends_on_its_arguments_only(now: Moment, name: str, seed: int) -> None:
+    policy = make_policy(name, np.full(24, 0.5), 4, np.random.default_rng(seed), privacy=2)
+    once, again = (policy.select(now.available, now.frequencies, np.random.default_rng(seed)) for _ in range(2))
+    assert once.tolist() == again.tolist()
+
+
+@given(moments(), st.integers(1, 6), st.integers(0, 12), st.sampled_from(MODES), seeds)
+def test_multi_round_takes_whole_batches_up_to_the_cohort_or_skips(
+    now: Moment, privacy: int, more: int, mode: Mode, seed: int
+) -> None:
+    batches = random_batches(24, privacy, np.random.default_rng(seed))
+    cohort = int(batches.sizes.max()) + more
+    policy = MultiRound(batches, cohort, mode)
+    selected = policy.select(now.available, now.frequencies, now.rng)
+    member = np.isin(np.arange(24), selected)
+    taken = batches.complete(member)
+    assert batches.union(np.flatnonzero(taken)).tolist() == selected.tolist()
+    assert selected.size <= cohort
+    complete = batches.complete(now.available)
+    assert taken.sum() == (policy.chosen if complete.sum() >= policy.chosen else 0)
+    usage = batches.lowest(now.frequencies)
+    if mode != "uniform" and taken.any():
+        assert usage[taken].min() == usage[complete].min()
+    if mode == "fairest":
+        assert sorted(usage[taken]) == sorted(usage[complete])[: taken.sum()]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_least_frequent_client_without_its_mate_is_no_obstacle(mode: Mode) -> None:
+    policy = MultiRound(Batches.of([(0, 1), (2, 3), (4, 5)]), 2, mode)
+    available = np.array([True, False, True, True, True, True])
+    frequencies = np.array([0, 0, 7, 7, 5, 5])
+    rng = np.random.default_rng(0)
+    seen = {tuple(policy.select(available, frequencies, rng).tolist()) for _ in range(50)}
+    assert seen == ({(2, 3), (4, 5)} if mode == "uniform" else {(4, 5)})
+
+
+def test_every_tie_has_its_chance() -> None:
+    policy = MultiRound(Batches.of([(0, 1), (2, 3), (4, 5)]), 2)
+    rng = np.random.default_rng(0)
+    seen = {policy.select(np.ones(6, bool), np.zeros(6, int), rng)[0] for _ in range(60)}
+    assert seen == {0, 2, 4}
+
+
+def test_over_selection_makes_up_for_batches_that_break() -> None:
+    policy = MultiRound(random_batches(120, 6, np.random.default_rng(0)), 12, survival=0.95)
+    assert (policy.chosen, policy.wanted) == (2, 3)
+    rng, nobody = np.random.default_rng(1), np.zeros(120, int)
+    assert policy.select(np.ones(120, bool), nobody, rng).size == 18
+    two_complete = np.isin(np.arange(120), policy.batches.union(np.array([3, 7])))
+    assert policy.select(two_complete, nobody, rng).size == 12
+    one_complete = np.isin(np.arange(120), policy.batches.union(np.array([3])))
+    assert policy.select(one_complete, nobody, rng).size == 0
+
+
+def test_multi_round_refuses_contradictions_at_once() -> None:
+    batches = Batches.of([(0, 1, 2), (3, 4, 5)])
+    for cohort in (0, 2, 7):
+        with pytest.raises(ConfigError):
+            MultiRound(batches, cohort)
+    with pytest.raises(ConfigError, match="unknown mode"):
+        MultiRound(batches, 3, "random")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="surviving"):
+        MultiRound(batches, 3, survival=0)
+    with pytest.raises(ConfigError):
+        MultiRound(Batches.of([]), 3)
+
+
+@pytest.mark.parametrize(("masks", "counts"), [(5, 6), (6, 5), (5, 5)])
+def test_arrays_of_the_wrong_length_are_refused(masks: int, counts: int) -> None:
+    policy = MultiRound(Batches.of([(0, 1, 2), (3, 4, 5)]), 3)
+    with pytest.raises(InputError, match="one entry for each client"):
+        policy.select(np.ones(masks, bool), np.zeros(counts, int), np.random.default_rng(0))
+
+
+@given(moments(), st.integers(1, 24))
+def test_random_and_weighted_random_fill_the_cohort_or_skip(now: Moment, cohort: int) -> None:
+    enough = now.available.sum() >= cohort
+    for policy in (Random(cohort), WeightedRandom(cohort)):
+        selected = policy.select(now.available, now.frequencies, now.rng)
+        assert selected.size == (cohort if enough else 0)
+    usage = sorted(now.frequencies[now.available])
+    assert sorted(now.frequencies[selected]) == (usage[:cohort] if enough else [])
+
+
+@given(st.integers(1, 60), st.data())
+def test_partition_is_one_group_of_at_most_k(population: int, data: st.DataObject) -> None:
+    cohort = data.draw(st.integers(1, population))
+    policy = partition(population, cohort, np.random.default_rng(0))
+    assert policy.chosen == 1
+    assert policy.batches.sizes.sum() == population
+    assert policy.batches.sizes.max() <= cohort
+    assert policy.privacy == population // len(policy.batches)
+
+
+def test_partition_of_fewer_clients_than_a_cohort_is_refused() -> None:
+    for cohort in (0, 5):
+        with pytest.raises(ConfigError):
+            partition(4, cohort, np.random.default_rng(0))
+
+
+def test_iid_aims_at_the_expected_number_of_available_clients() -> None:
+    dropout = np.array([0.5, 0.5, 0.0, 0.0])
+    assert Iid.aiming_at(2, dropout).probability == pytest.approx(2 / 3)
+    for cohort in (0, 3, 4):
+        with pytest.raises(ConfigError):
+            Iid.aiming_at(cohort, dropout)
+
+
+def test_balanced_halves_is_weak_and_says_so() -> None:
+    policy = BalancedHalves(4)
+    assert "weak" in policy.label
+    assert policy.privacy == 1
+    rng = np.random.default_rng(4)
+    history = simulate(policy, np.full(12, 0.2), 300, rng)
+    signs = np.repeat([1, -1], 6)
+    assert not (history @ signs).any()  # orthogonal to every row: no single client is in the row space
+    assert strong_privacy(history) == 1
+    assert np.linalg.matrix_rank(history.astype(float)) == 11  # all that is orthogonal: also every x_i - x_j
+    one_half_empty = np.arange(12) < 6
+    assert policy.select(one_half_empty, np.zeros(12, int), rng).size == 0
+    for cohort in (0, 3):
+        with pytest.raises(ConfigError):
+            BalancedHalves(cohort)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("population", "privacy", "cohort"), [(24, 3, 6), (25, 3, 8), (40, 2, 9)])
+def test_no_history_separates_fewer_than_t_clients(mode: Mode, population: int, privacy: int, cohort: int) -> None:
+    rng = np.random.default_rng(5)
+    dropout = mixed_dropout(population, rng)
+    policy = MultiRound(random_batches(population, privacy, rng), cohort, mode)
+    history = simulate(policy, dropout, 200, rng)
+    assert history.any()
+    assert strong_privacy(history) >= privacy
+    assert history.sum(axis=1).max() <= cohort
+
+
+def test_random_selection_separates_everyone() -> None:
+    rng = np.random.default_rng(6)
+    assert strong_privacy(simulate(Random(6), np.full(24, 0.2), 200, rng)) == 1
+
+
+def test_a_policy_of_ones_own_needs_only_select() -> None:
+    class Everyone:
+        def select(self, available: Mask, frequencies: Indices, rng: np.random.Generator) -> Indices:
+            return np.flatnonzero(available) if available.all() else np.empty(0, np.int64)
+
+    history = simulate(Everyone(), np.full(3, 0.5), 200, np.random.default_rng(0))
+    assert set(history.sum(axis=1)) == {0, 3}
+
+
+def test_unknown_policies_are_named_with_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match="balanced-halves"):
+        make_policy("lottery", np.zeros(4), 2, np.random.default_rng(0))
+
+
+def test_mixed_dropout_draws_from_the_levels() -> None:
+    drawn = mixed_dropout(1000, np.random.default_rng(0))
+    assert set(drawn) == {0.1, 0.2, 0.3, 0.4, 0.5}

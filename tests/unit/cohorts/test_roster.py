@@ -1,0 +1,293 @@
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from coterie.cohorts.batches import Batches, random_batches
+from coterie.cohorts.policies import Mode, MultiRound
+from coterie.cohorts.roster import Client, Roster, RosterPin
+from coterie.errors import ConfigError, PeerProtocolError
+
+NAMES = ["ann", "bob", "cid", "dan", "eve", "fay", "gus", "hal"]
+CLIENTS = [Client(name, name.encode()) for name in NAMES]
+
+
+def founded() -> Roster:
+    return Roster.found(CLIENTS, Batches.of([(0, 1, 2), (3, 4), (5, 6, 7)]), privacy=2)
+
+
+def newcomers(*names: str) -> list[Client]:
+    return [Client(name, name.encode()) for name in names]
+
+
+def circle(roster: Roster, name: str) -> list[str] | None:
+    mates = roster.circle_of(name)
+    return None if mates is None else [mate.name for mate in mates]
+
+
+def test_clients_are_numbered_by_name_whatever_order_they_come_in() -> None:
+    again = Roster.found(reversed(CLIENTS), Batches.of([(2, 0, 1), (4, 3), (7, 6, 5)]), privacy=2)
+    assert again == founded()
+    assert again.digest == founded().digest
+    assert again.names == tuple(NAMES)
+
+
+def test_batches_are_the_active_circles() -> None:
+    batches = founded().leave(["dan"]).batches()
+    assert [part.tolist() for part in np.split(batches.members, batches.starts[1:])] == [[0, 1, 2], [5, 6, 7]]
+
+
+def test_newcomers_wait_until_there_are_t_of_them() -> None:
+    one = founded().join(newcomers("ida"))
+    assert one.active == founded().active
+    assert circle(one, "ida") == []
+    three = one.join(newcomers("jan", "kay"))
+    assert circle(three, "ida") == circle(three, "jan") == ["ida", "jan"]
+    assert circle(three, "kay") == []
+    assert three.circles[:3] == founded().circles
+
+
+def test_starting_with_nobody_lets_the_remainder_wait() -> None:
+    roster = Roster(privacy=3, clients=()).join(CLIENTS)
+    assert [len(members) for members in roster.circles] == [3, 3]
+    assert len(roster.queue) == 2
+
+
+def test_a_leaver_retires_its_circle_for_good() -> None:
+    roster = founded().leave(["bob"])
+    assert circle(roster, "ann") is None
+    assert circle(roster, "bob") is None
+    assert circle(roster, "dan") == ["dan", "eve"]
+    for name in ("ann", "bob", "cid"):
+        with pytest.raises(ConfigError, match="cannot be regrouped"):
+            roster.join(newcomers(name, "ida"))
+    assert roster.leave(["cid", "dan"]).retired == (0, 1)
+
+
+def test_who_leaves_the_queue_may_come_back_as_the_same_client() -> None:
+    left = founded().join(newcomers("ida")).leave(["ida"])
+    assert circle(left, "ida") is None
+    assert left.retired == ()
+    back = left.join(newcomers("ida", "jan"))
+    assert circle(back, "ida") == ["ida", "jan"]
+    assert len(back.clients) == 10
+    with pytest.raises(ConfigError, match="another identity key"):
+        left.join([Client("ida", b"other")])
+
+
+def test_joins_and_leaves_that_make_no_sense_are_refused() -> None:
+    roster = founded()
+    with pytest.raises(ConfigError, match="cannot be regrouped"):
+        roster.join(newcomers("ann"))
+    with pytest.raises(ConfigError, match="same identity key"):
+        roster.join([Client("ida", b"ann")])
+    with pytest.raises(ConfigError, match="only once"):
+        roster.join(newcomers("ida")).join(newcomers("ida", "ida"))
+    with pytest.raises(ConfigError, match="not on the roster: ida, jan"):
+        roster.leave(["jan", "ann", "ida"])
+
+
+def test_every_version_names_its_predecessor_and_is_a_successor() -> None:
+    first = founded()
+    second = first.join(newcomers("ida", "jan"))
+    third = second.leave(["ann"])
+    assert (first.version, second.version, third.version) == (0, 1, 2)
+    assert (second.predecessor, third.predecessor) == (first.digest, second.digest)
+    assert len({roster.digest for roster in (first, second, third)}) == 3
+    first.check_successor(second)
+    second.check_successor(third)
+    first.check_successor(third)
+
+
+FIRST = founded().join(newcomers("ida", "jan")).leave(["gus"])
+NEXT = FIRST.join(newcomers("kay"))
+REGROUPED = ((0, 1), (2, 3, 4), (5, 6, 7), (8, 9))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"version": 2}, "does not come after"),
+        ({"predecessor": b"x" * 32}, "as predecessor"),
+        ({"privacy": 1}, "promised T"),
+        ({"clients": (Client("amy"), *NEXT.clients[1:])}, "renamed"),
+        ({"circles": REGROUPED}, "regrouped"),
+        ({"circles": NEXT.circles[:2], "retired": ()}, "regrouped"),
+        ({"retired": ()}, "into use again"),
+    ],
+)
+def test_rewritten_rosters_are_no_successors(changes: dict[str, object], reason: str) -> None:
+    FIRST.check_successor(NEXT)
+    with pytest.raises(ConfigError, match=reason):
+        FIRST.check_successor(msgspec.structs.replace(NEXT, **changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"privacy": 0}, "at least one"),
+        ({"privacy": 3}, "fewer than 3"),
+        ({"version": -1}, "predecessor"),
+        ({"version": 0}, "predecessor"),
+        ({"predecessor": b""}, "predecessor"),
+        ({"clients": (*NEXT.clients[:-1], Client("ann"))}, "same name"),
+        ({"clients": (*NEXT.clients[:-1], Client("kay", b"ann"))}, "same identity"),
+        ({"clients": NEXT.clients[:-1]}, "only once"),
+        ({"queue": (10, 10)}, "only once"),
+        ({"queue": (0,)}, "only once"),
+        ({"circles": ((1, 0, 2), *NEXT.circles[1:])}, "ascending"),
+        ({"retired": (4,)}, "retired"),
+        ({"retired": (1, 0)}, "retired"),
+        ({"retired": (1, 1)}, "retired"),
+    ],
+)
+def test_a_roster_is_checked_whenever_it_is_made_or_read(changes: dict[str, object], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        msgspec.structs.replace(NEXT, **changes)
+    fields = msgspec.structs.asdict(NEXT) | changes
+    with pytest.raises(ConfigError, match=reason):
+        Roster.from_bytes(msgspec.msgpack.encode(list(fields.values())))
+
+
+def test_rosters_survive_their_bytes() -> None:
+    assert Roster.from_bytes(NEXT.to_bytes()) == NEXT
+    for junk in (b"", b"\xc1", b"\xa1\xff", NEXT.to_bytes()[:-1], NEXT.to_bytes() + b"\x00", b"\x90"):
+        with pytest.raises(ConfigError, match="not a roster"):
+            Roster.from_bytes(junk)
+
+
+def test_founding_needs_batches_for_exactly_these_clients() -> None:
+    for groups in ([(0, 1, 2), (3, 4)], [(0, 1, 2), (3, 4), (5, 6, 8)]):
+        with pytest.raises(ConfigError, match="do not cover"):
+            Roster.found(CLIENTS, Batches.of(groups), privacy=2)
+
+
+def test_a_pin_follows_honest_changes_and_fills_in_the_circle_once() -> None:
+    waiting = founded().join(newcomers("ida"))
+    pin = RosterPin.first(waiting, Client("ida", b"ida"))
+    assert pin.circle == ()
+    with pytest.raises(PeerProtocolError, match="no circle yet"):
+        pin.check_session(waiting.digest, ["ida"])
+    grown = waiting.join(newcomers("jan")).leave(["ann"])
+    pin = pin.accept(grown)
+    assert [mate.name for mate in pin.circle] == ["ida", "jan"]
+    assert pin.accept(grown) == pin
+    pin.check_session(grown.digest, ["jan", "ida"])
+
+
+def pinned() -> RosterPin:
+    return RosterPin.first(FIRST, CLIENTS[0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"version": 1}, "went back"),
+        ({"version": FIRST.version}, "two rosters"),
+        ({"predecessor": b"x" * 32}, "does not follow"),
+        ({"privacy": 1}, "promised T"),
+        ({"circles": REGROUPED}, "circle of ann changed"),
+        ({"clients": (NEXT.clients[0], Client("bob", b"sybil"), *NEXT.clients[2:])}, "circle of ann changed"),
+        ({"clients": (Client("amy"), *NEXT.clients[1:])}, "not on the roster"),
+        ({"retired": (0, 2)}, "retired"),
+    ],
+)
+def test_a_pin_refuses_what_the_server_must_not_change(changes: dict[str, object], reason: str) -> None:
+    pinned().accept(NEXT)
+    with pytest.raises(PeerProtocolError, match=reason) as refusal:
+        pinned().accept(msgspec.structs.replace(NEXT, **changes))
+    assert refusal.value.peer == "server"
+
+
+def test_a_pin_wants_its_own_identity_key_in_the_circle() -> None:
+    with pytest.raises(PeerProtocolError, match="another identity key"):
+        RosterPin.first(FIRST, Client("ann", b"other"))
+    with pytest.raises(PeerProtocolError, match="not on the roster"):
+        RosterPin.first(FIRST, Client("zoe"))
+
+
+@pytest.mark.parametrize("batch", [[], ["ann", "bob"], ["ann", "bob", "dan"], ["ann", "bob", "cid", "cid"]])
+def test_a_session_with_another_batch_is_refused(batch: list[str]) -> None:
+    pinned().check_session(FIRST.digest, ["cid", "ann", "bob"])
+    with pytest.raises(PeerProtocolError, match="circle of ann changed"):
+        pinned().check_session(FIRST.digest, batch)
+
+
+def test_a_session_under_an_unknown_roster_is_refused() -> None:
+    with pytest.raises(PeerProtocolError, match="not under the accepted roster"):
+        pinned().check_session(NEXT.digest, ["ann", "bob", "cid"])
+
+
+class ChangingPopulation(RuleBasedStateMachine):
+    """Joins, leaves and rounds in any order: no class of equal participation is ever smaller than T."""
+
+    @initialize(privacy=st.integers(1, 4), more=st.integers(0, 12), seed=st.integers(0, 2**32 - 1))
+    def found(self, privacy: int, more: int, seed: int) -> None:
+        """Start with a population that need not be divisible by T."""
+        self.rng = np.random.default_rng(seed)
+        clients = [Client(f"{number:03}") for number in range(privacy + more)]
+        self.roster = Roster.found(clients, random_batches(len(clients), privacy, self.rng), privacy)
+        self.pins = {client: RosterPin.first(self.roster, client) for client in clients}
+        self.history: list[set[int]] = []
+
+    def change(self, roster: Roster) -> None:
+        """Let everybody see the new version: those still in accept it, those whose circle broke do not."""
+        self.roster.check_successor(roster)
+        self.roster = roster
+        for client in [client for client in self.pins if roster.circle_of(client.name) is None]:
+            with pytest.raises(PeerProtocolError, match="retired"):
+                self.pins.pop(client).accept(roster)
+        self.pins = {client: pin.accept(roster) for client, pin in self.pins.items()}
+
+    @rule(count=st.integers(1, 6))
+    def join(self, count: int) -> None:
+        """Newcomers queue up."""
+        clients = [Client(f"{len(self.roster.clients) + number:03}") for number in range(count)]
+        self.change(self.roster.join(clients))
+        self.pins |= {client: RosterPin.first(self.roster, client) for client in clients}
+
+    @rule(share=st.floats(0, 0.3))
+    def leave(self, share: float) -> None:
+        """Some leave, also from retired circles."""
+        self.change(self.roster.leave([c.name for c in self.roster.clients if self.rng.random() < share]))
+
+    @rule(
+        dropout=st.floats(0, 0.7),
+        room=st.floats(0, 1),
+        mode=st.sampled_from(["uniform", "fair", "fairest"]),
+        survival=st.sampled_from([1.0, 0.8]),
+    )
+    def select(self, dropout: float, room: float, mode: Mode, survival: float) -> None:
+        """Run one round with whoever is available."""
+        batches = self.roster.batches()
+        if not len(batches):
+            return
+        largest, everyone = int(batches.sizes.max()), batches.members.size
+        cohort = largest + int(room * (everyone - largest))
+        available = self.rng.random(len(self.roster.clients)) >= dropout
+        frequencies = np.zeros(available.size, dtype=np.int64)
+        for row in self.history:
+            frequencies[list(row)] += 1
+        policy = MultiRound(batches, cohort, mode, survival)
+        selected = policy.select(available, frequencies, self.rng).tolist()
+        self.history.append(set(selected))
+        for number in selected:
+            client = self.roster.clients[number]
+            mates = [mate.name for mate in self.pins[client].circle]
+            assert {self.roster.names[other] for other in selected}.issuperset(mates)
+            self.pins[client].check_session(self.roster.digest, mates)
+
+    @invariant()
+    def classes_of_equal_participation_have_t_members(self) -> None:
+        """Count identical non-zero columns of the participation matrix."""
+        columns: dict[tuple[bool, ...], int] = {}
+        for number in range(len(self.roster.clients)):
+            column = tuple(number in row for row in self.history)
+            columns[column] = columns.get(column, 0) + 1
+        assert all(size >= self.roster.privacy for column, size in columns.items() if any(column))
+
+
+ChangingPopulation.TestCase.settings = settings(max_examples=50, stateful_step_count=20, deadline=None)
+TestChangingPopulation = ChangingPopulation.TestCase

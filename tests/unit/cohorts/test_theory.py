@@ -1,0 +1,198 @@
+from fractions import Fraction
+from itertools import combinations, product
+from math import comb
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coterie.cohorts.batches import Batches, Indices, Reals, random_batches, similar_batches
+from coterie.cohorts.theory import (
+    RECOMMENDED_CONVERGENCE,
+    family_size,
+    forecast,
+    intact_share,
+    selection_rates,
+    selection_variance,
+    trade_off,
+)
+from coterie.errors import ConfigError
+
+PRIVACY = (1, 2, 3, 4, 6, 12)
+CARDINALITY = {
+    0.1: (12, 12, 12, 12, 11.9999, 11.5657),
+    0.2: (12, 12, 12, 11.9996, 11.7775, 6.1117),
+    0.3: (12, 12, 11.9990, 11.8288, 8.4001, 1.5612),
+    0.4: (12, 12, 11.8025, 9.1814, 2.8679, 0.2587),
+    0.5: (12, 11.9885, 9.0435, 3.4600, 0.4620, 0.0293),
+}
+
+
+def theorem_1(population: int, cohort: int, privacy: int, dropout: Fraction) -> Fraction:
+    count, chosen = population // privacy, cohort // privacy
+    incomplete = 1 - (1 - dropout) ** privacy
+    too_few = range(count - chosen + 1, count + 1)
+    lost = sum((comb(count, i) * incomplete**i * (1 - incomplete) ** (count - i) for i in too_few), Fraction(0))
+    return cohort * (1 - lost)
+
+
+def rates_by_enumeration(availability: Reals, chosen: int) -> Reals:
+    rates = np.zeros(availability.size)
+    for complete in product([False, True], repeat=availability.size):
+        probability = np.where(complete, availability, 1 - availability).prod()
+        rows = list(combinations(np.flatnonzero(complete), chosen))
+        for row in rows:
+            rates[list(row)] += probability / len(rows)
+    return rates
+
+
+@pytest.mark.parametrize("dropout", CARDINALITY)
+def test_cardinality_table_for_120_clients_and_cohorts_of_12(dropout: float) -> None:
+    rows = trade_off(120, 12, dropout, levels=PRIVACY)
+    assert [row.privacy for row in rows] == list(PRIVACY)
+    assert [row.cardinality for row in rows] == pytest.approx(CARDINALITY[dropout], abs=5.1e-5)
+
+
+@pytest.mark.parametrize(
+    ("population", "cohort", "expected"),
+    [
+        (240, 12, {3: 12.00, 4: 12.00, 6: 11.49, 12: 2.92}),
+        (120, 24, {3: 23.63, 4: 18.26, 6: 4.86, 12: 0.19, 24: 0.023}),
+    ],
+)
+def test_cardinality_of_the_ablation_settings(population: int, cohort: int, expected: dict[int, float]) -> None:
+    rows = trade_off(population, cohort, 0.3, levels=expected)
+    assert {row.privacy: row.cardinality for row in rows} == pytest.approx(expected, abs=5.1e-3)
+
+
+def test_printed_examples() -> None:
+    assert trade_off(120, 12, 0.2, levels=[6])[0].cardinality == pytest.approx(11.777466, abs=5e-7)
+    assert trade_off(120, 12, 0.3, levels=[12])[0].cardinality == pytest.approx(1.5612, abs=5e-5)
+
+
+@given(st.integers(1, 6), st.integers(1, 12), st.fractions(0, 1, max_denominator=50), st.data())
+def test_equal_batches_and_dropout_give_theorem_1(
+    privacy: int, count: int, dropout: Fraction, data: st.DataObject
+) -> None:
+    cohort = privacy * data.draw(st.integers(1, count))
+    exact = theorem_1(privacy * count, cohort, privacy, dropout)
+    everyone = Batches.of(np.arange(privacy * count).reshape(count, privacy).tolist())
+    ahead = forecast(everyone, cohort, float(dropout))
+    assert ahead.cardinality == pytest.approx(float(exact), abs=1e-9)
+    assert ahead.skipped == pytest.approx(1 - float(exact / cohort), abs=1e-9)
+    assert ahead.fairness_gap == pytest.approx(0, abs=1e-9)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.9, 1.0]), min_size=1, max_size=7), st.data())
+def test_rates_equal_enumeration_of_every_availability(drops: list[float], data: st.DataObject) -> None:
+    availability = 1 - np.array(drops)
+    chosen = data.draw(st.integers(1, availability.size))
+    np.testing.assert_allclose(
+        selection_rates(availability, chosen), rates_by_enumeration(availability, chosen), atol=1e-12
+    )
+
+
+def test_unequal_batches_and_dropout() -> None:
+    batches = Batches.of([(0, 1, 2), (3, 4), (5, 6), (7, 8)])
+    dropout = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.1, 0.2, 0.3, 0.4])
+    expected = rates_by_enumeration(batches.availability(dropout), 2)
+    ahead = forecast(batches, 5, dropout)
+    np.testing.assert_allclose(ahead.rates, expected, atol=1e-12)
+    assert ahead.cardinality == pytest.approx(3 * expected[0] + 2 * expected[1:].sum())
+    assert ahead.fairness_gap == pytest.approx(expected.max() - expected.min())
+    assert ahead.skipped == pytest.approx(1 - expected.sum() / 2)
+
+
+def test_a_large_population_is_as_exact() -> None:
+    expected = theorem_1(3000, 600, 3, Fraction(2, 5))
+    (row,) = trade_off(3000, 600, 0.4, levels=[3])
+    assert row.cardinality == pytest.approx(float(expected), rel=1e-9)
+
+
+def test_grouping_by_availability_raises_c_and_f() -> None:
+    rng = np.random.default_rng(3)
+    dropout = np.repeat([0.1, 0.2, 0.3, 0.4, 0.5], 24)
+    shuffled = forecast(random_batches(120, 6, rng), 12, dropout)
+    similar = forecast(similar_batches(dropout, 6, rng), 12, dropout)
+    assert similar.cardinality > shuffled.cardinality + 1
+    assert similar.fairness_gap > shuffled.fairness_gap
+
+
+def test_family_sizes_are_exact() -> None:
+    sizes = {privacy: family_size(120, 12, privacy) for privacy in (12, 6, 4, 3, 1)}
+    assert sizes == {12: 10, 6: 190, 4: 4060, 3: 91_390, 1: comb(120, 12)}
+    assert family_size(1_000_000, 1_000, 10) == comb(100_000, 100)
+
+
+def test_selection_variance_of_batches() -> None:
+    assert selection_variance(120, 12) == pytest.approx(0.0756, abs=5e-5)
+    expected = {3: 0.231, 4: 0.310, 6: 0.474, 12: 1.0}
+    assert {t: selection_variance(120 // t, 12 // t) for t in expected} == pytest.approx(expected, abs=5e-4)
+    assert selection_variance(10, 10) == 0
+    assert selection_variance(1, 1) == 0
+
+
+def test_in_round_loss() -> None:
+    six: Indices = np.full(20, 6)
+    assert 12 * intact_share(six, 0.99) == pytest.approx(11.3, abs=0.05)
+    assert 12 * intact_share(six, 0.95) == pytest.approx(8.8, abs=0.05)
+    assert intact_share(six, 1.0) == 1
+    assert intact_share(np.array([2, 3]), 0.5) == pytest.approx((2 * 0.25 + 3 * 0.125) / 5)
+    for survival in (0.0, 1.01):
+        with pytest.raises(ConfigError):
+            intact_share(six, survival)
+
+
+def test_trade_off_has_a_row_for_each_feasible_t() -> None:
+    rows = trade_off(120, 12, 0.2, survival=0.95)
+    assert [row.privacy for row in rows] == list(range(1, 13))
+    six = rows[5]
+    assert (six.batches, six.chosen, six.family, six.cohort_needed) == (20, 2, 190, 12)
+    assert six.convergence == pytest.approx(six.cardinality / 12)
+    assert six.aggregated == pytest.approx(six.cardinality * 0.95**6)
+    assert six.over_selection == pytest.approx(0.95**-6)
+    assert six.skipped == pytest.approx(1 - six.cardinality / 12)
+
+
+def test_a_batch_that_does_not_fit_the_cohort_is_not_feasible() -> None:
+    assert [row.privacy for row in trade_off(122, 12, 0.1)] == list(range(1, 12))
+
+
+def test_unequal_batches_say_which_cohort_they_need() -> None:
+    (tight,) = trade_off(122, 12, 0.1, levels=[6])
+    (roomy,) = trade_off(122, tight.cohort_needed, 0.1, levels=[6])
+    assert (tight.chosen, tight.cohort_needed) == (1, 14)
+    assert (roomy.chosen, roomy.cohort_needed) == (2, 14)
+
+
+@pytest.mark.parametrize(
+    ("dropout", "best"), [(0.1, 12), (0.2, 6), (0.3, 4), (0.4, 3), (0.5, 2), (0.7, None), (0.99, None)]
+)
+def test_recommendation_is_the_largest_t_that_keeps_the_cohort(dropout: float, best: int | None) -> None:
+    rows = trade_off(120, 12, dropout)
+    assert [row.privacy for row in rows if row.recommended] == ([] if best is None else [best])
+    good = [row.privacy for row in rows if row.convergence >= RECOMMENDED_CONVERGENCE and row.privacy > 1]
+    assert max(good, default=None) == best
+
+
+def test_trade_off_of_unequal_clients() -> None:
+    rng = np.random.default_rng(0)
+    dropout = np.linspace(0.1, 0.5, 60)
+    (row,) = trade_off(60, 12, dropout, levels=[4], compose=lambda t: similar_batches(dropout, t, rng))
+    ahead = forecast(similar_batches(dropout, 4, rng), 12, dropout)
+    assert row.cardinality == pytest.approx(ahead.cardinality)
+    assert row.fairness_gap == pytest.approx(ahead.fairness_gap)
+    assert row.fairness_gap > 0
+
+
+def test_impossible_questions_are_refused() -> None:
+    for cohort in (0, 13):
+        with pytest.raises(ConfigError, match="cannot be drawn"):
+            trade_off(12, cohort, 0.1)
+    for dropout in (-0.5, 1.5):
+        with pytest.raises(ConfigError, match="between 0 and 1"):
+            trade_off(12, 6, dropout)
+    with pytest.raises(ConfigError, match="compose"):
+        trade_off(12, 6, np.full(12, 0.1))

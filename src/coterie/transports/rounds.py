@@ -7,7 +7,7 @@ row counts.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,7 +20,7 @@ from coterie.cohorts.roster import Roster, RosterPin
 from coterie.crypto.signing import Identity
 from coterie.errors import CoterieError, PeerProtocolError, RoundAborted
 from coterie.graphs.topology import Complete, Topology
-from coterie.secagg.server import Aggregate
+from coterie.secagg.server import Aggregate, Step
 from coterie.secagg.terms import Terms, ThreatMode
 from coterie.transports.faults import Faults
 from coterie.transports.memory import Inputs, Observer, Report, Session
@@ -84,6 +84,7 @@ class Rounds:
         identities: Mapping[str, Identity] | None = None,
         keepers: Mapping[str, CircleKeeper] | None = None,
         workers: int | None = None,
+        frequencies: NDArray[np.int64] | None = None,
     ) -> None:
         """Take up the rounds of a population.
 
@@ -96,6 +97,7 @@ class Rounds:
             identities: the clients' signing keys; with them sessions are played against an active server.
             keepers: the clients' own long memory.
             workers: threads to mask and unmask with.
+            frequencies: how often each client was aggregated before the next round; what the ledger says by default.
 
         """
         self.roster = roster
@@ -107,8 +109,10 @@ class Rounds:
         self._keepers = keepers
         self._workers = workers
         self._circle_of = {client: number for number, circle in enumerate(roster.circles) for client in circle}
-        counts = ledger.frequencies()
-        self.frequencies = np.array([counts[name] for name in roster.names], dtype=np.int64)
+        if frequencies is None:
+            counts = ledger.frequencies()
+            frequencies = np.array([counts[name] for name in roster.names])
+        self.frequencies = frequencies.astype(np.int64)
 
     def play(
         self,
@@ -119,21 +123,28 @@ class Rounds:
         *,
         faults: Faults | None = None,
         observe: Observer | None = None,
+        on_upload: Callable[[Step, str, bytes], None] | None = None,
+        before_mask: Callable[[tuple[str, ...]], None] | None = None,
+        resuming: bool = False,
     ) -> PlayedRound:
         """Play round ``number`` to its end: completed, skipped or aborted, and recorded as such.
 
-        ``rng`` drives the selection only, which is public; secrets come from the operating system.
+        ``rng`` drives the selection only, which is public; secrets come from the operating system. The hooks are
+        those of :class:`~coterie.transports.memory.Session`. With ``resuming`` the round may be recorded already, by
+        a server that crashed in it; it is a :class:`~coterie.cohorts.ledger.LedgerConflict` if it then goes
+        differently. The session is a new one either way, with new secrets.
         """
         chosen = self.policy.select(available, self.frequencies, rng)
         names = tuple(self.roster.names[client] for client in chosen)
         if len(names) < self.settings.minimum:
-            self.ledger.skip(number, "too few clients are available" if not names else f"only {len(names)} selected")
+            reason = "too few clients are available" if not names else f"only {len(names)} selected"
+            self.ledger.skip(number, reason, resuming=resuming)
             return PlayedRound(number, Outcome.SKIPPED, names)
         recorded = False
 
         def record(aggregated: tuple[str, ...]) -> None:
             nonlocal recorded
-            self._record(number, aggregated)
+            self._record(number, aggregated, resuming=resuming)
             recorded = True
 
         session = Session(
@@ -143,20 +154,23 @@ class Rounds:
             faults=faults,
             workers=self._workers,
             observe=observe,
+            on_upload=on_upload,
+            before_mask=before_mask,
             before_reveal=record,
             keepers=self._keepers,
         )
         try:
             aggregate = session.run()
         except (RoundAborted, PeerProtocolError) as error:
-            self.ledger.abort(number, str(error))
+            self.ledger.abort(number, str(error), resuming=resuming)
             outcome = Outcome.ABORTED_AFTER_REVEAL if recorded else Outcome.ABORTED_BEFORE_REVEAL
             return PlayedRound(number, outcome, names, report=session.report, error=error)
-        self.ledger.complete(number)
+        self.ledger.complete(number, resuming=resuming)
         return PlayedRound(number, Outcome.COMPLETED, names, aggregate, session.report)
 
-    def _record(self, number: int, aggregated: tuple[str, ...]) -> None:
-        self.ledger.reveal(number, aggregated, promised=self.promised, roster=self.roster.digest)
+    def _record(self, number: int, aggregated: tuple[str, ...], *, resuming: bool) -> None:
+        digest = self.roster.digest
+        self.ledger.reveal(number, aggregated, promised=self.promised, roster=digest, resuming=resuming)
         taking_part = set(aggregated)
         self.frequencies += np.array([name in taking_part for name in self.roster.names], dtype=np.int64)
 

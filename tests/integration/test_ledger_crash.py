@@ -1,0 +1,102 @@
+"""Kill -9 at every point of a round: what is recorded is never less than what was revealed."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from coterie.cohorts.ledger import Head, Ledger, Outcome
+
+PROGRAM = Path(__file__).with_name("ledger_rounds.py")
+MOST_POINTS = 300
+
+
+class Server:
+    """The program above, and a conversation with it."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self._process = process
+
+    def tell(self, command: str) -> None:
+        """Send one command."""
+        assert self._process.stdin
+        self._process.stdin.write(command + "\n")
+        self._process.stdin.flush()
+
+    def hear(self) -> str:
+        """Wait for one line of its answer."""
+        assert self._process.stdout
+        return self._process.stdout.readline().strip()
+
+
+@contextmanager
+def server(url: str, revealed: Path) -> Iterator[Server]:
+    command = [sys.executable, str(PROGRAM), url, str(revealed)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        started = Server(process)
+        assert started.hear() == "ready"
+        yield started
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'ledger.db'}"
+    return str(request.getfixturevalue("postgres_url"))
+
+
+def check_after_crash(url: str, revealed: Path, kept: Head | None) -> tuple[Head, set[int], set[int]]:
+    """The head, the rounds recorded and the rounds revealed, after checking the one against the other."""
+    lines = revealed.read_text().splitlines() if revealed.exists() else []
+    seen = {number: tuple(sorted(aggregated)) for number, aggregated in map(json.loads, lines)}
+    with Ledger.open(url) as ledger:
+        head = ledger.verify(expected_head=kept)
+        rows = dict(ledger.rows())
+    assert seen.items() <= rows.items()
+    return head, set(rows), set(seen)
+
+
+def test_killed_at_every_point_the_ledger_has_every_row_that_was_seen(url: str, tmp_path: Path) -> None:
+    revealed = tmp_path / "revealed.jsonl"
+    head, recorded, seen = check_after_crash(url, revealed, None)
+    own_steps = {
+        "round": {"round begins", "recorded", "revealed", "completed"},
+        "restart": {"open round found", "open rounds ended"},
+    }
+    with server(url, revealed) as victim:
+        for command, steps in own_steps.items():
+            points = set()
+            for position in range(MOST_POINTS):
+                victim.tell(f"{command} {position}")
+                answer = victim.hear()
+                if answer == "survived":  # it has fewer points: all were tried, and rounds still go on
+                    break
+                points.add(answer)
+                assert victim.hear() == "killed"
+                head, recorded, seen = check_after_crash(url, revealed, head)
+            assert answer == "survived"
+            assert steps | {"before insert", "after insert", "before commit", "connection given back"} <= points
+    head, recorded, seen = check_after_crash(url, revealed, head)
+    assert seen < recorded, "some crash must have come between the record and the reveal"
+    with Ledger.open(url) as ledger:
+        outcomes = ledger.outcomes()
+    assert set(outcomes) == recorded
+    assert set(outcomes.values()) == {Outcome.COMPLETED, Outcome.ABORTED_AFTER_REVEAL}
+    assert all(outcomes[number] is not Outcome.COMPLETED for number in recorded - seen)
+
+
+def test_two_processes_race_for_the_same_rounds(url: str, tmp_path: Path) -> None:
+    rounds = 30
+    with server(url, tmp_path / "one") as one, server(url, tmp_path / "two") as two:
+        one.tell(f"claim 0 {rounds}")
+        two.tell(f"claim 1 {rounds}")
+        won = [set(json.loads(one.hear())), set(json.loads(two.hear()))]
+    assert won[0] | won[1] == set(range(rounds))
+    assert not won[0] & won[1]
+    with Ledger.open(url) as ledger:
+        assert ledger.verify().sequence == rounds
+        assert {number for number, names in ledger.rows() if names[0] == "client0a"} == won[0]

@@ -140,7 +140,7 @@ class Shared(State, frozen=True, tag=True):
     peers: tuple[Peer, ...]
     own: Holding
 
-    def mask(self, message: bytes, vector: RingVector, parallel: Map = map) -> tuple["Masked", bytes]:
+    def mask(self, message: bytes, vector: RingVector, parallel: Map | None = None) -> tuple["Masked", bytes]:
         """Store the neighbours' shares and hide the input under one mask for each of them and one more (step 2).
 
         A dealer whose envelope does not open, or holds other shares than it committed to, is remembered in

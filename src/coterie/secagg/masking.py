@@ -6,13 +6,14 @@ from typing import Any
 from coterie.arithmetic.ring import RingVector
 from coterie.crypto.agreement import PrivateKey
 from coterie.crypto.context import bind
-from coterie.crypto.keystream import SEED_BYTES, apply_masks
+from coterie.crypto.keystream import BLOCK_BYTES, SEED_BYTES, apply_masks
 
-#: Runs a function over slices: ``map``, or an executor's ``map`` to use several cores.
+#: Runs a function over slices, such as an executor's ``map`` to use several cores.
 Map = Callable[[Callable[[slice], None], Sequence[slice]], Iterable[Any]]
 
-#: Long enough that starting a slice costs nothing, short enough to keep two cores evenly busy.
-SLICE = 1 << 16
+#: A vector is cut into at most so many slices, and never into shorter ones than this: each slice sets up every cipher.
+MOST_SLICES = 8
+LEAST_SLICE = 1 << 15
 
 
 def pair_seed(key: PrivateKey, peer_public: bytes, terms: bytes) -> bytes:
@@ -25,11 +26,18 @@ def adds(client: int, peer: int) -> bool:
     return client < peer
 
 
-def mask_vector(vector: RingVector, added: Sequence[bytes], subtracted: Sequence[bytes], parallel: Map) -> None:
-    """Add and subtract the masks of many seeds, in place."""
+def mask_vector(
+    vector: RingVector, added: Sequence[bytes], subtracted: Sequence[bytes], parallel: Map | None = None
+) -> None:
+    """Add and subtract the masks of many seeds, in place; over slices at the same time if ``parallel`` is given."""
 
     def mask(part: slice) -> None:
         apply_masks(vector[part], added, subtracted, start=part.start)
 
-    for _ in parallel(mask, [slice(first, first + SLICE) for first in range(0, len(vector), SLICE)]):
+    if parallel is None:
+        mask(slice(0, len(vector)))
+        return
+    blocks = -(-len(vector) // (MOST_SLICES * BLOCK_BYTES))
+    size = max(blocks * BLOCK_BYTES, LEAST_SLICE)
+    for _ in parallel(mask, [slice(first, first + size) for first in range(0, len(vector), size)]):
         pass

@@ -63,7 +63,7 @@ class Aggregate:
 class Server:
     """One session, seen from the server."""
 
-    def __init__(self, terms: Terms, parallel: Map = map) -> None:
+    def __init__(self, terms: Terms, parallel: Map | None = None) -> None:
         self.terms = terms
         self.step = Step.ADVERTISE
         self.rejected: list[Rejected] = []

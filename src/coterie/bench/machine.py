@@ -1,0 +1,59 @@
+"""The machine's own limits: how fast it makes keystream, and how much memory this process has taken."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from time import thread_time
+
+from coterie.arithmetic.ring import Ring
+from coterie.crypto.keystream import SEED_BYTES, generate
+from coterie.secagg.masking import mask_vector
+
+_REPEATS = 7
+
+
+def keystream_ratio(ring: Ring, length: int, degree: int) -> float:
+    """How much longer a vector takes to be masked than its masks take to be generated; never much below 1.
+
+    Masking is what a client does between its input and the bytes it packs: copy the vector, add or subtract the
+    expansions of ``degree + 1`` seeds, reduce modulo 2^k. Generating is AES-CTR over the same seeds for the same
+    number of bytes, into a buffer that is overwritten. Both run in one thread, in turns, and the best time of each
+    counts: interruptions only ever add.
+    """
+    seeds = [os.urandom(SEED_BYTES) for _ in range(degree + 1)]
+    added, subtracted = seeds[: degree // 2 + 1], seeds[degree // 2 + 1 :]
+    vector = ring.zeros(length)
+
+    def mask() -> None:
+        masked = vector.copy()
+        mask_vector(masked, added, subtracted)
+        ring.reduce(masked)
+
+    def keystream() -> None:
+        generate(seeds, vector.nbytes)
+
+    times = [(_seconds(mask), _seconds(keystream)) for _ in range(_REPEATS)]
+    return min(masking for masking, _ in times) / min(generating for _, generating in times)
+
+
+def peak_rss_bytes() -> int:
+    """The most memory this process has had resident so far.
+
+    Linux counts it per program (``VmHWM``). The portable figure of ``getrusage`` is no substitute there: a child
+    inherits its parent's, so a small program started by a large one would look large.
+    """
+    try:
+        fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+        return 1024 * int(fields["VmHWM"].split()[0])
+    except (OSError, KeyError):
+        import resource
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def _seconds(work: Callable[[], None]) -> float:
+    began = thread_time()
+    work()
+    return thread_time() - began

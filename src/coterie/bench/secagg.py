@@ -1,0 +1,210 @@
+"""Time one session of secure aggregation: client steps, server, bytes and memory; ours and Flower's.
+
+The session is the real protocol in one process, through the bytes of the real messages. Inputs are floating-point
+vectors made when they are needed, so that memory holds a few of them and not all.
+
+A client's time is processor time: waiting for a core does not count, though sharing caches with a busy neighbour does.
+It ends with the bytes of the reply. The masking step includes quantising the input, because Flower's does: the median
+time of the one plus the median of the other. Making the input stands for training and is charged to nobody. The
+server's time is wall-clock time: it unmasks on all workers.
+"""
+
+import os
+import statistics
+from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from time import perf_counter, thread_time
+
+import numpy as np
+
+from coterie.arithmetic.quantize import Layout
+from coterie.arithmetic.ring import RingVector
+from coterie.bench import flower
+from coterie.bench.machine import keystream_ratio, peak_rss_bytes
+from coterie.bench.workload import Workload
+from coterie.errors import ConfigError, RoundAborted
+from coterie.graphs.topology import Complete, Harary, Topology
+from coterie.secagg.rules import graph_seed
+from coterie.secagg.server import Aggregate, Step
+from coterie.transports.faults import Direction, Fault, Faults, Kind
+from coterie.transports.memory import Observer, Session
+
+_STEPS = (Step.ADVERTISE, Step.SHARE, Step.MASK, Step.REVEAL)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What one session cost, in the same terms for every implementation.
+
+    ``client_ms`` holds a median for each of the steps ``advertise``, ``share``, ``mask``, ``reveal``; ``session_ms`` is
+    the work of all clients, one after the other, and the server. ``upload_bytes`` is what a typical client sends in
+    all, ``masked_vector_bytes`` the message among it that carries its vector.
+    """
+
+    client_ms: Mapping[str, float]
+    server_ms: float
+    session_ms: float
+    upload_bytes: int
+    masked_vector_bytes: int
+    peak_rss_bytes: int
+
+    def speedup_over(self, other: "Costs") -> dict[str, float]:
+        """How many times faster this is than ``other``, where the time goes."""
+        steps = {step: other.client_ms[step] / self.client_ms[step] for step in ("share", "mask")}
+        return {**steps, "server": other.server_ms / self.server_ms}
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Our session: what it cost, and what that is made of.
+
+    ``degree`` is the mean number of neighbours. ``wall_ms`` is how long the session took on ``workers`` threads, the
+    making of inputs included. ``graph_ms`` is the time to build the graph and to see that the survivors are connected:
+    clients in one process share that work, a client on its own would add it to each step that needs it.
+    ``masked_vector_ratio`` is the size of the message to the size of its numbers, length x bits / 8.
+    ``keystream_ratio`` is defined by :func:`~coterie.bench.machine.keystream_ratio`, at this length and degree.
+    """
+
+    costs: Costs
+    bits: int
+    degree: float
+    workers: int
+    wall_ms: float
+    graph_ms: float
+    masked_vector_ratio: float
+    keystream_ratio: float
+
+
+def measure(workload: Workload, workers: int, observe: Observer | None = None) -> Measurement:
+    """Run and time one session; a result that is not exactly right raises :class:`RoundAborted`."""
+    if workers < 1:
+        raise ConfigError(f"a session needs at least 1 worker, not {workers}")
+    terms = workload.terms
+    inputs = _Inputs(workload)
+    vanish = Fault(Kind.DROP, Step.MASK, workload.vanishing, direction=Direction.DOWN)
+    session = Session(terms, inputs, faults=Faults(rules=(vanish,)), workers=workers, observe=observe)
+    aggregate = session.run()
+    peak = peak_rss_bytes()
+    _check(workload, aggregate)
+
+    report = session.report
+    client_s = {step: report.steps[step].median_client_seconds for step in _STEPS}
+    client_s[Step.MASK] += statistics.median(inputs.seconds)
+    work_s = sum(inputs.seconds) + sum(sum(report.steps[step].client_seconds) for step in _STEPS)
+    vector_bytes = int(statistics.median(report.steps[Step.MASK].upload_bytes))
+    graph = terms.graph(graph_seed(terms, ()))
+    degree = statistics.mean(graph.degree(client) for client in range(workload.clients))
+    return Measurement(
+        costs=Costs(
+            client_ms={str(step): 1e3 * seconds for step, seconds in client_s.items()},
+            server_ms=1e3 * report.server_seconds,
+            session_ms=1e3 * (report.server_seconds + work_s),
+            upload_bytes=report.upload_bytes,
+            masked_vector_bytes=vector_bytes,
+            peak_rss_bytes=peak,
+        ),
+        bits=terms.bits,
+        degree=degree,
+        workers=workers,
+        wall_ms=1e3 * report.seconds,
+        graph_ms=1e3 * _graph_seconds(workload),
+        masked_vector_ratio=vector_bytes / (workload.length * terms.bits / 8),
+        keystream_ratio=keystream_ratio(terms.ring, terms.length, round(degree)),
+    )
+
+
+def measure_flower(workload: Workload) -> Costs:
+    """Time Flower's SecAgg+ (on the complete graph, its SecAgg) on the same work, in a process of its own.
+
+    Its masks are not cryptographic; :mod:`coterie.bench.flower` says how far from it they are.
+    """
+    check_flower(workload)
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        times, peak = pool.submit(_run_flower, workload).result()
+    return Costs(
+        client_ms=times.client_ms,
+        server_ms=times.server_ms,
+        session_ms=times.session_ms,
+        upload_bytes=times.total_upload_bytes,
+        masked_vector_bytes=times.upload_bytes["mask"],
+        peak_rss_bytes=peak,
+    )
+
+
+def check_flower(workload: Workload) -> None:
+    """Raise :class:`ConfigError` if Flower cannot do this work or is not installed."""
+    flower.check(
+        workload.clients, workload.length, workload.dropout, _flower_shares(workload.topology), workload.threshold
+    )
+
+
+def _flower_shares(topology: Topology) -> int:
+    """Flower's name for a topology: the number of shares a client deals, or 0 for the complete graph."""
+    if isinstance(topology, Harary):
+        return topology.degree + 1
+    if isinstance(topology, Complete):
+        return 0
+    raise ConfigError("Flower aggregates over complete and harary graphs only")
+
+
+def _run_flower(workload: Workload) -> tuple[flower.FlowerTimes, int]:
+    times = flower.run_secaggplus(
+        workload.clients,
+        workload.length,
+        workload.dropout,
+        _flower_shares(workload.topology),
+        workload.threshold,
+        workload.seed,
+    )
+    return times, peak_rss_bytes()
+
+
+class _Inputs:
+    """Each client's ring vector, made when the session asks for it; only the quantising is timed."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
+        self._quantizer = workload.quantizer
+        self.seconds: list[float] = []
+
+    def __call__(self, client: str) -> RingVector:
+        numbers, weight, rng = self._workload.vector(client)
+        began = thread_time()
+        vector = self._quantizer.encode(numbers, rng, weight).vector
+        self.seconds.append(thread_time() - began)
+        return vector
+
+
+def _check(workload: Workload, aggregate: Aggregate) -> None:
+    """Compare with plain summation: the same clients, the same ring sum, a mean within the bound of rounding."""
+    terms, quantizer = workload.terms, workload.quantizer
+    expected = [client for client in terms.clients if client not in workload.vanishing]
+    if list(aggregate.clients) != expected:
+        raise RoundAborted(f"{len(aggregate.clients)} clients were aggregated; {len(expected)} should have been")
+    plain = terms.ring.zeros(terms.length)
+    weighted_sum, total_weight = np.zeros(workload.length), 0
+    for client in expected:
+        numbers, weight, rng = workload.vector(client)
+        plain += quantizer.encode(numbers, rng, weight).vector
+        weighted_sum += weight * numbers
+        total_weight += weight
+    terms.ring.reduce(plain)
+    if not np.array_equal(aggregate.total, plain):
+        raise RoundAborted("the sum is not that of the survivors' vectors")
+    (mean,) = quantizer.decode(aggregate.total, Layout.of(weighted_sum), len(expected)).mean
+    error = float(np.abs(mean - weighted_sum / total_weight).max())
+    # Plain summation in float64 rounds as well: once for each product, sum and quotient, relative to the clip.
+    bound = quantizer.error_bound(len(expected), total_weight) + (len(expected) + 2) * 2.0**-52 * quantizer.clip
+    if not error <= bound:
+        raise RoundAborted(f"the mean is off by {error:.3g}; rounding explains {bound:.3g}")
+
+
+def _graph_seconds(workload: Workload) -> float:
+    """Time a graph of this kind that nobody has asked for yet: building it, and walking over the survivors."""
+    terms, seed = workload.terms, os.urandom(32)
+    survivors = [terms.index[client] for client in terms.clients if client not in workload.vanishing]
+    began = perf_counter()
+    terms.graph(seed).connected(survivors)
+    return perf_counter() - began

@@ -1,0 +1,128 @@
+"""What is measured: how many clients, which vectors, which graph, who vanishes; all of it follows from a seed."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coterie.arithmetic.quantize import Quantizer
+from coterie.errors import ConfigError
+from coterie.graphs.guarantees import majority_threshold, paper_parameters, paper_threshold
+from coterie.graphs.topology import Complete, ErdosRenyi, Harary, Topology
+from coterie.secagg.terms import Terms
+
+CLIP = 1.0
+#: As many bits as Flower gives an entry, and the weights that Flower is measured with.
+PRECISION = 22
+MIN_WEIGHT, MAX_WEIGHT = 64, 128
+#: The setting for the comparison with Flower: 30 neighbours, and of the 31 shares 17, a little more than half.
+DEGREE, SHARE_FRACTION = 30, 0.55
+
+
+def choose(
+    kind: str,
+    clients: int,
+    dropout: float,
+    degree: int | None = None,
+    probability: float | None = None,
+    threshold: int | None = None,
+) -> tuple[Topology, int]:
+    """Return the topology and threshold, with the published choice for whatever is left open.
+
+    * complete: a strict majority of all clients (Bonawitz et al. 2017);
+    * Erdős–Rényi: the connection probability p* and threshold rule of CCESA (Choi et al. 2020, Remarks 1 and 4);
+    * Harary: 30 neighbours, or as many as there are, and 55% of the shares. A Harary graph gives each client an odd
+      number of shares 2j + 1, of which 1.1 j + .55 rounds to at least j + 1, so this is a strict majority too.
+    """
+    if clients < 3:
+        raise ConfigError(f"a benchmark needs at least 3 clients, not {clients}")
+    if degree is not None and kind != "harary":
+        raise ConfigError(f"a degree is chosen for harary graphs, not for {kind}")
+    if probability is not None and kind != "erdos-renyi":
+        raise ConfigError(f"a connection probability is chosen for erdos-renyi graphs, not for {kind}")
+    topology, published = _published(kind, clients, dropout, degree, probability)
+    return topology, published if threshold is None else threshold
+
+
+def _published(
+    kind: str, clients: int, dropout: float, degree: int | None, probability: float | None
+) -> tuple[Topology, int]:
+    if kind == "complete":
+        return Complete(), majority_threshold(clients)
+    if kind == "erdos-renyi":
+        if probability is None:
+            rule = paper_parameters(clients, dropout)
+            if rule.complete:
+                raise ConfigError(
+                    f"CCESA's rule asks {clients} clients with dropout {dropout:g} for the complete graph: "
+                    "take that one, more clients, or a probability of your own"
+                )
+            probability = rule.connection_probability
+        return ErdosRenyi(probability), paper_threshold(clients, probability)
+    if kind != "harary":
+        raise ConfigError(f"no topology is called {kind!r}; there are complete, erdos-renyi and harary")
+    if degree is None:
+        degree = min(DEGREE, (clients - 1) // 2 * 2)
+    elif degree >= clients:
+        raise ConfigError(f"a client has at most {clients - 1} neighbours, not {degree}")
+    return Harary(degree), round(SHARE_FRACTION * (degree + 1))
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One session to be measured: weighted means of random vectors, some clients vanishing in the middle of it.
+
+    Exactly ``round(dropout * clients)`` clients vanish after sharing their keys and before masking: the moment that
+    costs the server most, since it must undo every mask they left on others. ``seed`` fixes the vectors, the graph and
+    who vanishes; keys come from the operating system.
+    """
+
+    clients: int
+    length: int
+    dropout: float
+    topology: Topology
+    threshold: int
+    precision: int = PRECISION
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.length < 1:
+            raise ConfigError(f"a vector has at least 1 number, not {self.length}")
+        if not 0 <= self.dropout < 1:
+            raise ConfigError(f"dropout must be at least 0 and below 1, not {self.dropout}")
+        shares = self.topology.degree + 1 if isinstance(self.topology, Harary) else self.clients
+        if not 1 <= self.threshold <= shares:
+            raise ConfigError(f"the threshold lies between 1 and the {shares} shares of a secret, not {self.threshold}")
+        if self.seed < 0:
+            raise ConfigError(f"a seed is not negative, as {self.seed} is")
+
+    @property
+    def quantizer(self) -> Quantizer:
+        """The encoding of the vectors."""
+        return Quantizer(CLIP, self.precision, self.clients, MAX_WEIGHT)
+
+    @cached_property
+    def terms(self) -> Terms:
+        """The terms of the session; one more ring element than the vector has numbers carries the weight."""
+        return Terms(
+            session=np.random.default_rng((self.seed, 0)).bytes(16),
+            clients=tuple(map(str, range(self.clients))),
+            bits=self.quantizer.ring.bits,
+            length=self.length + 1,
+            topology=self.topology,
+            threshold=self.threshold,
+        )
+
+    @cached_property
+    def vanishing(self) -> tuple[str, ...]:
+        """The clients that vanish."""
+        count = round(self.dropout * self.clients)
+        chosen = np.random.default_rng((self.seed, 1)).choice(self.clients, count, replace=False)
+        return tuple(self.terms.clients[client] for client in sorted(chosen))
+
+    def vector(self, client: str) -> tuple[NDArray[np.float64], int, np.random.Generator]:
+        """Return a client's numbers, its weight and the generator that rounds them; the same at every call."""
+        rng = np.random.default_rng((self.seed, 2, self.terms.index[client]))
+        weight = int(rng.integers(MIN_WEIGHT, MAX_WEIGHT, endpoint=True))
+        return rng.uniform(-CLIP, CLIP, self.length), weight, rng

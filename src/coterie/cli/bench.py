@@ -1,0 +1,303 @@
+"""``coterie bench``: what secure aggregation costs on this machine, and against whom."""
+
+import enum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from coterie.bench import Comparison, Costs, Measurement, Workload
+    from coterie.bench.topologies import Times
+    from coterie.transports.memory import Observer
+
+app = typer.Typer(help="Measure what secure aggregation costs.", no_args_is_help=True)
+
+
+class Shape(enum.StrEnum):
+    """Who shares secrets with whom."""
+
+    COMPLETE = "complete"
+    ERDOS_RENYI = "erdos-renyi"
+    HARARY = "harary"
+
+
+class Rival(enum.StrEnum):
+    """Whom to compare with."""
+
+    FLOWER = "flower"
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print the numbers as JSON and nothing else.")]
+Seed = Annotated[int, typer.Option(help="Chooses inputs, graph and dropouts; secrets are always fresh.")]
+
+
+@app.command()
+def secagg(
+    clients: Annotated[int, typer.Option(help="How many clients take part.")] = 100,
+    length: Annotated[int, typer.Option(help="How many numbers each client's vector has.")] = 10_000,
+    dropout: Annotated[float, typer.Option(help="Share of the clients that vanish before sending theirs.")] = 0.1,
+    topology: Annotated[Shape, typer.Option(help="Who shares secrets with whom.")] = Shape.HARARY,
+    degree: Annotated[int | None, typer.Option(help="Neighbours in a harary graph.", show_default="30")] = None,
+    probability: Annotated[
+        float | None, typer.Option(help="Of an edge in an erdos-renyi graph.", show_default="CCESA's p*")
+    ] = None,
+    threshold: Annotated[
+        int | None, typer.Option(help="Shares that open a secret.", show_default="the protocol's own rule")
+    ] = None,
+    precision: Annotated[int, typer.Option(metavar="BITS", help="Bits of a number, sign included.")] = 22,
+    workers: Annotated[
+        int | None, typer.Option(help="Threads to mask and unmask with.", show_default="one for each core")
+    ] = None,
+    seed: Seed = 0,
+    against: Annotated[Rival | None, typer.Option(help="Time another implementation on the same work.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Time one session: each step of a client, the server, bytes and memory.
+
+    The result is checked against plain summation before any number is shown.
+    """
+    import os
+
+    from coterie.bench import Workload, choose, measure, measure_flower
+    from coterie.bench.secagg import check_flower
+
+    chosen, needed = choose(topology.value, clients, dropout, degree, probability, threshold)
+    workload = Workload(clients, length, dropout, chosen, needed, precision, seed)
+    if against:
+        check_flower(workload)  # before minutes are spent on our own part
+    with _progress(as_json) as progress:
+        measured = measure(workload, os.cpu_count() or 1 if workers is None else workers, _bars(progress))
+        rival = None
+        if against:
+            task = progress.add_task("Flower's SecAgg+, all steps", total=None)
+            rival = measure_flower(workload)
+            progress.update(task, total=1, completed=1)
+    if as_json:
+        _print_json(_secagg_record(workload, measured, rival))
+    else:
+        _show_secagg(workload, measured, rival)
+
+
+@app.command()
+def topologies(
+    clients: Annotated[
+        list[int] | None, typer.Option(help="How many clients; may be repeated.", show_default="100, 300, 500")
+    ] = None,
+    dropout: Annotated[
+        list[float] | None, typer.Option(help="Total dropout; may be repeated.", show_default="0, 0.1")
+    ] = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Compare the sparse graph of CCESA with the complete graph, beside what its authors measured.
+
+    The work of a client for its neighbours (sharing keys and masking) should fall to the fraction p of edges left.
+    The experiment is Table 5.1 of Choi et al. 2020; all of it takes a few minutes.
+    """
+    from functools import partial
+
+    from coterie.bench import compare
+    from coterie.bench.topologies import CLIENTS, DROPOUTS
+
+    rows = []
+    with _progress(as_json) as progress:
+        for size in clients or CLIENTS:
+            for rate in DROPOUTS if dropout is None else dropout:
+                watch = partial(_bars, progress, f"{size} clients, {rate:.0%} drop out, ")
+                rows.append(compare(size, rate, seed, watch))
+    if as_json:
+        _print_json(_topologies_record(rows))
+    else:
+        _show_topologies(rows)
+
+
+# Progress goes to stderr and leaves nothing behind.
+
+
+def _progress(silent: bool) -> "Progress":
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=silent or not console.is_terminal,
+        refresh_per_second=4,  # drawing takes time from what is measured
+    )
+
+
+def _bars(progress: "Progress", title: str = "", scheme: str = "Coterie") -> "Observer":
+    """Return an observer that draws the step a session is in."""
+    task = progress.add_task(title + scheme, total=None)
+    return lambda step, count, total: progress.update(
+        task, description=f"{title}{scheme}: {step}", completed=count, total=total
+    )
+
+
+# Numbers for programs.
+
+
+def _print_json(record: dict[str, Any]) -> None:
+    import json
+
+    typer.echo(json.dumps(record, indent=2))
+
+
+def _secagg_record(workload: "Workload", measured: "Measurement", rival: "Costs | None") -> dict[str, Any]:
+    from dataclasses import asdict
+
+    import msgspec
+
+    topology = msgspec.to_builtins(workload.topology)
+    record = {
+        "parameters": {
+            "clients": workload.clients,
+            "length": workload.length,
+            "dropout": workload.dropout,
+            "vanished": len(workload.vanishing),
+            "topology": topology["type"],
+            "connection_probability": topology.get("probability"),
+            "degree": measured.degree,
+            "threshold": workload.threshold,
+            "precision": workload.precision,
+            "bits": measured.bits,
+            "workers": measured.workers,
+            "seed": workload.seed,
+        },
+        **asdict(measured.costs),
+        "wall_ms": measured.wall_ms,
+        "graph_ms": measured.graph_ms,
+        "masked_vector_ratio": measured.masked_vector_ratio,
+        "keystream_ratio": measured.keystream_ratio,
+    }
+    if rival:
+        record |= {"flower": asdict(rival), "speedup": measured.costs.speedup_over(rival)}
+    return record
+
+
+def _topologies_record(rows: "list[Comparison]") -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from coterie.bench.topologies import BITS, LENGTH
+
+    return {
+        "length": LENGTH,
+        "bits": BITS,
+        "paper": "Choi et al. 2020, Table 5.1",
+        "comparisons": [{**asdict(row), "ratio": row.ratio, "deviation": row.deviation} for row in rows],
+    }
+
+
+# Tables for people.
+
+
+def _show_secagg(workload: "Workload", measured: "Measurement", rival: "Costs | None") -> None:
+    from rich.table import Table
+
+    from coterie.bench.flower import FLOWER_VERSION
+
+    table = Table("")
+    table.add_column("Coterie", justify="right")
+    if rival:
+        table.add_column(f"Flower {FLOWER_VERSION}", justify="right")
+        table.add_column("Coterie is", justify="right", style="green")
+    theirs = _lines(rival) if rival else {}
+    for label, (mine, show, better) in _lines(measured.costs).items():
+        cells = [show(theirs[label][0]), f"{theirs[label][0] / mine:,.1f}x {better}"] if rival else []
+        table.add_row(label, show(mine), *cells, end_section=label in ("client, reveal", "all of them"))
+
+    console = _console()
+    console.print(
+        f"[bold]{workload.clients:,} clients with {workload.length:,} numbers each[/bold]; {len(workload.vanishing):,} "
+        f"vanish before sending theirs. {measured.degree:.4g} neighbours, {workload.threshold} shares open a secret."
+    )
+    console.print(table)
+    console.print(
+        f"Masking a vector takes {measured.keystream_ratio:.2f}x the time of generating its keystream alone. "
+        f"Uploaded, it is {measured.masked_vector_ratio:.3f}x its {measured.bits} bits per number. "
+        f"The session took {_time(measured.wall_ms)} on {measured.workers} thread{'s' * (measured.workers > 1)}. "
+        "The sum is exactly right."
+    )
+    if rival:
+        console.print(
+            "[bold]Flower's masks are not cryptographic[/bold]: they come from MT19937 seeded with 28 to 32 bits, "
+            "which is why they are as cheap as they are. Ours are AES-128-CTR."
+        )
+    console.print("Clients: median processor time. Server: wall-clock time.", style="dim")
+
+
+def _lines(costs: "Costs") -> "dict[str, tuple[float, Callable[[float], str], str]]":
+    """The lines of the table: a number, how to show it, and what a smaller one is called."""
+    return {
+        **{f"client, {step}": (spent, _time, "faster") for step, spent in costs.client_ms.items()},
+        "server": (costs.server_ms, _time, "faster"),
+        "all of them": (costs.session_ms, _time, "faster"),
+        "upload of a client": (costs.upload_bytes, _size, "smaller"),
+        "its masked vector": (costs.masked_vector_bytes, _size, "smaller"),
+        "peak memory": (costs.peak_rss_bytes, _size, "smaller"),
+    }
+
+
+def _show_topologies(rows: "list[Comparison]") -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    title = "Milliseconds a client spends on its neighbours (steps 1 and 2)"
+    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, collapse_padding=True)
+    for heading in ("n", "q", "p", "SA", "CCESA", "ratio", "off p", "SA*", "CCESA*", "ratio*"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(
+            f"{row.clients}",
+            f"{row.dropout:g}",
+            f"{row.probability:.4f}",
+            *_scheme_cells(row.sa, row.ccesa),
+            f"{row.deviation:+.1%}",
+            *(_scheme_cells(row.paper_sa, row.paper_ccesa) if row.paper_sa and row.paper_ccesa else []),
+        )
+    console = _console()
+    console.print(table)
+    console.print(
+        "n clients, of which a fraction q drops out; p of the edges are left. Medians of processor time, for 10,000 "
+        "entries of 16 bits and the thresholds of each protocol's rule. "
+        "* as printed in Choi et al. 2020, Table 5.1: another machine, and masks that are not cryptographic.",
+        style="dim",
+    )
+
+
+def _scheme_cells(sa: "Times", ccesa: "Times") -> list[str]:
+    ratio = ccesa.neighbourly_ms / sa.neighbourly_ms
+    return [f"{ms:.1f}" if ms < 1000 else f"{ms:,.0f}" for ms in (sa.neighbourly_ms, ccesa.neighbourly_ms)] + [
+        f"{ratio:.4f}"
+    ]
+
+
+def _console() -> "Console":
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+def _time(milliseconds: float) -> str:
+    if milliseconds >= 10_000:
+        return f"{milliseconds / 1e3:,.1f} s"
+    return f"{milliseconds:,.0f} ms" if milliseconds >= 100 else f"{milliseconds:.3g} ms"
+
+
+def _size(size: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.4g} {unit}"
+        size /= 1000
+    return f"{size:.3g} GB"

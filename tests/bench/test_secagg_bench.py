@@ -1,0 +1,67 @@
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+
+from coterie.arithmetic.ring import Ring
+from coterie.bench import compare, keystream_ratio
+from coterie.graphs import Harary, ThreatModel, search_harary
+
+pytestmark = pytest.mark.bench
+needs_flower = pytest.mark.skipif(
+    find_spec("flwr") is None, reason="flwr is not installed: pip install 'coterie[flower]'"
+)
+
+
+def bench_secagg(*arguments: str) -> dict[str, Any]:
+    """Run the command in a process of its own, so that its peak memory is its own too."""
+    command = [sys.executable, "-c", "from coterie.cli import main; main()", "bench", "secagg", *arguments, "--json"]
+    record: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    return record
+
+
+@pytest.mark.parametrize("bits", [16, 29, 40])
+def test_masking_costs_at_most_twice_its_keystream(bits: int) -> None:
+    assert keystream_ratio(Ring(bits), 1_000_000, degree=30) <= 2.0
+
+
+@needs_flower
+def test_flower_is_left_behind() -> None:
+    record = bench_secagg("--against", "flower")
+    parameters = record["parameters"]
+    assert (parameters["clients"], parameters["length"], parameters["vanished"]) == (100, 10_000, 10)
+    assert (parameters["degree"], parameters["threshold"]) == (30, 17)
+    assert record["speedup"]["share"] >= 10
+    assert record["speedup"]["mask"] >= 10
+    assert record["speedup"]["server"] >= 100
+    assert 1 <= record["masked_vector_ratio"] <= 1.01
+    assert record["upload_bytes"] < record["flower"]["upload_bytes"]
+
+
+@needs_flower
+def test_flower_is_left_behind_on_long_vectors() -> None:
+    # A client masks with 30 neighbours and itself however many clients there are.
+    record = bench_secagg("--against", "flower", "--clients", "34", "--length", "1000000", "--degree", "30")
+    assert record["parameters"]["threshold"] == 17
+    assert record["speedup"]["mask"] >= 5
+    assert record["keystream_ratio"] <= 2.0
+    assert 1 <= record["masked_vector_ratio"] <= 1.01
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize("clients", [100, 300, 500])
+def test_a_sparse_graph_saves_what_it_leaves_out(clients: int, dropout: float) -> None:
+    assert abs(compare(clients, dropout).deviation) <= 0.15
+
+
+def test_a_thousand_clients_fit_into_memory() -> None:
+    plan = search_harary(ThreatModel(1000, 0.1))
+    assert isinstance(plan.topology, Harary)
+    graph = ["--degree", str(plan.topology.degree), "--threshold", str(plan.threshold)]
+    record = bench_secagg("--clients", "1000", "--length", "100000", *graph)
+    assert record["parameters"]["vanished"] == 100
+    assert record["peak_rss_bytes"] < 1.5e9
+    assert 1 <= record["masked_vector_ratio"] <= 1.01

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from coterie.cli.options import Shape
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -16,14 +18,6 @@ if TYPE_CHECKING:
     from coterie.transports.memory import Observer
 
 app = typer.Typer(help="Measure what secure aggregation costs.", no_args_is_help=True)
-
-
-class Shape(enum.StrEnum):
-    """Who shares secrets with whom."""
-
-    COMPLETE = "complete"
-    ERDOS_RENYI = "erdos-renyi"
-    HARARY = "harary"
 
 
 class Rival(enum.StrEnum):
@@ -51,8 +45,8 @@ def secagg(
     ] = None,
     precision: Annotated[int, typer.Option(metavar="BITS", help="Bits of a number, sign included.")] = 22,
     workers: Annotated[
-        int | None, typer.Option(help="Threads to mask and unmask with.", show_default="one for each core")
-    ] = None,
+        int, typer.Option(help="Threads that mask and unmask; with one, clients take turns, as Flower's do.")
+    ] = 1,
     seed: Seed = 0,
     against: Annotated[Rival | None, typer.Option(help="Time another implementation on the same work.")] = None,
     as_json: AsJson = False,
@@ -61,8 +55,6 @@ def secagg(
 
     The result is checked against plain summation before any number is shown.
     """
-    import os
-
     from coterie.bench import Workload, choose, measure, measure_flower
     from coterie.bench.secagg import check_flower
 
@@ -71,7 +63,7 @@ def secagg(
     if against:
         check_flower(workload)  # before minutes are spent on our own part
     with _progress(as_json) as progress:
-        measured = measure(workload, os.cpu_count() or 1 if workers is None else workers, _bars(progress))
+        measured = measure(workload, workers, _bars(progress))
         rival = None
         if against:
             task = progress.add_task("Flower's SecAgg+, all steps", total=None)

@@ -1,12 +1,13 @@
 """``coterie demo``: a real secure aggregation, watched while it runs and explained when it is done."""
 
-import enum
 import math
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from coterie.cli.options import Shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,14 +22,6 @@ PLOT = "what-the-server-saw.png"
 REPORT = "report.json"
 _GRAPHS = {"Complete": "Complete", "ErdosRenyi": "Erdős–Rényi", "Harary": "Harary"}
 _NAMED = 3  # clients listed in a row of the table before the rest is counted
-
-
-class Shape(enum.StrEnum):
-    """Who shares secrets with whom."""
-
-    HARARY = "harary"
-    COMPLETE = "complete"
-    ERDOS_RENYI = "erdos-renyi"
 
 
 def demo(

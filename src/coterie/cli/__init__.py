@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from coterie import __version__
-from coterie.cli import bench, demo, plan
+from coterie.cli import audit, bench, demo, plan, reproduce
 from coterie.errors import CoterieError
 
 app = typer.Typer(
@@ -18,6 +18,8 @@ app = typer.Typer(
 )
 app.command()(demo.demo)
 app.command()(plan.plan)
+app.command()(audit.audit)
+app.command()(reproduce.reproduce)
 app.add_typer(bench.app, name="bench")
 
 

@@ -2,12 +2,19 @@
 
 import json
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from click.core import ParameterSource
+
+from coterie.cli.plan_population import show_population
 
 if TYPE_CHECKING:
     from coterie.secagg.plan import Costs, Plan
+
+
+SESSION, ROUNDS = "One session", "Many rounds"
 
 
 class TopologyName(StrEnum):
@@ -20,44 +27,124 @@ class TopologyName(StrEnum):
 
 
 def plan(
-    clients: Annotated[int, typer.Option(help="Clients in a session.", min=3)],
-    dropout: Annotated[float, typer.Option(help="Fraction of clients that drop out over the whole session.")],
-    collusion: Annotated[float, typer.Option(help="Fraction of clients that collude with the server.")] = 0.0,
-    topology: Annotated[TopologyName, typer.Option(help="Who shares with whom.")] = TopologyName.AUTO,
+    context: typer.Context,
+    dropout: Annotated[
+        str,
+        typer.Option(
+            metavar="P",
+            help="Fraction of clients that drop out; with --population also levels spread evenly, as 0.1,0.3.",
+        ),
+    ],
+    clients: Annotated[int | None, typer.Option(help="Clients in a session.", min=3, rich_help_panel=SESSION)] = None,
+    collusion: Annotated[
+        float, typer.Option(help="Fraction of clients that collude with the server.", rich_help_panel=SESSION)
+    ] = 0.0,
+    topology: Annotated[
+        TopologyName, typer.Option(help="Who shares with whom.", rich_help_panel=SESSION)
+    ] = TopologyName.AUTO,
     privacy_bits: Annotated[
-        float | None, typer.Option(help="Probability of a privacy failure at most 2^-BITS (40 if not given).")
+        float | None,
+        typer.Option(
+            help="Probability of a privacy failure at most 2^-BITS (40 if not given).", rich_help_panel=SESSION
+        ),
     ] = None,
     reliability_bits: Annotated[
-        float | None, typer.Option(help="Probability of a failed session at most 2^-BITS (20 if not given).")
+        float | None,
+        typer.Option(
+            help="Probability of a failed session at most 2^-BITS (20 if not given).", rich_help_panel=SESSION
+        ),
     ] = None,
-    active: Annotated[bool, typer.Option(help="Plan against a server that lies.")] = False,
-    length: Annotated[int, typer.Option(help="Numbers in each client's vector.", min=1)] = 100_000,
-    precision: Annotated[int, typer.Option(help="Bits for each number before aggregation.")] = 16,
+    active: Annotated[bool, typer.Option(help="Plan against a server that lies.", rich_help_panel=SESSION)] = False,
+    length: Annotated[
+        int, typer.Option(help="Numbers in each client's vector.", min=1, rich_help_panel=SESSION)
+    ] = 100_000,
+    precision: Annotated[
+        int, typer.Option(help="Bits for each number before aggregation.", rich_help_panel=SESSION)
+    ] = 16,
+    population: Annotated[
+        int | None, typer.Option(help="Clients to choose from in every round.", min=1, rich_help_panel=ROUNDS)
+    ] = None,
+    cohort: Annotated[
+        int | None, typer.Option(help="Clients in a round, at most.", min=1, rich_help_panel=ROUNDS)
+    ] = None,
+    privacy: Annotated[
+        int | None, typer.Option(metavar="T", help="Look closely at this T only.", min=1, rich_help_panel=ROUNDS)
+    ] = None,
+    survival: Annotated[
+        float, typer.Option(help="Probability that a selected client lasts the round.", rich_help_panel=ROUNDS)
+    ] = 1.0,
+    seed: Annotated[
+        int, typer.Option(help="Draws random batches and the simulated rounds.", min=0, rich_help_panel=ROUNDS)
+    ] = 0,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw C against T into this PNG file.", rich_help_panel=ROUNDS)
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
-    """Choose topology, degree and threshold from a threat model; show the proven bounds and the costs.
+    """Plan one session from a threat model (--clients), or who takes part over many rounds (--population).
 
-    Without failure targets, [bold]--topology erdos-renyi[/] takes the rule of the CCESA paper.
+    A session: topology, degree and threshold, with the proven bounds and the costs. Without failure targets,
+    [bold]--topology erdos-renyi[/] takes the rule of the CCESA paper.
 
-    [dim]Example:[/] coterie plan --clients 1000 --dropout 0.1 --collusion 0.05
+    Many rounds: what every multi-round privacy T costs, and which T to take.
+
+    [dim]Examples:[/] coterie plan --clients 1000 --dropout 0.1 --collusion 0.05
+
+    coterie plan --population 120 --cohort 12 --dropout 0.2
     """
-    from coterie.secagg.plan import recommend
+    from coterie.errors import ConfigError
 
-    found = recommend(
-        clients,
-        dropout,
-        collusion=collusion,
-        topology=topology.value,
-        privacy_bits=privacy_bits,
-        reliability_bits=reliability_bits,
-        active=active,
-        length=length,
-        precision=precision,
-    )
-    if as_json:
-        typer.echo(json.dumps(_as_dict(found), indent=2))
-    else:
-        _show(found)
+    if (clients is None) == (population is None):
+        raise ConfigError("give either --clients, to plan one session, or --population, to plan many rounds")
+    other, panel = ("--population", ROUNDS) if population is None else ("--clients", SESSION)
+    if foreign := _given(context, panel):
+        raise ConfigError(f"{', '.join(foreign)} can only be given with {other}")
+    levels = _levels(dropout)
+    if population is not None:
+        if cohort is None:
+            raise ConfigError("--population needs --cohort, the number of clients in a round")
+        show_population(population, cohort, levels, privacy, survival, seed, plot, as_json)
+    elif clients is not None:
+        if len(levels) > 1:
+            raise ConfigError("a session has one --dropout; several levels can only be given with --population")
+
+        from coterie.secagg.plan import recommend
+
+        found = recommend(
+            clients,
+            levels[0],
+            collusion=collusion,
+            topology=topology.value,
+            privacy_bits=privacy_bits,
+            reliability_bits=reliability_bits,
+            active=active,
+            length=length,
+            precision=precision,
+        )
+        if as_json:
+            typer.echo(json.dumps(_as_dict(found), indent=2))
+        else:
+            _show(found)
+
+
+def _given(context: typer.Context, panel: str) -> list[str]:
+    """The options of one panel that the user typed, whatever their values."""
+    return [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if getattr(parameter, "rich_help_panel", None) == panel
+        and parameter.name is not None
+        and context.get_parameter_source(parameter.name) is not ParameterSource.DEFAULT
+    ]
+
+
+def _levels(dropout: str) -> list[float]:
+    from coterie.errors import ConfigError
+
+    try:
+        return [float(level) for level in dropout.split(",")]
+    except ValueError:
+        raise ConfigError(f"--dropout is a fraction such as 0.1, or several as 0.1,0.2,0.3; not {dropout!r}") from None
 
 
 def _as_dict(found: "Plan") -> dict[str, Any]:

@@ -8,21 +8,13 @@ import numpy.typing as npt
 
 from coterie.experiments.demo_report import DemoReport, Vectors
 from coterie.experiments.fingerprint import CONTRAST, shape_of
+from coterie.experiments.plots import HAIRLINE, QUIET, STYLE, TEXT
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SECRET, NOISE, MEAN = "#1d3557", "#c1440e", "#2a7f62"
-TEXT, QUIET, HAIRLINE = "#111827", "#6b7280", "#d1d5db"
-_STYLE: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",
-    "font.size": 9.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.spines.left": False,
-    "axes.edgecolor": "#9ca3af",
-    "xtick.color": QUIET,
-}
+_STYLE: dict[Any, Any] = STYLE | {"axes.grid": False, "axes.spines.left": False}
 
 
 def draw(report: DemoReport, vectors: Vectors, path: Path) -> None:

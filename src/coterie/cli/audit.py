@@ -1,0 +1,248 @@
+"""``coterie audit``: what a participation log gives away about single clients."""
+
+import json
+import sys
+from contextlib import nullcontext
+from enum import StrEnum
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from coterie.cohorts.audit import AuditReport
+    from coterie.cohorts.logs import Participation
+    from coterie.experiments.audit_words import Requirement
+
+_COMPLAINTS = 5  # unreadable lines shown on stderr
+_LISTED = 100  # and in the JSON
+
+_NOT_PRIVATE, _WRONG_USAGE, _UNREADABLE_LOG = 1, 2, 3  # exit status
+
+
+class LogFormat(StrEnum):
+    """The kinds of logs."""
+
+    CSV = "csv"
+    PAIRS = "pairs"
+    MATRIX = "matrix"
+    JSONL = "jsonl"
+    NPY = "npy"
+    NPZ = "npz"
+    LEDGER = "ledger"
+
+
+def audit(
+    log: Annotated[str, typer.Argument(metavar="LOG", help="A file, a ledger (file or database URL), or - for stdin.")],
+    format: Annotated[  # noqa: A002
+        LogFormat | None,
+        typer.Option(help="Told from the content unless given; csv is pairs or matrix.", show_default=False),
+    ] = None,
+    require: Annotated[
+        int | None, typer.Option(metavar="T", min=1, help="Fail unless T is at least this.", show_default=False)
+    ] = None,
+    weak: Annotated[
+        bool, typer.Option("--weak/--strong", help="Which T is required. Weak T promises much less.")
+    ] = False,
+    collusion: Annotated[
+        int,
+        typer.Option(metavar="C", min=0, help="Also tell, and require, the T left when C members of a group collude."),
+    ] = 0,
+    weak_seconds: Annotated[float, typer.Option(min=0, help="Time for the exact weak T; after it, bounds.")] = 60.0,
+    witnesses: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="Compute how the first N exposed clients are isolated. If not given: 10 for the text and all for the "
+            "JSON, as long as that is quick.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON and nothing else.")] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", dir_okay=False, help="Write a page with plots, complete in itself.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Find out whom the sums of past rounds give away: on the log of any federated learning system.
+
+    LOG says who was aggregated in each round. It is a file, or - for standard input, with one of
+    · CSV lines: round,client
+    · a CSV matrix of 0 and 1, a row for each round
+    · JSONL: {"round": 7, "clients": ["a", "b"]}
+    · a .npy or .npz matrix
+    or a ledger of Coterie: its file, or the URL of its database.
+
+    [bold]Exit status[/]
+    0  all is well
+    1  the required T does not hold, or could not be shown to hold
+    2  wrong usage
+    3  the log or some of its lines could not be read: do not rely on the verdict
+
+    [dim]Examples[/]
+    coterie audit rounds.csv --html audit.html
+    coterie audit - --require 6 --json < rounds.csv
+    """
+    from rich.console import Console
+
+    from coterie.errors import CoterieError
+    from coterie.experiments.audit_words import Requirement
+
+    if require is None and weak:
+        raise typer.BadParameter("--weak says which T is required: it needs --require")
+    if weak and collusion:
+        raise typer.BadParameter("colluding members of a group concern strong T; leave --weak or --collusion out")
+    if html and not all(map(find_spec, ("jinja2", "plotly"))):
+        raise typer.BadParameter("--html needs more packages; get them with: pip install 'coterie[report]'")
+    errors = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
+    try:
+        with errors.status("Reading the log ...") if errors.is_terminal else nullcontext():
+            participation = _read(log, format)
+    except CoterieError as error:
+        errors.print(f"coterie: {_plain(str(error))}", style="red", markup=False)
+        raise typer.Exit(_UNREADABLE_LOG) from None
+    _complain(participation, errors)
+    report = _examine(participation, weak_seconds, collusion, errors)
+    requirement = None if require is None else Requirement(require, weak)
+
+    if as_json:
+        typer.echo(json.dumps(_as_dict(report, participation, requirement, witnesses), indent=2))
+    else:
+        from coterie.cli.audit_text import show
+
+        show(report, participation, requirement, witnesses)
+    if html:
+        from coterie.experiments.audit_page import audit_page
+
+        page = audit_page(report, participation, _source(log), requirement=requirement, witnesses=witnesses)
+        try:
+            html.write_text(page, encoding="utf-8")
+        except OSError as error:
+            errors.print(f"coterie: cannot write {html}: {error.strerror}", style="red", markup=False)
+            raise typer.Exit(_WRONG_USAGE) from None
+        errors.print(f"The page is in {html}", markup=False)
+    if requirement and not requirement.holds(report):
+        raise typer.Exit(_NOT_PRIVATE)
+    if participation.problems:
+        raise typer.Exit(_UNREADABLE_LOG)
+
+
+def _read(log: str, format: LogFormat | None) -> "Participation":  # noqa: A002
+    from coterie.cohorts.logs import read_log
+
+    if format is LogFormat.LEDGER or (format is None and _is_ledger(log)):
+        return _read_ledger(log)
+    known: dict[LogFormat | None, Any] = {
+        LogFormat.PAIRS: "pairs",
+        LogFormat.MATRIX: "matrix",
+        LogFormat.JSONL: "jsonl",
+        LogFormat.NPY: "npy",
+        LogFormat.NPZ: "npy",
+    }
+    return read_log(log, known.get(format))
+
+
+def _is_ledger(log: str) -> bool:
+    if "://" in log:
+        return True
+    if not Path(log).is_file():  # a pipe can be read only once
+        return False
+    try:
+        with Path(log).open("rb") as file:
+            return file.read(16) == b"SQLite format 3\0"
+    except OSError:
+        return False  # whoever reads on will say why not
+
+
+def _read_ledger(location: str) -> "Participation":
+    """Read a ledger with its hash chain checked. Rounds that revealed nothing are rounds of nobody."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from coterie.cohorts.ledger import Kind, Ledger
+    from coterie.cohorts.logs import Participation
+    from coterie.errors import InputError
+
+    rounds: dict[int, tuple[str, ...]] = {}
+    incomplete: set[int] = set()
+    try:
+        with Ledger.open(location, create=False) as ledger:
+            for entry in ledger.entries():
+                rounds[entry.round] = entry.aggregated or rounds.get(entry.round, ())
+                if entry.kind is Kind.REVEAL:
+                    incomplete.add(entry.round)
+                elif entry.kind is Kind.COMPLETE:
+                    incomplete.discard(entry.round)
+    except SQLAlchemyError as error:
+        raise InputError(f"cannot read the ledger: {error}") from error
+    clients = {name: number for number, name in enumerate(sorted(set().union(*rounds.values())))}
+    members = tuple(tuple(clients[name] for name in aggregated) for aggregated in rounds.values())
+    notes = (f"rounds announced but not completed, which count as revealed: {len(incomplete):,}",) if incomplete else ()
+    return Participation(tuple(clients), tuple(rounds), members, notes=notes)
+
+
+def _source(log: str) -> str:
+    if "://" in log:
+        from sqlalchemy import make_url
+
+        return make_url(log).render_as_string(hide_password=True)
+    return "standard input" if log == "-" else Path(log).name
+
+
+def _plain(text: str) -> str:
+    from coterie.experiments.audit_words import printable
+
+    return printable(text, 500)
+
+
+def _complain(participation: "Participation", errors: "Console") -> None:
+    for note in participation.notes:
+        errors.print(f"Note: {_plain(note)}.", markup=False)
+    problems = participation.problems
+    if not problems:
+        return
+    lines = "line" if len(problems) == 1 else "lines"
+    errors.print(f"{len(problems):,} {lines} could not be read; do not rely on the verdict:", style="red", markup=False)
+    for problem in problems[:_COMPLAINTS]:
+        errors.print(f"  line {problem.line}: {_plain(problem.reason)}: {_plain(problem.text)}", markup=False)
+    if len(problems) > _COMPLAINTS:
+        errors.print(f"  ... and {len(problems) - _COMPLAINTS:,} more")
+
+
+def _examine(participation: "Participation", weak_seconds: float, collusion: int, errors: "Console") -> "AuditReport":
+    from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
+
+    from coterie.cohorts.audit import Auditor
+
+    auditor = Auditor(participation.clients)
+    columns = (SpinnerColumn(), *Progress.get_default_columns()[:3], TimeElapsedColumn())
+    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
+        for label, members in progress.track(participation, len(participation.rounds), description="Rounds"):
+            auditor.add_round(label, members)
+        progress.add_task(f"Weak T (at most {weak_seconds:.0f} s)", total=None)
+        return auditor.report(weak_budget_seconds=weak_seconds, collusion=collusion)
+
+
+def _as_dict(
+    report: "AuditReport", participation: "Participation", requirement: "Requirement | None", witnesses: int | None
+) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from coterie.experiments.audit_words import affordable, judge
+
+    # Coefficients over thousands of rounds outgrow Python's limit, which guards the parsing of strangers' numbers.
+    sys.set_int_max_str_digits(0)
+    verdict, problems = judge(report), participation.problems
+    found: dict[str, Any] = {"verdict": verdict.headline, "level": verdict.level}
+    found |= report.as_dict(affordable(report.exposed, witnesses))
+    found["series"] = {"round": report.rounds, **asdict(report.series)}
+    found["unreadable"] = {"lines": len(problems), "first": [asdict(problem) for problem in problems[:_LISTED]]}
+    found["notes"] = participation.notes
+    if requirement:
+        found["required"] = {**asdict(requirement), "holds": requirement.holds(report)}
+    return found

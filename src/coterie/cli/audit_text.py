@@ -1,0 +1,89 @@
+"""The findings of ``coterie audit`` on a terminal: the verdict first, readable without colours."""
+
+from fractions import Fraction
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from coterie.cohorts.findings import AuditReport
+from coterie.cohorts.logs import Participation
+from coterie.experiments.audit_words import (
+    Requirement,
+    affordable,
+    collusion_words,
+    equation,
+    extent,
+    judge,
+    measures,
+    printable,
+    whose,
+)
+
+_LISTED = 10  # exposed clients
+_DIGITS = 100_000  # of their witnesses, if not told how many; longer ones are only counted here anyway
+_GROUPS = 5  # too small for the requirement, and names in each
+_STYLES = {"danger": "✗ bold red", "caution": "! bold yellow", "safe": "✓ bold green", "nothing": "– bold"}
+
+
+def show(
+    report: AuditReport, participation: Participation, requirement: Requirement | None, witnesses: int | None
+) -> None:
+    """Print verdict, measures, earliest exposures, and what they mean."""
+    console = Console(highlight=False, emoji=False)
+    verdict = judge(report)
+    mark, style = _STYLES[verdict.level].split(" ", 1)
+    console.print(f"\n{mark} {verdict.headline}.", style=style, markup=False)
+    console.print(extent(report, sum(not members for members in participation.members)), style="dim", end="\n\n")
+    table = Table(box=None, show_header=False, padding=(0, 2), pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", style="bold", no_wrap=True)
+    table.add_column(style="dim")
+    for measure in measures(report):
+        table.add_row(*map(escape, measure))
+    console.print(table)
+    console.print()
+    if report.exposed:
+        _show_exposed(report, witnesses, console)
+    elif report.leak and verdict.level == "caution":
+        least = equation(report.leak.witness, report.leak.clients)
+        console.print(f"The least that can be computed: {least}\n", markup=False)
+    console.print(f"[bold]What it means.[/] {verdict.meaning}")
+    console.print(f"[bold]What to do.[/] {verdict.advice}")
+    if words := collusion_words(report):
+        console.print(f"[bold]Collusion.[/] {words}")
+    if requirement:
+        holds = requirement.holds(report)
+        console.print(f"\n{'✓' if holds else '✗'} {requirement.words(report)}", style="green" if holds else "red")
+        if not holds and not requirement.weak:
+            _show_small(report, requirement.privacy + (report.collusion.members if report.collusion else 0), console)
+
+
+def _show_exposed(report: AuditReport, witnesses: int | None, console: Console) -> None:
+    listed = report.exposed[: max(witnesses or 0, _LISTED)]
+    written = affordable(listed, witnesses, _DIGITS)
+    table = Table(
+        box=None, padding=(0, 2), pad_edge=False, title="Earliest exposures", title_justify="left", title_style="bold"
+    )
+    table.add_column("client", no_wrap=True, max_width=24)
+    table.add_column("since round", justify="right", no_wrap=True, max_width=24)
+    table.add_column("how the server gets it")
+    for number, exposure in enumerate(listed):
+        words = equation(exposure.witness, {exposure.client: Fraction(1)}) if number < written else "not computed"
+        table.add_row(*map(escape, (whose(exposure.client), printable(exposure.round), words)))
+    console.print(table)
+    if rest := len(report.exposed) - len(listed):
+        console.print(f"... and {rest:,} more, which --json lists.", style="dim")
+    if written < len(listed):
+        console.print("What is not computed may take seconds each; --witnesses N asks for it.", style="dim")
+    console.print()
+
+
+def _show_small(report: AuditReport, privacy: int, console: Console) -> None:
+    """Name the groups that are too small for the requirement; a report lists the smallest first."""
+    small = [group for group in report.groups if len(group) < privacy]
+    for group in small[:_GROUPS]:
+        names = ", ".join(map(whose, group[:_GROUPS])) + (", ..." if len(group) > _GROUPS else "")
+        console.print(f"  Too small a group: {names} ({len(group):,})", markup=False)
+    if len(small) > _GROUPS:
+        console.print(f"  ... and {len(small) - _GROUPS:,} more")

@@ -1,0 +1,87 @@
+"""The one look of every picture: colours, type and a page with a headline."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from coterie.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+
+TEXT, QUIET, HAIRLINE = "#111827", "#6b7280", "#d1d5db"
+BLUE, RUST, GREEN, OCHRE, SKY, SLATE = "#1d3557", "#c1440e", "#2a7f62", "#d99a2b", "#3f8fc4", "#7a8494"
+STYLE: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9.5,
+    "text.color": TEXT,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#9ca3af",
+    "axes.labelcolor": QUIET,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "grid.color": "#eceef1",
+    "xtick.color": QUIET,
+    "ytick.color": QUIET,
+    "legend.frameon": False,
+    "lines.solid_capstyle": "round",
+}
+_MARGIN, _HEADER = 0.75, 1.4  # inches: at the sides, and above the panels
+
+
+def require_matplotlib() -> None:
+    """Refuse, before any work is done, to promise pictures that cannot be drawn."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise ConfigError("pictures need matplotlib; get it with: pip install 'coterie[report]'") from None
+
+
+@contextmanager
+def page(
+    path: Path,
+    title: str,
+    subtitle: str,
+    panels: Sequence[str] = ("",),
+    size: tuple[float, float] = (9.0, 5.6),
+    *,
+    margin: float = _MARGIN,
+    legend: bool = False,
+) -> Iterator[list[Axes]]:
+    """Yield the axes of panels side by side, each under its own heading; write the PNG when the block ends.
+
+    Sizes are in inches; ``margin`` is what the labels on the left may take; ``legend`` leaves room for one at the foot.
+    """
+    require_matplotlib()
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    width, height = size
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=size, facecolor="white")
+        left = _MARGIN / width
+        bottom = (1.1 if legend else 0.65) / height
+        figure.text(left, 1 - 0.45 / height, title, fontsize=17, fontweight="bold", va="center")
+        figure.text(left, 1 - 0.66 / height, subtitle, fontsize=10.5, color=QUIET, va="top", linespacing=1.4)
+        grid = figure.add_gridspec(
+            1, len(panels), left=margin / width, right=1 - left, bottom=bottom, top=1 - _HEADER / height, wspace=0.2
+        )
+        axes = [figure.add_subplot(grid[0, column]) for column in range(len(panels))]
+        for one, heading in zip(axes, panels, strict=True):
+            one.set_title(heading, loc="left", fontsize=11, fontweight="bold", pad=8)
+            one.tick_params(length=0)
+        yield axes
+        figure.savefig(path, dpi=150, format="png")
+
+
+def foot_legend(axes: Axes) -> None:
+    """Explain the lines of these axes at the foot of the page, where :func:`page` left room for it."""
+    handles, labels = axes.get_legend_handles_labels()
+    style: dict[str, Any] = {"ncols": max(1, len(labels)), "bbox_to_anchor": (0.5, 0.01), "markerscale": 1.3}
+    axes.figure.legend(handles, labels, loc="lower center", fontsize=10, **style)

@@ -1,0 +1,125 @@
+"""The audit's page in a real browser: plots are drawn, nobody complains, and nothing leaves the machine."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from coterie.cohorts.audit import audit
+from coterie.cohorts.logs import Participation, Problem
+from coterie.experiments.audit_page import audit_page
+from coterie.experiments.audit_words import Requirement
+
+if TYPE_CHECKING:
+    from tests.browser.conftest import Page
+
+HOSTILE = ("<script>window.hacked=1</script>", "@ink", "a&amp;b", "<img src=http://x.invalid/ onerror=window.hacked=1>")
+
+# The contrast (WCAG 2) of each text with what is behind it, and the text where it is below the 4.5 that AA asks for.
+POOR_CONTRAST = """
+(() => {
+  const rgb = (color) => color.match(/[\\d.]+/g).map(Number);
+  const light = (color) => {
+    const [r, g, b] = color.map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const color = rgb(getComputedStyle(at).backgroundColor);
+      if (color.length === 3 || color[3] === 1) return color;
+    }
+    return [255, 255, 255];
+  };
+  const poor = [];
+  for (const element of document.querySelectorAll("h1, h2, h3, p, dt, dd, th, td, figcaption, a, .mark, .plot text")) {
+    const style = getComputedStyle(element);
+    const color = element instanceof SVGElement ? style.fill : style.color;
+    const [low, high] = [light(rgb(color)), light(behind(element))].sort((a, b) => a - b);
+    if (element.textContent.trim() && (high + 0.05) / (low + 0.05) < 4.5) poor.push(element.textContent.slice(0, 40));
+  }
+  return poor;
+})()
+"""
+
+
+def write(path: Path, log: Participation, requirement: Requirement | None = None) -> Path:
+    path.write_text(audit_page(audit(log, collusion=1), log, path.name, requirement=requirement), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def exposed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log by random selection, in which everybody is exposed."""
+    generator = np.random.default_rng(3)
+    matrix = np.zeros((80, 40), dtype=np.uint8)
+    for row in matrix:
+        row[generator.choice(40, 6, replace=False)] = 1
+    log = Participation.from_matrix(matrix)
+    problems = (Problem(12, "what?", "a round and a client are expected"),)
+    log = Participation(log.clients, log.rounds, log.members, problems)
+    return write(tmp_path_factory.mktemp("page") / "exposed.html", log, Requirement(3))
+
+
+def test_plots_are_drawn_in_peace(page: "Page", exposed: Path) -> None:
+    page.open(exposed, plots=5)
+    drawn = page.evaluate(
+        "[...document.querySelectorAll('.plot')].map((box) =>"
+        " [box.id, box.querySelectorAll('.scatterlayer .trace, .barlayer .point, .heatmaplayer image').length,"
+        "  box.getBoundingClientRect().width])"
+    )
+    assert {name for name, _, _ in drawn} == {
+        f"plot-{n}" for n in ("privacy", "exposure", "participation", "frequency", "series")
+    }
+    for name, marks, width in drawn:
+        assert marks >= (40 if name == "plot-frequency" else 2), name
+        assert width > 600
+    assert page.complaints == []
+    assert [url for url in page.requests if not url.startswith("data:")] == [exposed.as_uri()]
+
+
+def test_a_safe_log_has_no_exposures_to_plot(page: "Page", tmp_path: Path) -> None:
+    safe = Participation.from_matrix(np.kron(np.eye(4, dtype=np.uint8), np.ones((1, 3), dtype=np.uint8)))
+    page.open(write(tmp_path / "safe.html", safe), plots=4)
+    assert page.complaints == []
+
+
+def test_a_hostile_log_is_shown_and_does_nothing(page: "Page", tmp_path: Path) -> None:
+    rounds = ("<b>one</b>", "<a href=javascript:window.hacked=1>two</a>", "three")
+    log = Participation(HOSTILE, rounds, ((0, 1, 2, 3), (1, 2, 3), (2, 3)))
+    path = write(tmp_path / "hostile.html", log)
+    page.open(path, plots=5)
+    assert page.evaluate("window.hacked") is None
+    ticks = page.evaluate(
+        "[...document.querySelectorAll('#plot-participation .ytick text')].map((tick) => tick.textContent)"
+    )
+    assert sorted(ticks) == sorted(name if len(name) <= 24 else name[:23] + "…" for name in HOSTILE)
+    labels = page.evaluate(
+        "[...document.querySelectorAll('#plot-privacy .xtick text')].map((tick) => tick.textContent)"
+    )
+    assert labels[0] == "<b>one</b>"
+    assert page.evaluate("document.querySelectorAll('.plot a, .plot b, main img, main script').length") == 0
+    assert page.complaints == []
+    assert [url for url in page.requests if not url.startswith("data:")] == [path.as_uri()]
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_every_text_can_be_read(page: "Page", exposed: Path, dark: bool) -> None:
+    page.open(exposed, plots=5, dark=dark)
+    assert page.evaluate(POOR_CONTRAST) == []
+    unnamed = "[...document.querySelectorAll('[role=img]')].filter((box) => !box.getAttribute('aria-label')).length"
+    assert page.evaluate(unnamed) == 0
+
+
+def test_it_follows_the_scheme_the_width_and_the_paper(page: "Page", exposed: Path) -> None:
+    line = "getComputedStyle(document.querySelector('#plot-privacy .js-line')).stroke"
+    page.open(exposed, plots=5, width=400)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    light = page.evaluate(line)
+    page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    page.wait_for(f"{line} !== '{light}'")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.wait_for(f"{line} === '{light}'")
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    page.wait_for(f"{line} !== '{light}'")
+    assert page.complaints == []

@@ -1,0 +1,333 @@
+"""``coterie audit``: any log, one verdict, and an exit status that a pipeline can stand on."""
+
+import json
+import sqlite3
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+from click.testing import Result
+from typer.testing import CliRunner
+
+from coterie.cli import audit as command
+from coterie.cohorts.ledger import Ledger
+
+ROUNDS = {1: ["ann", "bob", "cyd", "dan"], 2: ["ann", "bob"], 3: ["cyd", "dan", "eve"]}
+CLIENTS = sorted({client for members in ROUNDS.values() for client in members})
+SAFE = "1,a\n1,b\n1,c\n1,d\n2,c\n2,d\n2,e\n2,f\n"  # strong T = 2, weak T = 4
+app = typer.Typer()
+app.command()(command.audit)
+
+
+def run(*arguments: str | Path, stdin: str | bytes | None = None) -> Result:
+    return CliRunner().invoke(app, list(map(str, arguments)), input=stdin, env={"COLUMNS": "200"})
+
+
+def findings(*arguments: str | Path, stdin: str | bytes | None = None, status: int = 0) -> dict[str, Any]:
+    result = run(*arguments, "--json", stdin=stdin)
+    assert result.exit_code == status, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def write_pairs(path: Path) -> None:
+    path.write_text("round,client\n" + "".join(f"{number},{name}\n" for number, who in ROUNDS.items() for name in who))
+
+
+def write_matrix(path: Path) -> None:
+    rows = [",".join(["round", *CLIENTS])]
+    rows += [",".join([str(number), *(str(int(name in who)) for name in CLIENTS)]) for number, who in ROUNDS.items()]
+    path.write_text("\n".join(rows))
+
+
+def write_jsonl(path: Path) -> None:
+    path.write_text("\n".join(json.dumps({"round": number, "clients": who}) for number, who in ROUNDS.items()))
+
+
+def write_npz(path: Path) -> None:
+    matrix = np.array([[name in who for name in CLIENTS] for who in ROUNDS.values()])
+    with path.open("wb") as file:
+        np.savez(file, matrix=matrix, clients=np.array(CLIENTS), rounds=np.array(list(ROUNDS)))
+
+
+def write_ledger(path: Path) -> None:
+    with Ledger.open(path) as ledger:
+        for number, who in ROUNDS.items():
+            ledger.reveal(number, who, promised=1)
+            ledger.complete(number)
+
+
+FORMATS: dict[str, Callable[[Path], None]] = {
+    "csv": write_pairs,
+    "pairs": write_pairs,
+    "matrix": write_matrix,
+    "jsonl": write_jsonl,
+    "npz": write_npz,
+    "ledger": write_ledger,
+}
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    write_pairs(tmp_path / "log.csv")
+    return tmp_path / "log.csv"
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_every_format_gives_the_same_findings(format_name: str, named: bool, tmp_path: Path) -> None:
+    FORMATS[format_name](tmp_path / "log")
+    found = findings(tmp_path / "log", *(["--format", format_name] if named else []))
+    assert (found["clients"], found["rounds"]) == (5, 3)
+    assert (found["strong_privacy"], found["weak_privacy"], found["weak_privacy_exact"]) == (1, 1, True)
+    assert [(entry["client"], entry["round"]) for entry in found["exposed"]] == [("eve", 3)]
+    assert found["fairness_gap"] == pytest.approx(1 / 3)
+    assert found["cardinality"] == pytest.approx(3)
+    assert found["frequency"]["eve"] == 1
+
+
+def test_an_array_without_names_is_numbered(tmp_path: Path) -> None:
+    np.save(tmp_path / "log.npy", np.array([[1, 1, 0], [0, 1, 0]]))
+    assert findings(tmp_path / "log.npy", "--format", "npy")["exposed"][0]["client"] == "1"
+
+
+def test_witnesses_are_exact(log: Path) -> None:
+    for entry in findings(log)["exposed"]:
+        total = dict.fromkeys(CLIENTS, Fraction(0))
+        for term in entry["witness"]:
+            for client in ROUNDS[term["round"]]:
+                total[client] += Fraction(term["coefficient"])
+        assert {client: value for client, value in total.items() if value} == {entry["client"]: 1}
+
+
+def test_the_series_go_with_the_rounds(log: Path) -> None:
+    found = findings(log)
+    assert found["series"]["round"] == [1, 2, 3]
+    assert found["series"]["strong_privacy"] == [4, 2, 1]
+    assert found["series"]["exposed"] == [0, 0, 1]
+    assert found["series"]["cardinality"][-1] == found["cardinality"]
+    assert found["series"]["fairness_gap"][-1] == found["fairness_gap"]
+
+
+def test_a_person_understands_the_verdict(log: Path) -> None:
+    result = run(log)
+    assert result.exit_code == 0
+    lines = result.stdout.strip().splitlines()
+    assert lines[0] == "✗ 1 of 5 clients is exposed: the server can compute its individual update (eve, since round 3)."
+    assert "−round 1 + round 2 + round 3 = eve's update" in result.stdout
+    assert "What to do" in result.stdout
+    assert not result.stderr
+
+
+def test_standard_input_and_safety() -> None:
+    result = run("-", "--require", "2", stdin=SAFE)
+    assert result.exit_code == 0
+    assert "No client can be singled out: every sum hides at least 2 clients" in result.stdout
+    assert "It holds" in result.stdout
+
+
+def test_weak_privacy_alone_is_a_warning() -> None:
+    result = run("-", stdin="1,a\n1,b\n2,b\n2,c\n")
+    assert "only 2 clients" in result.stdout
+    assert "The least that can be computed: round 1 = a's update + b's update" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "holds"),
+    [
+        (["--require", "2"], True),
+        (["--require", "3"], False),
+        (["--require", "4", "--weak"], True),
+        (["--require", "5", "--weak"], False),
+        (["--require", "1", "--collusion", "1"], True),
+        (["--require", "2", "--collusion", "1"], False),
+    ],
+)
+def test_the_exit_status_says_whether_the_requirement_holds(arguments: list[str], holds: bool) -> None:
+    found = findings("-", *arguments, stdin=SAFE, status=0 if holds else 1)
+    assert found["required"]["holds"] is holds
+    assert found["required"]["privacy"] == int(arguments[1])
+    assert found["required"]["weak"] is ("--weak" in arguments)
+    shown = run("-", *arguments, stdin=SAFE)
+    assert shown.exit_code == (0 if holds else 1)
+    assert ("It holds" in shown.stdout) is holds
+
+
+def test_what_could_not_be_shown_to_hold_fails() -> None:
+    result = run("-", "--require", "3", "--weak", "--weak-seconds", "0", stdin=SAFE)
+    assert result.exit_code == 1
+    assert "Not decided in time: T is between 2 and 4" in result.stdout
+    assert findings("-", "--weak-seconds", "0", stdin=SAFE)["weak_privacy_exact"] is False
+
+
+def test_groups_below_the_requirement_are_named() -> None:
+    groups = "".join(f"{number},c{number}{member}\n" for number in range(8) for member in "abcdefg"[: 2 + number % 6])
+    result = run("-", "--require", "9", stdin=groups)
+    assert "Too small a group: c0a, c0b (2)" in result.stdout
+    assert "(6)" not in result.stdout  # only the smallest five
+    assert "... and 3 more" in result.stdout
+
+
+def test_collusion_is_told() -> None:
+    found = findings("-", "--collusion", "1", stdin=SAFE)
+    assert found["collusion"]["strong_privacy"] == 1
+    assert found["collusion"]["unprotected"] == list("abcdef")
+    assert "6 of 6 clients could stand alone" in run("-", "--collusion", "1", stdin=SAFE).stdout
+
+
+def test_unreadable_lines_are_named_and_make_the_verdict_unsafe() -> None:
+    text = "round,client\n" + SAFE + "".join(f"garbage{number}\n" for number in range(7))
+    result = run("-", "--require", "2", stdin=text)
+    assert result.exit_code == 3
+    assert "7 lines could not be read; do not rely on the verdict" in result.stderr
+    assert "line 10: a round and a client are expected: garbage0" in result.stderr
+    assert "... and 2 more" in result.stderr
+    found = findings("-", stdin=text, status=3)
+    assert found["unreadable"]["lines"] == 7
+    assert found["unreadable"]["first"][0]["line"] == 10
+    assert run("-", "--require", "3", stdin=text).exit_code == 1  # broken on what was read already
+
+
+def test_notes_go_to_stderr() -> None:
+    result = run("-", "--json", stdin="1,a,x\n1,b,y\n")
+    assert "Note: only the round and the client were read" in result.stderr
+    assert json.loads(result.stdout)["notes"]
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage", b"\x93NUMPY broken", b"SQLite format 3\0 broken" + bytes(200)])
+def test_nothing_readable_is_not_a_verdict(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(content)
+    result = run(tmp_path / "log", "--require", "1")
+    assert result.exit_code == 3
+    assert result.stderr.startswith("coterie: ")
+    assert not result.stdout
+
+
+def test_places_where_there_is_no_log(tmp_path: Path) -> None:
+    assert run(tmp_path / "missing.csv").exit_code == 3
+    assert run(tmp_path).exit_code == 3
+    assert run(f"sqlite:///{tmp_path}/missing.db").exit_code == 3
+
+
+def test_a_ledger_with_its_skipped_and_broken_rounds(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    with Ledger.open(path) as ledger:
+        ledger.reveal(0, ["ann", "bob"], promised=2)
+        ledger.complete(0)
+        ledger.skip(1, "nobody was available")
+        ledger.reveal(2, ["ann", "bob", "cyd", "dan"], promised=2)
+        ledger.abort(2, "too few shares")
+        ledger.abort(3, "too few masked inputs")
+    found = findings(f"sqlite:///{path}", "--require", "2")
+    assert (found["rounds"], found["strong_privacy"]) == (4, 2)
+    assert found["cardinality"] == pytest.approx(6 / 4)
+    assert found["notes"] == ["rounds announced but not completed, which count as revealed: 1"]
+
+
+def test_a_ledger_that_was_tampered_with_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    write_ledger(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE coterie_ledger SET body = replace(body, 'bob', 'eve') WHERE sequence = 1")
+    connection.close()
+    result = run(path)
+    assert result.exit_code == 3
+    assert "ledger entry 1" in result.stderr
+
+
+def test_a_damaged_ledger_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    with Ledger.open(path) as ledger:
+        for number in range(20):
+            ledger.reveal(number, [f"client-{member}" for member in range(300)], promised=2)
+    content = bytearray(path.read_bytes())
+    half = len(content) // 2
+    content[half:] = b"\xff" * (len(content) - half)
+    path.write_bytes(content)
+    result = run(path)
+    assert result.exit_code == 3, result.output
+
+
+def test_an_empty_ledger_reveals_nothing(tmp_path: Path) -> None:
+    Ledger.open(tmp_path / "ledger.db").close()
+    result = run(tmp_path / "ledger.db", "--require", "5", "--html", tmp_path / "page.html")
+    assert result.exit_code == 0
+    assert "Nobody was ever aggregated" in result.stdout
+    assert "It holds, since nothing was revealed" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--weak"],
+        ["--require", "2", "--weak", "--collusion", "1"],
+        ["--require", "0"],
+        ["--collusion", "-1"],
+        ["--format", "xml"],
+    ],
+)
+def test_wrong_usage(arguments: list[str]) -> None:
+    assert run("-", *arguments, stdin=SAFE).exit_code == 2
+
+
+def test_the_page_is_written(log: Path, tmp_path: Path) -> None:
+    result = run(log, "--html", tmp_path / "page.html", "--json")
+    assert result.exit_code == 0
+    json.loads(result.stdout)
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert "Privacy audit of <bdi>log.csv</bdi>" in page
+    assert len(page) < 8_000_000
+
+
+def test_a_page_of_a_database_does_not_show_its_password(log: Path, tmp_path: Path) -> None:
+    assert command._source("postgresql://ann:secret@host/db") == "postgresql://ann:***@host/db"
+    assert command._source("-") == "standard input"
+
+
+def test_a_page_that_cannot_be_written_does_not_cost_the_verdict(log: Path, tmp_path: Path) -> None:
+    result = run(log, "--html", tmp_path / "missing" / "page.html")
+    assert result.exit_code == 2
+    assert "1 of 5 clients" in result.stdout
+    assert "cannot write" in result.stderr
+
+
+def test_a_page_needs_its_packages(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    result = run(log, "--html", "page.html")
+    assert result.exit_code == 2
+    assert "coterie[report]" in result.stderr
+
+
+def test_few_or_many_witnesses(tmp_path: Path) -> None:
+    np.save(tmp_path / "log.npy", np.eye(14, dtype=np.uint8))
+    log = tmp_path / "log.npy"
+    assert sum(entry["witness"] is not None for entry in findings(log)["exposed"]) == 14
+    assert sum(entry["witness"] is not None for entry in findings(log, "--witnesses", "3")["exposed"]) == 3
+    assert "... and 4 more, which --json lists" in run(log).stdout
+    assert run(log).stdout.count("'s update") == 10
+    assert run(log, "--witnesses", "12").stdout.count("'s update") == 12
+    few = run(log, "--witnesses", "2").stdout
+    assert (few.count("'s update"), few.count("not computed")) == (2, 9)  # eight rows, and the remark below them
+    assert "--witnesses N asks for it" in few
+
+
+def test_names_cannot_steer_the_terminal() -> None:
+    names = ("\x1b[2J", "[red]x[/red]", ":smile:", "\u202eevil")
+    text = "\n".join(json.dumps({"round": number, "clients": [name]}) for number, name in enumerate(names))
+    shown = run("-", stdin=text).stdout
+    assert "\x1b[2J" not in shown
+    assert "\u202e" not in shown
+    assert "\\x1b[2J" in shown
+    assert "[red]x[/red]" in shown
+    assert ":smile:" in shown
+
+
+def test_progress_is_shown_to_people_only(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    result = run(log, "--json")
+    json.loads(result.stdout)
+    assert "Weak T" in result.stderr

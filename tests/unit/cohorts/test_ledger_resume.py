@@ -1,0 +1,120 @@
+"""A server that crashed in a round may take it up again, with the same clients and with no others."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from coterie.cohorts.batches import random_batches
+from coterie.cohorts.ledger import Ledger, LedgerConflict, Outcome
+from coterie.cohorts.policies import MultiRound
+from coterie.cohorts.roster import Client, Roster
+from coterie.secagg import Step
+from coterie.transports.faults import Fault, Faults, Kind
+from coterie.transports.rounds import PlayedRound, Rounds, SessionSettings
+
+CIRCLE, OTHERS = ("ann", "bob"), ("cid", "dan")
+ROSTER = b"\x01" * 32
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with Ledger.open(tmp_path / "ledger.db") as opened:
+        yield opened
+
+
+def test_an_interrupted_round_is_taken_up_without_a_second_row(ledger: Ledger) -> None:
+    head = ledger.reveal(1, CIRCLE, promised=2, roster=ROSTER)
+    assert ledger.reveal(1, reversed_names(CIRCLE), promised=2, roster=ROSTER, resuming=True) == head
+    ledger.complete(1, resuming=True)
+    assert [entry.kind for entry in ledger.entries()] == ["reveal", "complete"]
+    assert ledger.outcomes() == {1: Outcome.COMPLETED}
+
+
+def reversed_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(reversed(names))
+
+
+@pytest.mark.parametrize("end", ["complete", "abort"])
+def test_a_round_that_had_ended_can_be_repeated_as_it_was(ledger: Ledger, end: str) -> None:
+    def play(*, resuming: bool) -> None:
+        ledger.reveal(1, CIRCLE, promised=2, roster=ROSTER, resuming=resuming)
+        if end == "complete":
+            ledger.complete(1, resuming=resuming)
+        else:
+            ledger.abort(1, "too few shares", resuming=resuming)
+
+    play(resuming=False)
+    head = ledger.head()
+    play(resuming=True)
+    assert ledger.head() == head
+
+
+def test_rounds_that_revealed_nothing_can_be_repeated(ledger: Ledger) -> None:
+    ledger.skip(1, "nobody was there")
+    ledger.abort(2, "too few masked inputs")
+    head = ledger.head()
+    assert ledger.skip(1, "nobody was there", resuming=True) == head
+    assert ledger.abort(2, "too few masked inputs", resuming=True) == head
+
+
+@pytest.mark.parametrize(
+    ("aggregated", "promised", "roster"),
+    [(OTHERS, 2, ROSTER), (CIRCLE + OTHERS, 2, ROSTER), (CIRCLE, 1, ROSTER), (CIRCLE, 2, b"\x02" * 32)],
+)
+def test_other_clients_another_promise_or_another_roster_are_refused(
+    ledger: Ledger, aggregated: tuple[str, ...], promised: int, roster: bytes
+) -> None:
+    head = ledger.reveal(1, CIRCLE, promised=2, roster=ROSTER)
+    with pytest.raises(LedgerConflict, match="round 1 is already recorded for other clients"):
+        ledger.reveal(1, aggregated, promised=promised, roster=roster, resuming=True)
+    assert ledger.head() == head
+
+
+def test_without_resuming_a_second_reveal_stays_a_conflict(ledger: Ledger) -> None:
+    ledger.reveal(1, CIRCLE, promised=2)
+    with pytest.raises(LedgerConflict):
+        ledger.reveal(1, CIRCLE, promised=2)
+
+
+def test_a_round_recorded_as_over_cannot_go_another_way(ledger: Ledger) -> None:
+    ledger.skip(1, "nobody was there")
+    with pytest.raises(LedgerConflict, match="already recorded as skipped"):
+        ledger.reveal(1, CIRCLE, promised=2, resuming=True)
+    ledger.reveal(2, CIRCLE, promised=2)
+    ledger.complete(2)
+    with pytest.raises(LedgerConflict, match="already recorded as completed"):
+        ledger.abort(2, "too few shares", resuming=True)
+
+
+def test_resuming_a_round_nobody_began_is_an_ordinary_round(ledger: Ledger) -> None:
+    ledger.reveal(1, CIRCLE, promised=2, resuming=True)
+    ledger.complete(1, resuming=True)
+    assert ledger.outcomes() == {1: Outcome.COMPLETED}
+
+
+def play_once(folder: Path, faults: Faults, *, resuming: bool) -> PlayedRound:
+    """A server that starts anew: it knows the roster, and of the history only what is told."""
+    names = [f"client{number:02}" for number in range(12)]
+    roster = Roster.found([Client(name) for name in names], random_batches(12, 3, np.random.default_rng(1)), 3)
+    with Ledger.open(folder / "ledger.db") as ledger:
+        policy, settings = MultiRound(roster.batches(), 6), SessionSettings(bits=16, length=2)
+        rounds = Rounds(roster, policy, ledger, settings, workers=1, frequencies=np.zeros(12, np.int64))
+        vectors = {name: np.full(2, number, np.uint16) for number, name in enumerate(names)}
+        everybody, rng = np.ones(12, bool), np.random.default_rng(5)
+        return rounds.play(1, everybody, vectors, rng, faults=faults, resuming=resuming)
+
+
+@pytest.mark.parametrize("lost", [(), (Step.MASK,), (Step.REVEAL,)])
+def test_a_round_played_again_gives_the_same_sum_and_the_same_ledger(tmp_path: Path, lost: tuple[Step, ...]) -> None:
+    faults = Faults(0, tuple(Fault(Kind.DROP, step) for step in lost))
+    first = play_once(tmp_path, faults, resuming=False)
+    entries = list(Ledger.open(tmp_path / "ledger.db").entries())
+    again = play_once(tmp_path, faults, resuming=True)
+    assert list(Ledger.open(tmp_path / "ledger.db").entries()) == entries
+    assert (again.outcome, again.selected) == (first.outcome, first.selected)
+    if first.aggregate is not None and again.aggregate is not None:
+        assert again.aggregate.total.tolist() == first.aggregate.total.tolist()
+        assert again.aggregate.clients == first.aggregate.clients
+    assert (first.aggregate is None) == (again.aggregate is None) == bool(lost)

@@ -1,0 +1,251 @@
+"""The declared experiment and the machinery that runs it, at sizes that take a moment."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+import typer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from matplotlib.image import imread
+from typer.testing import CliRunner
+
+from coterie.cli.reproduce import reproduce
+from coterie.cohorts.audit import Auditor
+from coterie.cohorts.batches import Mask
+from coterie.cohorts.policies import Random, simulate
+from coterie.errors import ConfigError
+from coterie.experiments.multi_round_metrics import LEAKS, METRICS, MultiRoundMetrics, weak_bounds
+from coterie.experiments.reproduce import (
+    JOURNAL,
+    REPORT,
+    RESULTS,
+    Declaration,
+    Job,
+    Record,
+    Run,
+    declared,
+    read_declaration,
+)
+
+SMALL = """
+title = "Small"
+paper = "Nobody et al."
+kind = "multi-round-metrics"
+trials = { quick = 2, full = 3 }
+[settings]
+population = 12
+cohort = 4
+rounds = 25
+dropout = [0.1, 0.3]
+schemes = [
+  { name = "random", policy = "random", paper = { family = "494", privacy = 1, cardinality = 3, fairness_gap = 0.1 } },
+  { name = "weighted random", policy = "weighted-random" },
+  { name = "pairs", policy = "multi-round", privacy = 2, mode = "fairest" },
+]
+[settings.leaks]
+dropout = 0.1
+survival = [0.8]
+rounds = 60
+cases = [{ population = 12, cohort = 4, privacy = 2 }]
+"""
+FIGURES = ("figure-3.png", "figure-4.png", "figure-5.png", "dropouts-inside-a-round.png")
+
+
+@pytest.fixture
+def declaration() -> Declaration:
+    return msgspec.toml.decode(SMALL, type=Declaration)
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> typer.Typer:
+    """The command, knowing one experiment: the small one."""
+    file = tmp_path / "small.toml"
+    file.write_text(SMALL)
+    monkeypatch.setattr("coterie.experiments.reproduce.declared", lambda: {"small": file})
+    monkeypatch.chdir(tmp_path)
+    app = typer.Typer()
+    app.command()(reproduce)
+    return app
+
+
+def results(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / RESULTS).read_bytes())
+    return found
+
+
+def weak_privacy(participation: Mask) -> int:
+    auditor = Auditor()
+    for number, row in enumerate(participation):
+        auditor.add_round(number, map(str, np.flatnonzero(row)))
+    report = auditor.report()
+    assert report.weak_privacy_exact
+    return report.weak_privacy or 0
+
+
+@settings(max_examples=50)
+@given(arrays(np.bool_, st.tuples(st.integers(1, 5), st.integers(1, 9))))
+def test_bounds_enclose_weak_privacy_after_each_round(participation: Mask) -> None:
+    low, high = weak_bounds(participation)
+    for number in range(len(participation)):
+        assert low[number] <= weak_privacy(participation[: number + 1]) <= high[number]
+    assert np.all(low[:-1] >= low[1:] * (low[:-1] > 0))
+
+
+def test_bounds_meet_where_sets_are_few_and_stay_apart_where_they_are_many() -> None:
+    participation = simulate(Random(6), np.zeros(24), 26, np.random.default_rng(1))
+    low, high = weak_bounds(participation)
+    assert low[0] < high[0] == 6
+    exact = [weak_privacy(participation[: number + 1]) for number in range(20, 26)]
+    assert low[20:].tolist() == high[20:].tolist() == exact
+    assert exact[-1] == 1
+
+
+def test_the_shipped_experiment_is_the_papers() -> None:
+    declaration = read_declaration(declared()["multi-round-metrics"])
+    experiment = declaration.experiment
+    assert isinstance(experiment, MultiRoundMetrics)
+    assert (experiment.population, experiment.cohort, experiment.rounds) == (120, 12, 200)
+    assert declaration.trials.full == 200
+    assert len(experiment.jobs(3)) == 3 * (9 + 6)
+    record = experiment.run(Job(METRICS, "T=6", 0), 0)
+    assert record["strong"][-1] == record["weak_at_least"][-1] == record["weak_at_most"][-1] == 6
+    assert record["first_exposed"] is None
+    assert set(record["aggregated"]) <= {0, 12}
+
+
+def test_random_selection_exposes_everybody(declaration: Declaration) -> None:
+    record = declaration.experiment.run(Job(METRICS, "random", 0), 0)
+    assert 10 <= record["first_exposed"] <= record["all_exposed"] <= 25
+    assert record["weak_at_most"].index(1) + 1 == record["first_exposed"]
+
+
+def test_losses_expose_clients_unless_unmasking_is_batch_aligned(declaration: Declaration) -> None:
+    experiment = declaration.experiment
+    (job,) = (job for job in experiment.jobs(1) if job.part == LEAKS)
+    record = experiment.run(job, 0)
+    naive, aligned = record["naive"], record["aligned"]
+    assert naive["broken"] <= naive["exposed"] == naive["rounds"] < 60
+    assert naive["strong"] == 1
+    assert (aligned["broken"], aligned["exposed"], aligned["strong"], aligned["rounds"]) == (None, None, 2, 60)
+    assert aligned["aggregated"] < naive["aggregated"]
+
+
+def test_results_do_not_depend_on_workers_or_interruptions(declaration: Declaration, tmp_path: Path) -> None:
+    whole = Run("small", declaration, 2, 7, tmp_path / "whole")
+    assert list(whole.work(workers=2)) == list(range(9))
+    report = whole.write_report()
+
+    parts = Run("small", declaration, 2, 7, tmp_path / "parts")
+    progress = parts.work()
+    assert [next(progress) for _ in range(4)] == [0, 1, 2, 3]
+    progress.close()
+    journal = parts.folder / JOURNAL
+    journal.write_bytes(journal.read_bytes()[:-10])  # the power went while the third job was written down
+    assert list(parts.work()) == list(range(2, 9))
+    parts.write_report()
+    assert results(parts.folder) == results(whole.folder)
+    assert (parts.folder / REPORT).read_text() == (whole.folder / REPORT).read_text()
+
+    again = Run("small", declaration, 2, 7, tmp_path / "parts")
+    assert list(again.work()) == [8]
+    text = (whole.folder / REPORT).read_text()
+    assert "`coterie reproduce small --trials 2 --seed 7`" in text
+    assert all(headline in text for headline in report.headlines)
+    assert "494 cohorts are printed, but C(12, 4) = 495" in text
+    for name in FIGURES:
+        assert imread(whole.folder / name).ndim == 3
+
+
+def test_a_folder_belongs_to_one_run(declaration: Declaration, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="nothing to report"):
+        Run("small", declaration, 1, 0, tmp_path).write_report()
+    (tmp_path / JOURNAL).write_bytes(b'{"exp')  # the power went while the very first line was written
+    assert next(Run("small", declaration, 1, 0, tmp_path).work()) == 0
+    with pytest.raises(ConfigError, match="another run"):
+        next(Run("small", declaration, 1, 1, tmp_path).work())
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot use the folder"):
+        next(Run("small", declaration, 1, 0, tmp_path / "file").work())
+
+
+def test_a_report_is_possible_after_the_first_job(declaration: Declaration) -> None:
+    experiment = declaration.experiment
+    for job in experiment.jobs(1):
+        report = experiment.report({job: experiment.run(job, 0)})
+        assert len(report.figures) == (3 if job.part == METRICS else 2)
+        assert "## Where the paper and this report differ" in report.text
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("kind = 'unheard-of'", "unknown kind"),
+        ("kind = 'multi-round-metrics'\nsurprise = 1", "surprise"),
+        ("", "missing required field"),
+    ],
+)
+def test_wrong_declarations_are_refused(change: str, words: str, tmp_path: Path) -> None:
+    file = tmp_path / "wrong.toml"
+    file.write_text(SMALL.replace('kind = "multi-round-metrics"', change))
+    with pytest.raises(ConfigError, match=words):
+        _ = read_declaration(file).experiment
+
+
+def test_wrong_settings_are_refused(declaration: Declaration) -> None:
+    wrong = msgspec.structs.replace(declaration, settings={**declaration.settings, "cohort": "many"})
+    with pytest.raises(ConfigError, match="settings of this multi-round-metrics experiment are wrong"):
+        _ = wrong.experiment
+
+
+@pytest.mark.parametrize(("trials", "seed"), [(0, 0), (1, -1)])
+def test_sizes_are_checked(declaration: Declaration, trials: int, seed: int, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError):
+        Run("small", declaration, trials, seed, tmp_path)
+
+
+def test_command(cli: typer.Typer, tmp_path: Path) -> None:
+    listed = CliRunner().invoke(cli, ["--list"])
+    assert "small" in listed.output
+    assert "Nobody et al." in listed.output
+    result = CliRunner().invoke(cli, ["small", "--quick", "--workers", "1"])
+    assert result.exit_code == 0, result.output
+    assert "Everything is in coterie-results/small/README.md" in result.output
+    assert results(tmp_path / "coterie-results" / "small")["trials"] == 2
+
+
+def test_an_interrupted_command_reports_on_what_is_there(
+    cli: typer.Typer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = MultiRoundMetrics.run
+
+    def interrupt(self: MultiRoundMetrics, job: Job, seed: int) -> Record:
+        if job.trial == 1:
+            raise KeyboardInterrupt
+        return run(self, job, seed)
+
+    monkeypatch.setattr(MultiRoundMetrics, "run", interrupt)
+    arguments = ["small", "--workers", "1", "--out", str(tmp_path / "out")]
+    result = CliRunner().invoke(cli, arguments)
+    assert result.exit_code == 130
+    assert "goes on from here" in result.output
+    assert results(tmp_path / "out")["finished"] == 4
+    assert "Interrupted: 4 of 12 jobs" in (tmp_path / "out" / REPORT).read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "name an experiment"),
+        (["large"], "no experiment 'large'; known are small"),
+        (["small", "--quick", "--trials", "3"], "give one of them"),
+    ],
+)
+def test_bad_commands_are_refused_in_words(cli: typer.Typer, arguments: list[str], words: str) -> None:
+    result = CliRunner().invoke(cli, arguments)
+    assert isinstance(result.exception, ConfigError)
+    assert words in str(result.exception)

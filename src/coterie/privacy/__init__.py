@@ -1,0 +1,24 @@
+"""Differential privacy on top of secure aggregation: noise in the ring, and an account of what it is worth.
+
+Each client clips its update, rounds it, and adds its share of the noise before masking (:class:`NoisyQuantizer`); the
+sum carries enough of it even if as many clients drop out as a session allows (:class:`Noise`). What a run has spent is
+a :class:`PrivacySpending`.
+"""
+
+from coterie.privacy.accounting import ASSUMPTIONS, Concentrated, PrivacySpending, Release
+from coterie.privacy.encoding import NoisyQuantizer, Sensitivity, clip_norm
+from coterie.privacy.noise import Noise, NoiseKind, least_aggregated, left_after_dropouts
+
+__all__ = [
+    "ASSUMPTIONS",
+    "Concentrated",
+    "Noise",
+    "NoiseKind",
+    "NoisyQuantizer",
+    "PrivacySpending",
+    "Release",
+    "Sensitivity",
+    "clip_norm",
+    "least_aggregated",
+    "left_after_dropouts",
+]

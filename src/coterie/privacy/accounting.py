@@ -1,0 +1,152 @@
+"""What the noise is worth: (epsilon, delta), composed over rounds by the ``dp-accounting`` library.
+
+A :class:`Release` is one opened sum, as data. For each kind of noise a theorem bounds the Rényi divergence of order a
+between the sums with and without one client's update by xi + rho a. ``dp-accounting`` composes these bounds and
+converts them; nothing of that is done here.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from coterie.errors import ConfigError, InputError
+from coterie.privacy.encoding import Sensitivity
+from coterie.privacy.noise import Noise, NoiseKind
+
+ASSUMPTIONS = (
+    "The unit of privacy is a client with all its data: epsilon and delta bound how well anybody who sees the sums "
+    "can tell its updates from zeros. That it took part, and when, is not hidden.",
+    "Of an update nothing is seen but the sums of secure aggregation, by parties who cannot break its cryptography "
+    "or that of the noise. A sum counts from the moment it could be opened, also if the round failed afterwards.",
+    "Clients add their noise and clip as agreed. In every opened sum at least the stated number of them are honest "
+    "and keep their noise to themselves; sessions refuse to open smaller sums.",
+    "A client is counted as part of every round spent, without amplification by selection: cohorts are unions of "
+    "fixed batches, not independent samples of the population.",
+    "Who takes part, and what is chosen before training (model, norm, rounds), does not depend on private data.",
+    "Whatever else is published, such as metrics measured on the clients' data, is not covered.",
+)
+"""What has to hold for every figure computed here."""
+
+_THEOREMS = {
+    NoiseKind.DISCRETE_GAUSSIAN: "Sums of discrete Gaussians are not discrete Gaussian; the difference is paid for by "
+    "the bound of Kairouz, Liu and Steinke (2021), Theorem 1.",
+    NoiseKind.SKELLAM: "Sums of Skellam noise are Skellam; the bound is that of Agarwal, Kairouz and Liu (2021), "
+    "for Rényi divergences of integer order.",
+}
+
+#: Orders tried in the conversion: any will do, the best is taken. Larger ones serve smaller epsilons.
+INTEGER_ORDERS = (*range(2, 65), *(2**i for i in range(7, 17)))
+FRACTIONAL_ORDERS = tuple(1 + i / 20 for i in range(1, 20))
+
+
+@dataclass(frozen=True)
+class Concentrated:
+    """A bound xi + rho a on the Rényi divergence of order a ((xi, rho)-zCDP, Bun and Steinke 2016)."""
+
+    rho: float
+    xi: float
+
+
+@dataclass(frozen=True)
+class Release:
+    """One opened sum: the noise it carries at least, and what one client can change in it."""
+
+    noise: Noise
+    sensitivity: Sensitivity
+
+    @property
+    def bound(self) -> Concentrated:
+        """The privacy of the sum of ``noise.least`` shares; it holds for larger sums too (post-processing).
+
+        With D2 and D1 the sensitivities, d the size, m the number of shares, s the variance of one and v = m s:
+
+        *Discrete Gaussian* (Kairouz, Liu, Steinke 2021, Proposition 14; s >= 1/2): xi = 0 and
+
+            rho = (D2^2 / v + 2 t D1 / sqrt(v) + t^2 d) / 2,  t = 10 sum_{k=1}^{m-1} exp(-2 pi^2 s k / (k + 1)).
+
+        *Skellam* (Agarwal, Kairouz, Liu 2021, the mechanism in several dimensions; integer a > 1): the divergence
+        is at most a D2^2 / 2v + ((2a - 1) D2^2 + 6 D1) / 4v^2, that is
+
+            rho = D2^2 / 2v (1 + 1/v),  xi = (6 D1 - D2^2) / 4v^2.
+        """
+        v = self.noise.guaranteed_variance
+        l2_squared, l1 = float(self.sensitivity.l2_squared), float(self.sensitivity.l1)
+        if self.noise.kind is NoiseKind.SKELLAM:
+            return Concentrated(l2_squared / (2 * v) * (1 + 1 / v), max(0.0, (6 * l1 - l2_squared) / (4 * v**2)))
+        t = _distance_of_sum(self.noise.variance, self.noise.least)
+        return Concentrated((l2_squared / v + 2 * t * l1 / math.sqrt(v) + t**2 * self.sensitivity.size) / 2, 0.0)
+
+
+def _distance_of_sum(variance: float, shares: int) -> float:
+    """Return how far, in log-probability, a sum of discrete Gaussians is from being one: t in the bound above."""
+    k = np.arange(1, shares)
+    return 10 * float(np.exp(-2 * math.pi**2 * variance * k / (k + 1)).sum())
+
+
+@dataclass(frozen=True)
+class PrivacySpending:
+    """All releases so far, equal ones counted together; a value that is stored with a run and read back.
+
+    A round must be spent before its sum is opened: what has left the clients cannot be taken back. Spending every
+    round bounds the loss of all clients; spending only the rounds in which one client was aggregated, the loss of
+    that client.
+    """
+
+    releases: tuple[tuple[Release, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        if any(rounds < 1 for _, rounds in self.releases):
+            raise ConfigError("a release counts for at least one round")
+
+    @property
+    def rounds(self) -> int:
+        """The number of rounds spent."""
+        return sum(rounds for _, rounds in self.releases)
+
+    def spend(self, release: Release, rounds: int = 1) -> "PrivacySpending":
+        """Return the spending after ``rounds`` more of this release."""
+        counts = dict(self.releases)
+        counts[release] = counts.get(release, 0) + rounds
+        return PrivacySpending(tuple(counts.items()))
+
+    def epsilon(self, delta: float) -> float:
+        """Return the least epsilon for which everything so far is (epsilon, ``delta``)-differentially private."""
+        if not 0 < delta < 1:
+            raise ConfigError(f"delta must be between 0 and 1, not {delta}")
+        if not self.releases:
+            return 0.0
+        return float(self._accountant().get_epsilon(delta))
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the figures rest on, in words."""
+        kinds = sorted({release.noise.kind for release, _ in self.releases})
+        least = min((release.noise.least for release, _ in self.releases), default=None)
+        counted = () if least is None else (f"The stated number of honest clients in an opened sum is {least}.",)
+        return ASSUMPTIONS + counted + tuple(_THEOREMS[kind] for kind in kinds)
+
+    def encode(self) -> bytes:
+        """Return the spending as JSON; floats survive exactly."""
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def decode(cls, data: bytes) -> "PrivacySpending":
+        """Read what :meth:`encode` wrote; :class:`InputError` for anything else."""
+        try:
+            return msgspec.json.decode(data, type=cls)
+        except ValueError as error:
+            raise InputError(f"not a record of privacy spending: {error}") from None
+
+    def _accountant(self) -> Any:  # noqa: ANN401 - the library has no type annotations
+        import dp_accounting  # slow to load, and only needed here
+
+        integer = any(release.noise.kind is NoiseKind.SKELLAM for release, _ in self.releases)
+        orders = INTEGER_ORDERS if integer else FRACTIONAL_ORDERS + INTEGER_ORDERS
+        # Zeros instead of a client's update: the library's name for this is "replace special".
+        accountant = dp_accounting.rdp.RdpAccountant(orders, dp_accounting.NeighboringRelation.REPLACE_SPECIAL)
+        for release, rounds in self.releases:
+            accountant.compose(dp_accounting.ZCDpEvent(release.bound.rho, release.bound.xi), rounds)
+        return accountant

@@ -1,0 +1,96 @@
+"""Shares of noise: enough in the worst sum that may be opened, and how much more in others."""
+
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coterie.crypto.entropy import DeterministicEntropy
+from coterie.errors import ConfigError
+from coterie.privacy import Noise, NoiseKind, least_aggregated, left_after_dropouts
+
+batches = st.lists(st.integers(1, 4), min_size=1, max_size=5)
+
+
+@given(batches, st.integers(0, 20))
+def test_least_aggregated_is_the_smallest_union_of_batches(sizes: list[int], minimum: int) -> None:
+    sums = {sum(chosen) for count in range(len(sizes) + 1) for chosen in combinations(sizes, count)}
+    enough = [total for total in sums if total >= minimum]
+    if enough:
+        assert least_aggregated(sizes, minimum) == min(enough)
+    else:
+        with pytest.raises(ConfigError, match="never reach"):
+            least_aggregated(sizes, minimum)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.integers(1, 3), min_size=1, max_size=4), st.integers(0, 4))
+def test_left_after_dropouts_is_the_worst_case(sizes: list[int], dropouts: int) -> None:
+    members = [batch for batch, size in enumerate(sizes) for _ in range(size)]
+    left = [
+        sum(size for batch, size in enumerate(sizes) if batch not in {members[client] for client in gone})
+        for gone in combinations(range(len(members)), min(dropouts, len(members)))
+    ]
+    assert left_after_dropouts(sizes, dropouts) == min(left)
+
+
+@pytest.mark.parametrize("kind", NoiseKind)
+def test_the_smallest_sum_carries_the_target_and_larger_ones_the_stated_excess(kind: NoiseKind) -> None:
+    cohort, dropouts, target = [4, 4, 4, 4], 2, 30.0
+    least = least_aggregated(cohort, left_after_dropouts(cohort, dropouts))
+    assert least == 8
+    noise = Noise.for_sum(kind, target, least)
+    assert noise.guaranteed_variance == pytest.approx(target**2)
+    size = 40_000
+    shares = [noise.sample(size, DeterministicEntropy(b"client %d" % client)) for client in range(sum(cohort))]
+    for count in (least, 12, 16):
+        variance = np.square(sum(shares[:count], np.zeros(size, np.int64))).mean()
+        expected = target**2 * (1 + noise.excess(count))
+        assert variance == pytest.approx(expected, rel=5 * math.sqrt(2 / size))  # five standard errors
+    assert noise.excess(least) == 0
+    assert noise.excess(16) == 1
+
+
+@given(st.floats(0.5, 1e20), st.integers(1, 1000), st.integers(0, 10**7))
+def test_headroom_grows_with_whatever_makes_the_noise_larger(variance: float, clients: int, size: int) -> None:
+    noise = Noise(NoiseKind.SKELLAM, variance, 1)
+    room = noise.headroom(clients, size)
+    assert room >= 7 * math.sqrt(clients * variance)  # a normal tail of 2^-40
+    assert noise.headroom(clients + 1, size) >= room
+    assert noise.headroom(clients, size + 1) >= room
+
+
+@pytest.mark.parametrize(
+    ("kind", "variance", "least", "message"),
+    [
+        ("laplace", 1.0, 1, "noise is one of discrete-gaussian, skellam"),
+        ("skellam", 0.4, 1, "variance from 0.5"),
+        ("skellam", math.nan, 1, "variance from 0.5"),
+        ("skellam", math.inf, 1, "variance from 0.5"),
+        ("skellam", "1", 1, "variance from 0.5"),
+        ("skellam", 1.0, 0, "least number of honest clients"),
+        ("skellam", 1.0, 2.0, "least number of honest clients"),
+    ],
+)
+def test_impossible_noise_is_refused(kind: NoiseKind, variance: float, least: int, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Noise(kind, variance, least)
+
+
+def test_kinds_may_be_given_by_name() -> None:
+    assert Noise("skellam", 1, 1).kind is NoiseKind.SKELLAM  # type: ignore[arg-type]
+
+
+def test_impossible_batches_are_refused() -> None:
+    for sizes in ([], [0], [3, -1]):
+        with pytest.raises(ConfigError, match="at least one client"):
+            least_aggregated(sizes, 1)
+    with pytest.raises(ConfigError, match="dropouts"):
+        left_after_dropouts([2, 2], -1)
+    with pytest.raises(ConfigError, match="minimum of -1"):
+        least_aggregated([2, 2], -1)
+    with pytest.raises(ConfigError, match="least number"):
+        Noise.for_sum(NoiseKind.SKELLAM, 3.0, 0)

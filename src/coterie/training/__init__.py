@@ -1,0 +1,48 @@
+"""What is learnt, by whom and from what: data sets, their division among clients, models, and availability.
+
+What this package exports needs numpy alone. Modules that import torch, which takes seconds, are imported by their own
+names: :mod:`coterie.training.models` first of all.
+"""
+
+from coterie.training.availability import (
+    LABEL_DROPOUT,
+    Availability,
+    Diurnal,
+    Steady,
+    equal,
+    heterogeneous,
+    label_dependent,
+)
+from coterie.training.datasets import DATA_VARIABLE, DATASETS, Dataset, from_huggingface, from_torch, load
+from coterie.training.partitions import (
+    by_person,
+    dirichlet,
+    feature_blocks,
+    iid,
+    label_shards,
+    shared_and_own_label,
+    time_blocks,
+)
+
+__all__ = [
+    "DATASETS",
+    "DATA_VARIABLE",
+    "LABEL_DROPOUT",
+    "Availability",
+    "Dataset",
+    "Diurnal",
+    "Steady",
+    "by_person",
+    "dirichlet",
+    "equal",
+    "feature_blocks",
+    "from_huggingface",
+    "from_torch",
+    "heterogeneous",
+    "iid",
+    "label_dependent",
+    "label_shards",
+    "load",
+    "shared_and_own_label",
+    "time_blocks",
+]

@@ -1,0 +1,203 @@
+"""Readers of the file formats in which public data sets come: IDX, CIFAR batches, PGM, and two kinds of text.
+
+Every reader checks what it reads and raises :class:`InputError` with the file's name and what is wrong with it.
+A file that is not there stays a :class:`FileNotFoundError`: only the caller knows what else could be done.
+"""
+
+import gzip
+import math
+import pickle
+import re
+import warnings
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn, TextIO
+
+import numpy as np
+import numpy.typing as npt
+
+from coterie.errors import InputError
+
+Bytes = npt.NDArray[np.uint8]
+
+_IDX_BYTES = b"\x00\x00\x08"  # two zeros, then the code of the only element type that is used: unsigned bytes
+_PGM_SPACE = rb"(?:\s|#[^\n]*\n)+"
+_PGM_HEADER = re.compile(rb"P5" + 3 * (_PGM_SPACE + rb"(\d{1,6})") + rb"\s")
+_CIFAR_ROW = 3 * 32 * 32
+_ARRAY_NAMES = {
+    ("numpy.core.multiarray", "_reconstruct"),
+    ("numpy._core.multiarray", "_reconstruct"),
+    ("numpy", "ndarray"),
+    ("numpy", "dtype"),
+    ("_codecs", "encode"),
+}
+
+
+def read_idx(path: Path, dimensions: int) -> Bytes:
+    """Read an IDX file of unsigned bytes (the format of MNIST), plain or, if its name ends so, ``.gz``."""
+    with _reading(path):
+        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    magic = _IDX_BYTES + bytes([dimensions])
+    if content[:4] != magic:
+        _fail(path, f"starts with {content[:4].hex() or 'nothing'}, not with the {magic.hex()} of such an IDX file")
+    start = 4 + 4 * dimensions
+    if len(content) < start:
+        _fail(path, "ends inside its header")
+    shape = tuple(int(size) for size in np.frombuffer(content, ">u4", dimensions, offset=4))
+    if len(content) - start != math.prod(shape):
+        _fail(path, f"announces {' x '.join(map(str, shape))} bytes and holds {len(content) - start}")
+    return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
+
+
+def read_pgm(path: Path) -> Bytes:
+    """Read a binary grey-scale picture of 8 bits (PGM, "P5"): height x width."""
+    with _reading(path):
+        content = path.read_bytes()
+    header = _PGM_HEADER.match(content)
+    if header is None:
+        _fail(path, "does not start with the header of a binary PGM picture (P5 width height 255)")
+    width, height, white = map(int, header.groups())
+    if white != 255:
+        _fail(path, f"has a white of {white}; pictures of 8 bits have 255")
+    if len(content) - header.end() != width * height:
+        _fail(path, f"announces {width} x {height} pixels and holds {len(content) - header.end()}")
+    return np.frombuffer(content, np.uint8, offset=header.end()).reshape(height, width)
+
+
+def read_cifar_batch(path: Path) -> tuple[Bytes, npt.NDArray[np.int64]]:
+    """Read one of CIFAR-10's "python" batches: pictures (n x 3 x 32 x 32) and labels (0 to 9).
+
+    These files are pickles, and a pickle may call whatever it names. Here the few names that an array needs
+    stand for :class:`_Inert`, any other name is refused, and the array is put together from the numbers found:
+    no file makes this reader run anything.
+    """
+    with _reading(path), path.open("rb") as stream:
+        try:
+            batch = _InertUnpickler(stream, encoding="bytes").load()
+        except Exception as error:  # a damaged pickle fails in ways that nobody lists
+            _fail(path, f"is not a pickled CIFAR-10 batch ({error})", error)
+    entries = {_bytes(key): value for key, value in batch.items()} if isinstance(batch, dict) else {}
+    if not {b"data", b"labels"} <= entries.keys():
+        _fail(path, "has no entries 'data' and 'labels'")
+    pictures, labels = _array(entries[b"data"]), entries[b"labels"]
+    if pictures is None or pictures.ndim != 2 or pictures.shape[1] != _CIFAR_ROW:
+        _fail(path, f"has 'data' that are not rows of {_CIFAR_ROW} unsigned bytes")
+    if not isinstance(labels, list) or not all(type(label) is int and 0 <= label <= 9 for label in labels):
+        _fail(path, "has 'labels' that are not whole numbers from 0 to 9")
+    if len(labels) != len(pictures):
+        _fail(path, f"has {len(pictures)} pictures and {len(labels)} labels")
+    return pictures.reshape(-1, 3, 32, 32), np.array(labels, np.int64)
+
+
+def read_integers(path: Path, columns: int) -> npt.NDArray[np.int64]:
+    """Read lines of ``columns`` whole numbers, quoted or not, separated by commas; packed if the name ends in .gz."""
+    table = _table(path, np.dtype(np.int64), quotechar='"', ndmin=2)
+    if table.shape[1] != columns:
+        _fail(path, f"has {table.shape[1]} columns, not {columns}")
+    return table
+
+
+def read_labelled_rows(path: Path, features: int, classes: int) -> tuple[Bytes, npt.NDArray[np.int64]]:
+    """Read text lines of a class, "1" to "``classes``", and ``features`` zeros and ones, separated by commas.
+
+    This is the format of Location30. Classes are returned counted from 0.
+    """
+    table = read_integers(path, 1 + features)
+    labels, values = table[:, 0] - 1, table[:, 1:]
+    _check_rows(path, (labels >= 0) & (labels < classes), f"the class is not one of 1 to {classes}")
+    _check_rows(path, ((values == 0) | (values == 1)).all(axis=1), "a feature is neither 0 nor 1")
+    return values.astype(np.uint8), labels
+
+
+def read_hourly(path: Path, column: str) -> tuple[npt.NDArray[np.datetime64], npt.NDArray[np.float64]]:
+    """Read a CSV file "Datetime,``column``" of PJM's hourly load: times and megawatts, in the order of the file."""
+    dtype = np.dtype([("time", "datetime64[s]"), ("load", np.float64)])
+    table = _table(path, dtype, header=f"Datetime,{column}", ndmin=1)
+    _check_rows(path, ~np.isnat(table["time"]) & np.isfinite(table["load"]), "no time or no finite number", header=1)
+    return table["time"], table["load"]
+
+
+class _Inert:
+    """What a name in a pickle stands for: it notes what it is given and does nothing."""
+
+    state: object = None
+
+    def __init__(self, *arguments: object) -> None:
+        self.arguments = arguments
+
+    def __setstate__(self, state: object) -> None:
+        self.state = state
+
+
+class _InertUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> type[_Inert]:
+        if (module, name) in _ARRAY_NAMES:
+            return _Inert
+        raise pickle.UnpicklingError(f"it names {module}.{name}, which no array needs")
+
+
+def _bytes(pickled: object) -> bytes | None:
+    """Return bytes as Python 2 pickled them, or as Python 3 does for it: the text of which they are the latin-1."""
+    match pickled:
+        case bytes():
+            return pickled
+        case _Inert(arguments=(str(text), "latin1")):
+            try:
+                return text.encode("latin1")
+            except UnicodeEncodeError:
+                return None
+    return None
+
+
+def _array(pickled: object) -> Bytes | None:
+    """Put an array of unsigned bytes together from what numpy pickles, or None if it is something else.
+
+    That is a version, the shape, the dtype (whose first argument is its code), whether columns come first, and the
+    content.
+    """
+    match pickled:
+        case _Inert(state=(int(), tuple(shape), _Inert(arguments=("u1" | b"u1", *_)), bool(columns_first), content)):
+            values = _bytes(content)
+        case _:
+            return None
+    sized = all(type(size) is int and size >= 0 for size in shape)
+    if values is None or not sized or math.prod(shape) != len(values):
+        return None
+    return np.frombuffer(values, np.uint8).reshape(shape, order="F" if columns_first else "C")
+
+
+def _table(path: Path, dtype: np.dtype[Any], header: str = "", **options: Any) -> npt.NDArray[Any]:  # noqa: ANN401
+    """Read lines separated by commas, after a line that is exactly ``header`` if there is to be one."""
+    with _reading(path), _text(path) as stream, warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # numpy's remark on an empty file, which is an error here
+        if header and (first := stream.readline().strip()) != header:
+            _fail(path, f"has the header {first[:80]!r}, not {header!r}")
+        table = np.loadtxt(stream, dtype, delimiter=",", comments=None, **options)
+    if not table.size:
+        _fail(path, "has no rows")
+    return table
+
+
+def _text(path: Path) -> TextIO:
+    return gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
+
+
+def _check_rows(path: Path, good: npt.NDArray[np.bool_], wrong: str, header: int = 0) -> None:
+    if not good.all():
+        _fail(path, f"is wrong in row {int(np.argmin(good)) + 1 + header}: {wrong}")
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (FileNotFoundError, InputError):
+        raise
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        _fail(path, f"cannot be read: {error}", error)
+
+
+def _fail(path: Path, wrong: str, cause: Exception | None = None) -> NoReturn:
+    raise InputError(f"{path} {wrong}") from cause

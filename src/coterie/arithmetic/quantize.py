@@ -27,7 +27,7 @@ Arrays: TypeAlias = FloatArray | Sequence[FloatArray]
 
 _FLOATS = ("float16", "float32", "float64")
 _EXACT = 2**53  # float64 holds every integer up to here
-_CHUNK = 2**15  # entries worked on at a time, so that the float64 temporaries stay in cache
+_CHUNK = 2**16  # entries worked on at a time, so that the float64 temporaries stay in cache
 
 
 @dataclass(frozen=True)

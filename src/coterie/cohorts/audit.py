@@ -29,7 +29,7 @@ import numpy as np
 
 from coterie.cohorts.exact import Combination, RowSpace
 from coterie.cohorts.findings import AuditReport, Collusion, Exposure, Leak, Series, Terms
-from coterie.cohorts.logs import Label, Participation
+from coterie.cohorts.participation import Label, Participation
 from coterie.cohorts.weak import weak_privacy
 from coterie.errors import ConfigError, InputError
 
@@ -66,7 +66,7 @@ class Auditor:
         self._waiting: deque[list[int]] = deque()  # rows it does not have yet
         self._space = RowSpace()
         self._smallest: tuple[Label, list[int]] | None = None
-        self._exposed: dict[int, Exposure] = {}
+        self._exposed: dict[int, Exposure] = {}  # by the class that the client is alone in
         self._strong_series: list[int | None] = []
         self._fairness_series: list[float] = []
         self._exposed_series: list[int] = []
@@ -178,10 +178,9 @@ class Auditor:
 
     def _find_exposed(self, label: Label) -> None:
         self._catch_up()
-        alone = {next(iter(self._classes[c])): c for c in self._space.units() if len(self._classes[c]) == 1}
-        for number in sorted(alone.keys() - self._exposed):
-            isolate = partial(self._isolate, alone[number])
-            self._exposed[number] = Exposure(self._clients[number], label, isolate)
+        new = [column for column in self._space.units() - self._exposed.keys() if len(self._classes[column]) == 1]
+        for number, column in sorted((min(self._classes[column]), column) for column in new):
+            self._exposed[column] = Exposure(self._clients[number], label, partial(self._isolate, column))
 
     def _isolate(self, column: int) -> Terms:
         return self._terms(self._space.unit(column))

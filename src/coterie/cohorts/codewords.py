@@ -190,18 +190,22 @@ class _DependentSets:
 class PrimalSearch:
     """Tries all combinations of 1, 2, 3, ... reduced rows, for several bases at once.
 
-    This is the method of Brouwer and Zimmermann for the minimum distance of linear codes (see Betten et al.,
-    Error-Correcting Linear Codes, 2006, 1.8). The pivots of a basis are an information set: a combination of
-    w reduced rows is non-zero in exactly w of them. With pivots as disjoint as possible, a vector that needs
-    more than w rows in each basis is non-zero in more than w - d fresh pivots of each, where d of the pivots
-    are not fresh. Over the rationals the coefficients cannot be enumerated; they stay unknown and are
-    determined by the columns they cancel. A column with one non-zero entry cannot be cancelled, and a vector
-    lighter than the limit must vanish somewhere in any set of columns that heavy, so few need to be tried.
+    This is the method of Brouwer and Zimmermann for the minimum distance of linear codes (Grassl 2006). The
+    pivots of a basis are an information set: a combination of w reduced rows is non-zero in exactly w of
+    them. With pivots as disjoint as possible, a vector that needs more than w rows in each basis is non-zero
+    in more than w - d fresh pivots of each, where d of the pivots are not fresh. Over the rationals the
+    coefficients cannot be enumerated; they stay unknown and are determined by the columns they cancel. A
+    column with one non-zero entry cannot be cancelled, and a vector lighter than the limit must vanish
+    somewhere in any set of columns that heavy, so few need to be tried.
     """
 
     def __init__(self, best: Lightest) -> None:
         self.best = best
+        self._start()
+
+    def _start(self) -> None:
         self.level = 1  # the next number of rows to be combined
+        self._echelon = self.best.space.echelon()  # the same for all levels: each relies on those before
         self._floors: list[list[int]] = []  # for each basis: what its lightest 0, 1, 2, ... fresh pivots weigh
 
     def bound(self) -> int:
@@ -227,8 +231,8 @@ class PrimalSearch:
                 search.run(self.level)
             finally:
                 real = not search.columns or self.best.offer(search.columns)
-            if not real:  # the prime was unlucky and has been replaced: so will be the bases
-                self.level, self._floors = 1, []
+            if not real:
+                self._start()  # the prime was unlucky and has been replaced
                 return
             found.append([0, *np.cumsum(np.sort(self.best.weight[fresh])).tolist()])
         self._floors = found
@@ -236,7 +240,7 @@ class PrimalSearch:
 
     def _bases(self) -> Iterator[tuple[Echelon, list[int]]]:
         """Exchange pivots for columns that have not been pivots yet, while there are any."""
-        echelon = self.best.space.echelon()
+        echelon = self._echelon.copy()
         unused = np.ones(self.best.space.width, dtype=np.bool_)
         while fresh := self._freshen(echelon, unused):
             unused[fresh] = False

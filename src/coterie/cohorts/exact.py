@@ -55,7 +55,7 @@ class RowSpace:
     def __init__(self, width: int = 0, *, prime: int = 2**31 - 1) -> None:
         self._echelon = Echelon(width, prime)
         self._width = width
-        self._rows = np.zeros((16, max(16, width)), dtype=np.bool_)  # the independent ones
+        self._matrix = np.zeros((max(16, width), 16), dtype=np.bool_)  # the independent rows, as columns
         self._numbers: list[int] = []  # of the independent rows, among all that were added
         self._count = 0
         self._units: set[int] = set()
@@ -78,7 +78,7 @@ class RowSpace:
         self._echelon.add_column(column, twin)
         self._width += 1
         self._reserve()
-        self._rows[:, column] = False if twin is None else self._rows[:, twin]
+        self._matrix[column] = False if twin is None else self._matrix[twin]
         self._units.discard(-1 if twin is None else twin)  # another vector from now on
         self._forget_null()
         return column
@@ -109,7 +109,7 @@ class RowSpace:
 
     def rows(self) -> NDArray[np.bool_]:
         """Return the independent rows."""
-        return self._rows[: self.rank, : self._width].copy()
+        return self._matrix[: self._width, : self.rank].T.copy()
 
     def echelon(self) -> Echelon:
         """Return the reduced rows modulo a prime.
@@ -132,7 +132,7 @@ class RowSpace:
         while True:
             prime = following_prime(prime)
             self._echelon = Echelon(self._width, prime)
-            if all(self._echelon.push(row) for row in self._rows[:wanted, : self._width]):
+            if all(self._echelon.push(row) for row in self._matrix[: self._width, :wanted].T):
                 return
 
     def _absorb(self, row: NDArray[np.bool_]) -> bool:
@@ -140,7 +140,7 @@ class RowSpace:
             self._prove_dependent(row)
             return False
         self._reserve()
-        self._rows[self.rank - 1, : self._width] = row
+        self._matrix[: self._width, self.rank - 1] = row
         self._numbers.append(self._count - 1)
         self._forget_null()
         return True
@@ -202,9 +202,9 @@ class RowSpace:
 
         Returns the coefficients' numerators and their denominator, and the vector times the denominator.
         """
-        matrix = self._rows[: self.rank, echelon.pivots].T
+        matrix = self._matrix[echelon.pivots, : self.rank]
         for numerators, denominator in lift(matrix, echelon.inverse.T, target.astype(np.int64), echelon.prime):
-            image = times(self._rows[: self.rank, : self._width].T, numerators)
+            image = times(self._matrix[: self._width, : self.rank], numerators)
             if all(image[p] == denominator * t for p, t in zip(echelon.pivots, target.tolist(), strict=True)):
                 return numerators, denominator, image
         raise ArithmeticError("lifting ended without a solution")  # pragma: no cover - excluded by theory
@@ -213,10 +213,10 @@ class RowSpace:
         """Return an exact integer basis of the null space as rows: one for each free column."""
         if self._null is None:
             echelon = self._echelon
-            matrix = self._rows[: self.rank, echelon.pivots]
+            matrix = self._matrix[echelon.pivots, : self.rank].T
             self._null = np.zeros((len(echelon.free), self._width), dtype=object)
             for vector, column in zip(self._null, echelon.free, strict=True):
-                target = -self._rows[: self.rank, column].astype(np.int64)
+                target = -self._matrix[column, : self.rank].astype(np.int64)
                 for numerators, denominator in lift(matrix, echelon.inverse, target, echelon.prime):
                     if times(matrix, numerators) == [denominator * value for value in target.tolist()]:
                         vector[echelon.pivots], vector[column] = numerators, denominator
@@ -228,7 +228,7 @@ class RowSpace:
         self._lifts = 0
 
     def _reserve(self) -> None:
-        height, width = self._rows.shape
-        if self.rank > height or self._width > width:
-            pad = ((0, height * (self.rank > height)), (0, width * (self._width > width)))
-            self._rows = np.pad(self._rows, pad)
+        width, height = self._matrix.shape
+        if self._width > width or self.rank > height:
+            pad = ((0, width * (self._width > width)), (0, height * (self.rank > height)))
+            self._matrix = np.pad(self._matrix, pad)

@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from coterie.cohorts.logs import Label
+from coterie.cohorts.participation import Label
 
 Terms = dict[Label, Fraction]
 """Rounds, and the coefficients with which their sums are combined."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from math import isqrt, prod
 
 import numpy as np
@@ -181,7 +180,7 @@ def lift(
 
     Unknowns whose first digit is 0 are taken for 0 while that works out (``sparse``).
     """
-    norms = np.count_nonzero(matrix, axis=0).tolist()  # squared, of the columns
+    norms = matrix.sum(axis=0, dtype=np.int32).tolist()  # squared, of the columns
     limit = isqrt(prod(norms) * max(1, int(target @ target))) + 1
     enough = 2 * limit**2
     active = np.arange(len(target))
@@ -189,7 +188,7 @@ def lift(
         given = np.flatnonzero(target)
         active = np.flatnonzero(multiply(inverse[:, given], target[given] % prime, prime))
     columns, rows = matrix[:, active].astype(np.int64), np.ascontiguousarray(inverse[active])
-    values, modulus, steps, residual = [0] * len(active), 1, 0, target
+    values, modulus, steps, due, residual = [0] * len(active), 1, 0, 1, target
     while modulus <= enough:
         digits = multiply(rows, residual % prime, prime)
         residual = residual - columns @ digits
@@ -200,7 +199,10 @@ def lift(
         values = [value + modulus * digit for value, digit in zip(values, digits.tolist(), strict=True)]
         modulus *= prime
         steps += 1
-        guess = _reconstruct(values, modulus) if steps & (steps - 1) == 0 or modulus > enough else None
+        if steps < due and modulus <= enough:
+            continue
+        due = steps + max(1, steps // 2)
+        guess = _reconstruct(values, modulus)
         if guess:
             numerators = [0] * len(target)
             for at, numerator in zip(active.tolist(), guess[0], strict=True):
@@ -235,11 +237,9 @@ def _reconstruct(values: Sequence[int], modulus: int) -> tuple[list[int], int] |
 def times(matrix: NDArray[np.bool_], vector: Sequence[int]) -> list[int]:
     """Multiply a 0/1 matrix by a vector of integers of any size, exactly."""
     chosen = [at for at, value in enumerate(vector) if value]
-    values, part = [vector[at] for at in chosen], matrix[:, chosen]
-    if max(map(abs, values), default=0) * len(values) < 2**62:
-        product: list[int] = (part.astype(np.int64) @ np.array(values, dtype=np.int64)).tolist()
-        return product
-    rows, columns = np.nonzero(part)
-    ends = np.searchsorted(rows, np.arange(len(part) + 1)).tolist()
-    summands = [values[column] for column in columns.tolist()]
-    return [sum(summands[start:end]) for start, end in pairwise(ends)]
+    values = [vector[at] for at in chosen]
+    # In pieces of 46 bits, of which 2^16 can be added in 64 bits; the last one has the sign.
+    last = max((value.bit_length() for value in values), default=0) // 46
+    pieces = [[value >> 46 * at & 2**46 - 1 for at in range(last)] + [value >> 46 * last] for value in values]
+    products = matrix[:, chosen].astype(np.int64) @ np.array(pieces, dtype=np.int64).reshape(len(values), last + 1)
+    return [sum(piece << 46 * at for at, piece in enumerate(row)) for row in products.tolist()]

@@ -93,12 +93,12 @@ def test_an_unlucky_prime_is_replaced_in_the_middle_of_the_search() -> None:
 
 def test_accidents_of_the_projection_do_no_harm() -> None:
     matrix = random_rows(24, 6, 12)
-    best = Lightest(space_of(matrix, prime=10_007), np.ones(len(matrix[0]), dtype=np.int64), NEVER)
+    best = Lightest(space_of(matrix, prime=499), np.ones(len(matrix[0]), dtype=np.int64), NEVER)
     search, advances = DualSearch(best), 0
     while search.bound() < best.value:
         search.advance()
         advances += 1
-    assert advances > search.size - 2  # some sizes took more than one attempt
+    assert advances > 10  # for two sizes
     assert best.value == prove(matrix, PrimalSearch)
 
 

@@ -1,0 +1,61 @@
+"""Who was aggregated in which round: the history that an audit judges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from coterie.errors import InputError
+
+Label = int | str
+"""How a log names a round."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A line that could not be used."""
+
+    line: int
+    text: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Participation:
+    """Who was aggregated in which round, in order; ``members`` holds positions in ``clients``."""
+
+    clients: tuple[str, ...]
+    rounds: tuple[Label, ...]
+    members: tuple[tuple[int, ...], ...]
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def from_matrix(
+        cls, matrix: ArrayLike, clients: Sequence[str] | None = None, rounds: Sequence[Label] | None = None
+    ) -> Participation:
+        """Take a 0/1 matrix with a row for each round and a column for each client."""
+        array = np.asarray(matrix)
+        if array.ndim != 2 or array.dtype.kind not in "biuf" or not np.isin(array, (0, 1)).all():
+            raise InputError("a participation matrix has two dimensions and no entries but 0 and 1")
+        names = tuple(map(str, range(1, array.shape[1] + 1)) if clients is None else clients)
+        labels = tuple(range(1, array.shape[0] + 1) if rounds is None else rounds)
+        if array.shape != (len(set(labels)), len(set(names))):
+            raise InputError(f"{array.shape[0]} rounds and {array.shape[1]} clients need as many unique names")
+        return cls(names, labels, tuple(tuple(np.flatnonzero(row).tolist()) for row in array))
+
+    @property
+    def matrix(self) -> NDArray[np.uint8]:
+        """The participation matrix: rounds by clients, 0 and 1."""
+        matrix = np.zeros((len(self.rounds), len(self.clients)), dtype=np.uint8)
+        for row, members in zip(matrix, self.members, strict=True):
+            row[list(members)] = 1
+        return matrix
+
+    def __iter__(self) -> Iterator[tuple[Label, list[str]]]:
+        """Go through the rounds: label and the names of those aggregated."""
+        for label, members in zip(self.rounds, self.members, strict=True):
+            yield label, [self.clients[member] for member in members]

@@ -1,0 +1,70 @@
+"""A model's state as a list of numpy arrays, and back: what is sent to clients, averaged and stored.
+
+The list holds first the trainable *parameters*, then the *statistics*: the floating-point buffers of the module's
+``state_dict``, such as batch normalisation's running mean and variance. Both are averaged; the server steps along the
+mean of the parameters' updates with its learning rate and momentum, but takes the mean of the statistics as it is,
+for extrapolating a variance makes no sense.
+
+Everything else stays as the model came: frozen parameters, so that no noise ever moves them, and buffers that are no
+real numbers (batch normalisation's counter of batches) or not part of the ``state_dict``.
+"""
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
+
+from coterie.arithmetic import FloatArray
+from coterie.errors import InputError
+
+Arrays: TypeAlias = list[FloatArray]
+"""A model's state, or a difference of two: parameters, then statistics."""
+
+
+def parameters(module: nn.Module) -> dict[str, nn.Parameter]:
+    """Return the trainable parameters by name, a parameter used in two places once."""
+    return {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
+
+
+def statistics(module: nn.Module) -> dict[str, torch.Tensor]:
+    """Return the floating-point buffers that belong to the module's state, by name."""
+    state = module.state_dict(keep_vars=True)
+    return {name: buffer for name, buffer in module.named_buffers() if name in state and buffer.is_floating_point()}
+
+
+def read(module: nn.Module) -> Arrays:
+    """Return copies of the parameters and the statistics."""
+    tensors: list[torch.Tensor] = [*parameters(module).values(), *statistics(module).values()]
+    return [np.array(tensor.detach().numpy()) for tensor in tensors]
+
+
+def write(module: nn.Module, arrays: Sequence[FloatArray]) -> None:
+    """Copy arrays in the order of :func:`read` into the module.
+
+    A running variance below zero becomes zero: rounding and noise can push the mean of small variances there, and
+    the square root of it would spoil every prediction.
+    """
+    tensors: dict[str, torch.Tensor] = {**parameters(module), **statistics(module)}
+    if len(arrays) != len(tensors):
+        raise InputError(f"the model's state is {len(tensors)} arrays, not {len(arrays)}")
+    with torch.no_grad():
+        for (name, tensor), array in zip(tensors.items(), arrays, strict=True):
+            if tensor.shape != array.shape:
+                raise InputError(f"{name} has shape {tuple(tensor.shape)}, the array for it {array.shape}")
+            tensor.copy_(torch.from_numpy(np.require(array, requirements=("C", "W"))))
+        for layer in module.modules():
+            if isinstance(layer, _NormBase) and layer.running_var is not None:
+                layer.running_var.clamp_(min=0)
+
+
+def difference(after: Sequence[FloatArray], before: Sequence[FloatArray]) -> Arrays:
+    """Return after - before, array by array."""
+    return moved(after, before, -1)
+
+
+def moved(state: Sequence[FloatArray], step: Sequence[FloatArray], scale: float = 1) -> Arrays:
+    """Return state + scale·step as new arrays, in the types of ``state``."""
+    return [np.asarray(old + scale * change, old.dtype) for old, change in zip(state, step, strict=True)]

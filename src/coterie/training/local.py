@@ -1,0 +1,273 @@
+"""What one client does in a round: train the model it was sent on its own examples, and return the difference.
+
+A :class:`Problem` is what stays the same for a whole run and is given to each worker once: model, examples and loss.
+A :class:`LocalTask` is what one client is asked to do in one round: plain data, small, and the same wherever it is
+carried out. How it is done is its :class:`Work`; :class:`LocalSGD` is the one of federated averaging (McMahan et al.
+2017), and other algorithms bring their own.
+"""
+
+import copy
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import default_collate
+
+from coterie.arithmetic import FloatArray
+from coterie.errors import ConfigError, CoterieError, InputError
+from coterie.training import flatten
+from coterie.training.flatten import Arrays
+from coterie.training.streams import stream, torch_seed
+
+Indices: TypeAlias = npt.NDArray[np.int64]
+Batch: TypeAlias = tuple[torch.Tensor, torch.Tensor]
+Loss: TypeAlias = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""From outputs and targets to **one number for each example**: torch's losses with ``reduction="none"``."""
+
+
+class Data(Protocol):
+    """Examples, numbered from 0."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+        ...
+
+    def batch(self, indices: Indices) -> Batch:
+        """Return the inputs and the targets of these examples, stacked."""
+        ...
+
+
+class ArrayData:
+    """Examples in two arrays; worker processes share them."""
+
+    def __init__(self, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> None:
+        if len(x) != len(y):
+            raise InputError(f"there are {len(x)} inputs and {len(y)} targets")
+        self.x, self.y = (np.require(array, requirements=("C", "W")) for array in (x, y))
+        self._x, self._y = torch.from_numpy(self.x), torch.from_numpy(self.y)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def batch(self, indices: Indices) -> Batch:
+        """Return copies of these examples."""
+        # torch allocates the copies, at addresses that suit its kernels alike in every process: with an array of
+        # numpy's, a kernel might treat the first few numbers differently, and add in another order.
+        chosen = torch.from_numpy(indices)
+        return self._x.index_select(0, chosen), self._y.index_select(0, chosen)
+
+
+class TorchData:
+    """A torch data set of (input, target) pairs, read example by example whenever one is needed.
+
+    Random transforms draw from torch's generator, which is seeded for each task, so that they are reproducible.
+    Each worker process gets a copy of its own; where the data set fits into memory, :class:`ArrayData` is faster.
+    """
+
+    def __init__(self, dataset: torch.utils.data.Dataset[Any]) -> None:
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self.dataset)  # type: ignore[arg-type]  # torch leaves it to the subclasses
+
+    def batch(self, indices: Indices) -> Batch:
+        """Read these examples and stack them."""
+        x, y = default_collate([self.dataset[index] for index in indices.tolist()])
+        return x, y
+
+
+def cross_entropy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """-log softmax(outputs)[target], for each example."""
+    return functional.cross_entropy(outputs, targets, reduction="none")
+
+
+def squared_error(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """The mean over an example's targets of (output - target)^2; shapes must agree, nothing is broadcast."""
+    if outputs.shape != targets.shape:
+        raise InputError(f"outputs {tuple(outputs.shape)} and targets {tuple(targets.shape)} differ in shape")
+    return (outputs - targets).square().flatten(1).mean(1)
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What is learnt: a model, the examples of all clients, and the loss of one example.
+
+    The model is a template. It is copied for every task and never changed, so nothing passes from one task to the
+    next except through the arrays.
+    """
+
+    model: nn.Module
+    data: Data
+    loss: Loss = cross_entropy
+
+    def __post_init__(self) -> None:
+        if not flatten.parameters(self.model):
+            raise ConfigError("the model has no parameters that can be trained")
+
+    def instance(self, state: Sequence[FloatArray]) -> nn.Module:
+        """Return a fresh copy of the model in this state."""
+        module = copy.deepcopy(self.model)
+        flatten.write(module, state)
+        return module
+
+    def losses(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Return the loss of each example."""
+        losses = self.loss(outputs, targets)
+        if losses.shape != targets.shape[:1]:
+            expected = f"{len(targets)} numbers, one for each example"
+            raise InputError(f"the loss must return {expected} (reduction='none'), not shape {tuple(losses.shape)}")
+        return losses
+
+
+class Cancelled(CoterieError):
+    """The task was given up before it was done, because nobody waits for its result any more."""
+
+
+Stop: TypeAlias = Callable[[], bool]
+"""Asked between two steps: whether to give up."""
+
+
+class Work(Protocol):
+    """How a task is carried out; picklable, and a function of the problem and the task alone."""
+
+    def __call__(self, problem: Problem, task: "LocalTask", stop: Stop) -> "LocalResult":
+        """Carry out the task, or raise :class:`Cancelled` soon after ``stop`` returns true."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class LocalTask:
+    """What one client is to do in one round."""
+
+    client: str
+    round: int
+    seed: int
+    """The seed of the experiment, from which the task's streams are derived."""
+    state: Arrays = field(repr=False)
+    """The model the client was sent."""
+    indices: Indices = field(repr=False)
+    """Which examples are the client's."""
+    work: Work
+
+    def stream(self, purpose: str) -> np.random.Generator:
+        """Return this client's stream for a purpose in this round."""
+        return stream(self.seed, purpose, self.round, self.client)
+
+    @contextmanager
+    def torch_randomness(self) -> Iterator[None]:
+        """Let torch's own generator (dropout, random transforms) depend on the task alone; restore it afterwards."""
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(torch_seed(self.seed, "torch", self.round, self.client))
+            yield
+
+
+@dataclass(frozen=True, eq=False)
+class LocalResult:
+    """What a client has when its work is done. Only ``update`` leaves it, and only masked."""
+
+    client: str
+    round: int
+    update: Arrays = field(repr=False)
+    """The trained model less the one it was sent."""
+    samples: int
+    loss: float
+    """Mean loss of the examples when they were trained on."""
+    seconds: float
+    """Processor time of the thread that did the work; a client's share, where many were done together."""
+
+
+@dataclass(frozen=True)
+class LocalSGD:
+    """Stochastic gradient descent over the client's examples (McMahan et al. 2017, ClientUpdate).
+
+    Each step takes the next ``batch_size`` examples, the last of an epoch what is left, and with the gradient g of
+    their mean loss sets g ← g + weight_decay·w, v ← momentum·v + g, w ← w - learning_rate·v, from v = 0. With
+    ``shuffle``, every epoch goes through the examples in a new order.
+    """
+
+    learning_rate: float
+    epochs: int = 1
+    batch_size: int = 32
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    shuffle: bool = True
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1 or self.batch_size < 1:
+            raise ConfigError(f"{self.epochs} epochs in batches of {self.batch_size}: both must be at least 1")
+        if not 0 <= self.learning_rate < float("inf"):
+            raise ConfigError(f"the learning rate must be a number of at least 0, not {self.learning_rate}")
+        if not 0 <= self.momentum < 1 or not 0 <= self.weight_decay < float("inf"):
+            raise ConfigError("momentum must be at least 0 and below 1, weight decay at least 0 and finite")
+
+    def steps(self, samples: int) -> int:
+        """How many steps a client with so many examples takes."""
+        return self.epochs * -(-samples // self.batch_size)
+
+    def batches(self, task: LocalTask) -> Iterator[Indices]:
+        """Yield the examples of each step; the order depends on seed, round and client alone."""
+        if task.indices.size == 0:
+            raise InputError(f"{task.client!r} has no examples to train on")
+        rng = task.stream("data order")
+        for _ in range(self.epochs):
+            order = rng.permutation(task.indices) if self.shuffle else task.indices
+            for start in range(0, order.size, self.batch_size):
+                yield order[start : start + self.batch_size]
+
+    def at_rest(self, weights: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Return the velocity before the first step; nothing where there is no momentum."""
+        return [torch.zeros_like(weight) for weight in weights] if self.momentum else []
+
+    def descend(
+        self, weights: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor], velocity: Sequence[torch.Tensor]
+    ) -> None:
+        """Take one step; weights and velocity are changed in place.
+
+        torch.optim does the same (and is the oracle of the tests), but its first use takes 1.5 s to import.
+        """
+        with torch.no_grad():
+            if self.weight_decay:
+                gradients = [g.add(w, alpha=self.weight_decay) for w, g in zip(weights, gradients, strict=True)]
+            if self.momentum:
+                gradients = [v.mul_(self.momentum).add_(g) for v, g in zip(velocity, gradients, strict=True)]
+            for weight, gradient in zip(weights, gradients, strict=True):
+                weight.sub_(gradient, alpha=self.learning_rate)
+
+    def __call__(self, problem: Problem, task: LocalTask, stop: Stop = lambda: False) -> LocalResult:
+        """Train a copy of the model."""
+        began = time.thread_time()
+        module = problem.instance(task.state).train()
+        weights = list(flatten.parameters(module).values())
+        velocity = self.at_rest(weights)
+        total, seen = 0.0, 0
+        with task.torch_randomness():
+            for indices in self.batches(task):
+                if stop():
+                    raise Cancelled(f"{task.client!r} stopped training")
+                x, y = problem.data.batch(indices)
+                losses = problem.losses(module(x), y)
+                gradients = torch.autograd.grad(losses.mean(), weights, allow_unused=True, materialize_grads=True)
+                self.descend(weights, gradients, velocity)
+                total += losses.detach().sum().item()
+                seen += indices.size
+        update = flatten.difference(flatten.read(module), task.state)
+        spent = time.thread_time() - began
+        return LocalResult(task.client, task.round, update, task.indices.size, total / seen, spent)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Keep torch to one thread: more of them, beside a busy neighbour, wait for each other most of the time."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

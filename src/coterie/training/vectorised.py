@@ -1,0 +1,183 @@
+"""Many clients' local training as one computation, for models so small that most time goes into starting operations.
+
+The clients' models are stacked, and :func:`torch.func.vmap` turns the model into one that applies row i of every
+parameter to row i of the inputs. The gradient of the *sum* of the clients' losses has the clients' gradients as its
+rows, because no loss depends on another's row.
+
+The result is that of training one client after the other up to the rounding of floating-point sums, and **not bit for
+bit**: a product of stacked matrices adds in another order than a product of two. Whoever needs bit-identical
+repetitions, as a resumed run does, must record which way was taken; :func:`choose_executor` says it in a word.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+import numpy as np
+import torch
+from torch.func import functional_call, vmap
+
+from coterie.errors import ConfigError
+from coterie.training import flatten
+from coterie.training.local import (
+    ArrayData,
+    Cancelled,
+    Indices,
+    LocalResult,
+    LocalSGD,
+    LocalTask,
+    Problem,
+    Stop,
+    one_thread,
+)
+
+Executor: TypeAlias = Literal["processes", "vectorised"]
+
+LANES = 32
+"""How many clients are trained together at most: more gain nothing measurable and take memory."""
+
+
+def train_together(problem: Problem, tasks: Sequence[LocalTask], stop: Stop = lambda: False) -> list[LocalResult]:
+    """Carry out tasks that differ in client, examples and model only, all of them one :class:`LocalSGD`.
+
+    :class:`ConfigError` where that is impossible: the model keeps statistics, draws random numbers (dropout) or does
+    something torch cannot vectorise, or the examples are not in arrays.
+    """
+    began = time.thread_time()
+    work = _common_work(problem, tasks)
+    # Whoever has most steps comes first: the clients still training are then always the first few rows.
+    ranked = sorted(tasks, key=lambda task: -work.steps(task.indices.size))
+    batches = [list(work.batches(task)) for task in ranked]
+    module = problem.instance(ranked[0].state).train()
+    names = list(flatten.parameters(module))
+    stacks = [torch.from_numpy(np.stack(arrays)) for arrays in zip(*(task.state for task in ranked), strict=True)]
+    velocity = work.at_rest(stacks)
+    totals = np.zeros(len(ranked))
+
+    def losses(weights: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return problem.losses(functional_call(module, weights, (x,)), y)
+
+    for step in range(len(batches[0])):
+        if stop():
+            raise Cancelled(f"{len(ranked)} clients stopped training")
+        chosen = [lane[step] for lane in batches if step < len(lane)]
+        indices, shares = _padded(chosen)
+        rows = [stack[: len(chosen)].detach().requires_grad_() for stack in stacks]
+        x, y = (part.reshape(*indices.shape, *part.shape[1:]) for part in problem.data.batch(indices.ravel()))
+        try:
+            each: torch.Tensor = vmap(losses)(dict(zip(names, rows, strict=True)), x, y)
+        except RuntimeError as error:
+            raise ConfigError(f"this model cannot be vectorised: {error}") from error
+        means = (each * shares.to(each.dtype)).sum(1)
+        gradients = torch.autograd.grad(means.sum(), rows, allow_unused=True, materialize_grads=True)
+        work.descend(rows, gradients, [rest[: len(chosen)] for rest in velocity])
+        totals[: len(chosen)] += means.detach().numpy() * [lane.size for lane in chosen]
+    trained = [stack.numpy() for stack in stacks]
+    share = (time.thread_time() - began) / sum(len(lane) for lane in batches)
+    results = {
+        task.client: LocalResult(
+            task.client,
+            task.round,
+            flatten.difference([stack[lane] for stack in trained], task.state),
+            task.indices.size,
+            totals[lane].item() / (work.epochs * task.indices.size),
+            share * len(batches[lane]),
+        )
+        for lane, task in enumerate(ranked)
+    }
+    return [results[task.client] for task in tasks]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which executor to use, with what was measured: seconds for a round of the tasks given, and why."""
+
+    executor: Executor
+    reason: str
+    processes_seconds: float | None = None
+    vectorised_seconds: float | None = None
+
+
+_PROBE_LANES = 8  # clients in a trial: with more of them, little is gained beyond
+_PROBE_STEPS = 4
+_LONG_STEP = 0.005  # seconds; the operations of a step take about 0.5 ms to start, all that could be saved
+_DISPATCH = 0.0005  # seconds to hand a worker a task and take the result back, of a model with 20,000 parameters
+_TOLERANCE = 1e-3  # of the largest entry: rounding is far below it, a layer that behaves differently far above
+
+
+def choose_executor(problem: Problem, tasks: Sequence[LocalTask], workers: int) -> Choice:
+    """Try a few steps of real ``tasks`` (those of a round) both ways, and choose the faster way to do them all.
+
+    Only what computes the same is chosen: where the trial disagrees by more than rounding can explain, the answer is
+    ``processes``. As times vary, so may the choice; results then differ by rounding. Hence: choose once, record it.
+    """
+    work = tasks[0].work
+    if not isinstance(work, LocalSGD):
+        return Choice("processes", "only plain local SGD is vectorised")
+    short = replace(work, epochs=1)
+    trial = [
+        replace(task, indices=task.indices[: _PROBE_STEPS * work.batch_size], work=short)
+        for task in tasks[:_PROBE_LANES]
+    ]
+    single = replace(trial[0], indices=trial[0].indices[: work.batch_size])
+    steps = [work.steps(task.indices.size) for task in tasks]
+    with one_thread():
+        step = _seconds(lambda: short(problem, single))
+        if step > _LONG_STEP:
+            return Choice("processes", f"a step takes {step * 1e3:.1f} ms: too long to gain by vectorising")
+        try:
+            alone, together = short(problem, trial[0]), train_together(problem, trial)
+        except ConfigError as error:
+            return Choice("processes", str(error))
+        if not _agree(alone, together[0]):
+            return Choice("processes", "the model computes something else when it is vectorised")
+        step = _seconds(lambda: short(problem, trial[0])) / short.steps(alone.samples)
+        group = _seconds(lambda: train_together(problem, trial)) / max(short.steps(one.samples) for one in together)
+    processes = step * sum(steps)
+    if workers:
+        processes = processes / min(workers, len(tasks)) + _DISPATCH * len(tasks)
+    # Clients with fewer steps leave early and save time, which is not counted: unequal clients vectorise badly.
+    vectorised = group * max(steps) * len(tasks) / len(trial)
+    chosen: Executor = "vectorised" if vectorised < processes else "processes"
+    reason = f"a round takes {processes:.3g} s in processes and {vectorised:.3g} s vectorised"
+    return Choice(chosen, reason, processes, vectorised)
+
+
+def _common_work(problem: Problem, tasks: Sequence[LocalTask]) -> LocalSGD:
+    work = tasks[0].work
+    if not isinstance(work, LocalSGD) or any(task.work != work for task in tasks):
+        raise ConfigError("only tasks of plain local SGD with the same settings can be vectorised")
+    if flatten.statistics(problem.model):
+        raise ConfigError("a model that keeps statistics (batch normalisation) cannot be vectorised")
+    if not isinstance(problem.data, ArrayData):
+        raise ConfigError("only examples in arrays can be vectorised")
+    return work
+
+
+def _padded(chosen: Sequence[Indices]) -> tuple[Indices, torch.Tensor]:
+    """Make batches equally long by repeating an example; the weights of the mean leave the repetitions out."""
+    longest = max(batch.size for batch in chosen)
+    indices = np.empty((len(chosen), longest), np.int64)
+    weights = np.zeros(indices.shape)
+    for lane, batch in enumerate(chosen):
+        indices[lane, : batch.size], indices[lane, batch.size :] = batch, batch[-1]
+        weights[lane, : batch.size] = 1 / batch.size
+    return indices, torch.from_numpy(weights)
+
+
+def _seconds(run: Callable[[], object]) -> float:
+    """Time the best of three runs, after one to warm up: processor time, whatever else the machine is doing."""
+    times = []
+    for _ in range(4):
+        began = time.thread_time()
+        run()
+        times.append(time.thread_time() - began)
+    return min(times[1:])
+
+
+def _agree(one: LocalResult, other: LocalResult) -> bool:
+    return all(
+        np.allclose(a, b, rtol=0, atol=_TOLERANCE * float(np.abs(a).max(initial=0)))
+        for a, b in zip(one.update, other.update, strict=True)
+    )

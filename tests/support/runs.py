@@ -1,0 +1,62 @@
+"""Records of made-up runs, for pages and consoles that only show them."""
+
+import numpy as np
+
+from coterie.cohorts.ledger import Outcome
+from coterie.experiments.config import RunConfig
+from coterie.experiments.config_file import make_config
+from coterie.experiments.records import RoundRecord, Standing
+from coterie.experiments.summary import Summary
+
+CLIENTS = 12
+HOSTILE = "<script>window.hacked=1</script> @ink a&amp;b"
+
+
+def made_up(count: int = 30, **more: object) -> list[RoundRecord]:
+    """Rounds with cohorts of whole circles, of which some break, and every fifth round without a result."""
+    rng = np.random.default_rng(0)
+    names, clients, circle = client_names(), CLIENTS, 2
+    standing = Standing(names)
+    records = []
+    for number in range(1, count + 1):
+        chosen = rng.choice(clients // circle, 3, replace=False)
+        members = [names[client] for first in sorted(chosen) for client in range(first * circle, (first + 1) * circle)]
+        broken = circle if number % 4 == 0 else 0
+        failed = number % 5 == 0
+        standing.add(number, () if failed else members[broken:])
+        fields: dict[str, object] = {
+            "round": number,
+            "outcome": (Outcome.SKIPPED if number % 10 else Outcome.ABORTED_AFTER_REVEAL) if failed else "completed",
+            "reason": HOSTILE if failed else "",
+            "selected": len(members),
+            "aggregated": () if failed else tuple(members[broken:]),
+            "dropped": tuple(members[: broken // 2]),
+            "stranded": tuple(members[broken // 2 : broken]),
+            "learning_rate": 0.1,
+            "train_loss": 1 / number,
+            "test_loss": 2 / number,
+            "accuracy": 1 - 0.8 / number,
+            "strong_privacy": standing.strong_privacy,
+            "exposed": standing.exposed,
+            "fairness_gap": standing.fairness_gap,
+            "cardinality": standing.cardinality,
+            "upload_bytes": 400_000 + 1000 * number,
+            "download_bytes": 12_000,
+            "seconds": 1.0,
+            "train_seconds": 0.6,
+            "protect_seconds": 0.3,
+        }
+        fields |= {"outcome": Outcome(str(fields["outcome"]))} | more
+        records.append(RoundRecord(**fields))  # type: ignore[arg-type]
+    return records
+
+
+def client_names() -> tuple[str, ...]:
+    return tuple(f"client-{number:02}" for number in range(1, CLIENTS + 1))
+
+
+def summarised(records: list[RoundRecord], **settings: object) -> Summary:
+    """Sum the records up, for a run with these settings, written with __ for the dot."""
+    keys = {key.replace("__", "."): value for key, value in settings.items()}
+    config: RunConfig = make_config({"rounds": max(1, len(records)), "clients.count": CLIENTS, **keys})
+    return Summary.of(config, client_names(), 1234, records, protocol="a graph", assumptions=("Nobody lies.",))

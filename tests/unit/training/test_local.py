@@ -1,0 +1,251 @@
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.learning import BatchNormNet, blobs, same, small_problem, tasks_for
+from torch import nn
+from torch.utils.data import Dataset, TensorDataset
+
+from coterie.errors import ConfigError, InputError
+from coterie.training import flatten
+from coterie.training.evaluate import evaluate
+from coterie.training.local import (
+    ArrayData,
+    Cancelled,
+    LocalSGD,
+    LocalTask,
+    Problem,
+    TorchData,
+    cross_entropy,
+    one_thread,
+    squared_error,
+)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("weight_decay", [0.0, 0.01])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_local_sgd_does_what_torch_optim_does(momentum: float, weight_decay: float, shuffle: bool) -> None:
+    problem = small_problem(samples=30)
+    work = LocalSGD(0.05, epochs=3, batch_size=8, momentum=momentum, weight_decay=weight_decay, shuffle=shuffle)
+    (task,) = tasks_for(problem, [21], work)
+    model = problem.instance(task.state)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.05, momentum=momentum, weight_decay=weight_decay)
+    rng = task.stream("data order")
+    losses = []
+    for _ in range(3):
+        order = rng.permutation(21) if shuffle else np.arange(21)
+        for part in (order[:8], order[8:16], order[16:]):
+            x, y = problem.data.batch(part)
+            optimiser.zero_grad()
+            loss = nn.functional.cross_entropy(model(x), y)
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+            losses.append(loss.item() * len(part))
+    result = work(problem, task)
+    expected = flatten.difference(flatten.read(model), task.state)
+    for array, other in zip(result.update, expected, strict=True):
+        np.testing.assert_allclose(array, other, rtol=1e-5, atol=1e-7)
+    assert result.loss == pytest.approx(sum(losses) / 63, rel=1e-6)
+    assert (result.client, result.round, result.samples) == ("c0", 0, 21)
+    assert result.seconds > 0
+
+
+@given(st.integers(1, 40), st.integers(1, 12), st.integers(1, 3), st.booleans())
+def test_every_epoch_goes_through_all_examples_once(samples: int, batch: int, epochs: int, shuffle: bool) -> None:
+    work = LocalSGD(0.1, epochs=epochs, batch_size=batch, shuffle=shuffle)
+    indices = np.arange(100, 100 + samples)
+    batches = list(work.batches(LocalTask("a", 0, 0, [], indices, work)))
+    assert len(batches) == work.steps(samples)
+    assert {part.size for part in batches} <= {batch, samples % batch}
+    each = np.concatenate(batches).reshape(epochs, samples)
+    assert (np.sort(each, axis=1) == indices).all()
+    assert shuffle or (each == indices).all()
+
+
+def test_the_order_depends_on_seed_round_and_client_alone() -> None:
+    work = LocalSGD(0.1, epochs=2, batch_size=20)
+
+    def order(client: str = "a", number: int = 0, seed: int = 0) -> list[list[int]]:
+        task = LocalTask(client, number, seed, [], np.arange(20), work)
+        return [part.tolist() for part in work.batches(task)]
+
+    assert order() == order()
+    assert order()[0] != order()[1]
+    different = [order(), order(client="b"), order(number=1), order(seed=1)]
+    assert len({str(one) for one in different}) == 4
+
+
+def test_nothing_is_changed_but_the_result() -> None:
+    problem = small_problem()
+    before = flatten.read(problem.model)
+    (task,) = tasks_for(problem, [20])
+    global_state = torch.random.get_rng_state()
+    first, second = task.work(problem, task, lambda: False), task.work(problem, task, lambda: False)
+    assert same(first.update, second.update)
+    assert same(flatten.read(problem.model), before)
+    assert same(task.state, before)
+    assert torch.equal(torch.random.get_rng_state(), global_state)
+
+
+class Noisy(Dataset[Any]):
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        return torch.randn(5) + index, index % 3
+
+
+def test_dropout_and_random_transforms_depend_on_the_task_alone() -> None:
+    model = nn.Sequential(nn.Linear(5, 8), nn.Dropout(0.5), nn.Linear(8, 3))
+    problem = Problem(model, TorchData(Noisy()))
+    (task,) = tasks_for(problem, [12])
+    torch.manual_seed(0)
+    first = task.work(problem, task, lambda: False).update
+    torch.manual_seed(1)
+    assert same(task.work(problem, task, lambda: False).update, first)
+    later = replace(task, round=1)
+    assert not same(later.work(problem, later, lambda: False).update, first)
+
+
+def test_statistics_are_updated_and_the_counter_starts_anew() -> None:
+    net = BatchNormNet()
+    net.norm.momentum = None  # the running mean is then over all batches counted
+    problem = Problem(net, blobs())
+    (task,) = tasks_for(problem, [16], LocalSGD(0.1, batch_size=8, shuffle=False))
+    first, second = task.work(problem, task, lambda: False), task.work(problem, task, lambda: False)
+    assert same(first.update, second.update)
+    assert len(first.update) == 7
+    assert np.abs(first.update[5]).min() > 0
+    with torch.no_grad():
+        x, _ = problem.data.batch(np.arange(8))
+        start = net.first(x).mean(0)
+    one_batch = replace(task, indices=np.arange(8))
+    np.testing.assert_allclose(one_batch.work(problem, one_batch, lambda: False).update[5], start, atol=1e-6)
+
+
+def test_a_parameter_that_plays_no_part_stays() -> None:
+    class Spare(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.used, self.unused = nn.Linear(5, 3), nn.Linear(2, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.used(x)  # type: ignore[no-any-return]
+
+    problem = Problem(Spare(), blobs())
+    (task,) = tasks_for(problem, [10])
+    update = task.work(problem, task, lambda: False).update
+    assert [bool(np.abs(array).max() > 0) for array in update] == [True, True, False, False]
+
+
+def test_training_stops_when_it_is_told_to() -> None:
+    problem = small_problem()
+    asked = []
+
+    def stop() -> bool:
+        asked.append(True)
+        return len(asked) > 2
+
+    (task,) = tasks_for(problem, [40])
+    with pytest.raises(Cancelled, match="c0"):
+        task.work(problem, task, stop)
+    assert len(asked) == 3
+
+
+def test_array_and_torch_data_are_the_same_examples() -> None:
+    arrays = blobs(10)
+    pairs = TorchData(TensorDataset(torch.from_numpy(arrays.x), torch.from_numpy(arrays.y)))
+    chosen = np.array([3, 1, 3])
+    assert len(arrays) == len(pairs) == 10
+    for one, other in zip(arrays.batch(chosen), pairs.batch(chosen), strict=True):
+        assert torch.equal(one, other)
+    frozen = arrays.x.copy()
+    frozen.flags.writeable = False
+    assert torch.equal(ArrayData(frozen, arrays.y).batch(chosen)[0], arrays.batch(chosen)[0])
+    with pytest.raises(InputError, match="10 inputs and 9 targets"):
+        ArrayData(arrays.x, arrays.y[:9])
+
+
+def test_losses_are_one_number_for_each_example() -> None:
+    outputs, labels = torch.tensor([[0.0, 0.0], [100.0, 0.0]]), torch.tensor([1, 0])
+    assert cross_entropy(outputs, labels).tolist() == pytest.approx([np.log(2), 0])
+    assert squared_error(outputs, torch.tensor([[0.0, 2.0], [100.0, 0.0]])).tolist() == [2, 0]
+    with pytest.raises(InputError, match="differ in shape"):
+        squared_error(outputs, torch.zeros(2))
+    averaging = replace(small_problem(), loss=nn.functional.cross_entropy)
+    (task,) = tasks_for(averaging, [10])
+    with pytest.raises(InputError, match="reduction='none'"):
+        task.work(averaging, task, lambda: False)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"learning_rate": -1},
+        {"learning_rate": float("nan")},
+        {"learning_rate": float("inf")},
+        {"epochs": 0},
+        {"batch_size": 0},
+        {"momentum": 1},
+        {"momentum": -0.1},
+        {"weight_decay": -1},
+    ],
+)
+def test_impossible_settings_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        LocalSGD(**{"learning_rate": 0.1, **settings})
+
+
+def test_impossible_problems_are_refused() -> None:
+    with pytest.raises(ConfigError, match="no parameters"):
+        Problem(nn.Flatten(), blobs())
+    problem = small_problem()
+    (task,) = tasks_for(problem, [0])
+    with pytest.raises(InputError, match="'c0' has no examples"):
+        task.work(problem, task, lambda: False)
+
+
+def test_one_thread_is_temporary() -> None:
+    torch.set_num_threads(2)
+    try:
+        with one_thread():
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_evaluation_against_a_direct_computation() -> None:
+    problem = Problem(BatchNormNet(), blobs())
+    state = flatten.read(problem.model)
+    score = evaluate(problem, state, problem.data, batch_size=7)
+    x, y = problem.data.batch(np.arange(60))
+    with torch.no_grad():
+        outputs = problem.model.eval()(x)
+    assert score.samples == 60
+    assert score.accuracy == (outputs.argmax(1) == y).sum().item() / 60
+    assert score.loss == pytest.approx(nn.functional.cross_entropy(outputs, y).item(), rel=1e-6)
+
+
+def test_a_regression_has_no_accuracy() -> None:
+    data = ArrayData(np.zeros((9, 2), np.float32), np.full((9, 1), 3, np.float32))
+    problem = Problem(nn.Linear(2, 1), data, squared_error)
+    score = evaluate(problem, [np.zeros((1, 2), np.float32), np.ones(1, np.float32)], data)
+    assert (score.loss, score.accuracy) == (4, None)
+    with pytest.raises(InputError, match="no examples"):
+        evaluate(problem, flatten.read(problem.model), ArrayData(np.zeros((0, 2)), np.zeros((0, 1))))
+
+
+def test_training_learns() -> None:
+    problem = small_problem()
+    (task,) = tasks_for(problem, [60], LocalSGD(0.1, epochs=5, batch_size=10))
+    before = evaluate(problem, task.state, problem.data)
+    after = evaluate(problem, flatten.moved(task.state, task.work(problem, task, lambda: False).update), problem.data)
+    assert after.loss < before.loss
+    assert after.accuracy is not None
+    assert after.accuracy > 0.9

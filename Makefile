@@ -11,8 +11,8 @@ SETUP  := pyproject.toml constraints.txt
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
-run: $(VENV)/.run ## Run a real secure aggregation and watch it
-	@$(BIN)/coterie demo $(ARGS)
+run: $(VENV)/.run ## Train a model across 40 clients, privately, and watch it
+	@$(BIN)/coterie run $(ARGS)
 
 test: lint types layers unit ## Everything a change must pass
 
@@ -48,7 +48,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.run: $(VENV)/bin/python $(SETUP)
 	@echo "Installing Coterie into $(VENV) (once) ..."
-	@$(PIP) --editable '.[report]'
+	@$(PIP) --editable '.[train]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python $(SETUP)

@@ -1,21 +1,30 @@
 """Federated learning whose secure aggregation stays secure, round after round.
 
-``coterie.aggregate`` is the whole protocol in one call; the packages below it are for those who need its parts.
+``coterie.train`` trains a torch model under secure aggregation with multi-round privacy, ``coterie.aggregate`` is the
+whole protocol in one call; the packages below are for those who need their parts.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from coterie.experiments.api import train
+    from coterie.experiments.run import RunResult
     from coterie.transports.aggregate import Outcome, aggregate
 
 __version__ = "0.1.0"
-__all__ = ["Outcome", "__version__", "aggregate"]
+__all__ = ["Outcome", "RunResult", "__version__", "aggregate", "train"]
+
+_HOMES = {
+    "Outcome": "coterie.transports.aggregate",
+    "RunResult": "coterie.experiments.run",
+    "aggregate": "coterie.transports.aggregate",
+    "train": "coterie.experiments.api",
+}
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
     """Import the convenience names when they are first used, so that ``import coterie`` stays light."""
-    if name in {"Outcome", "aggregate"}:
-        from coterie.transports import aggregate as module
-
-        return getattr(module, name)
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from coterie import __version__
-from coterie.cli import audit, bench, demo, plan, reproduce
+from coterie.cli import audit, bench, demo, plan, reproduce, run
 from coterie.errors import CoterieError
 
 app = typer.Typer(
@@ -16,6 +16,9 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command()(run.run)
+app.command()(run.resume)
+app.command()(run.init)
 app.command()(demo.demo)
 app.command()(plan.plan)
 app.command()(audit.audit)

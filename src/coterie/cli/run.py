@@ -1,0 +1,141 @@
+"""``coterie run``, ``coterie resume`` and ``coterie init``: train a model under secure aggregation, and keep it all."""
+
+import json
+import signal
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+    from rich.console import Console
+
+    from coterie.experiments.run import RunResult, TrainingRun
+
+CONFIG = Path("coterie.toml")
+RUNS = Path("runs")
+INTERRUPTED = 130
+
+
+def run(
+    config: Annotated[
+        Path | None, typer.Argument(help="Settings, as written by coterie init. Without: the bundled digits.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, such as cohort.size=12; may be repeated."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the run; by default a new one, named after it, in runs.")
+    ] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Where data sets are; or set COTERIE_DATA. Nothing is downloaded.")
+    ] = None,
+) -> None:
+    """Train a model across many clients, every round under secure aggregation.
+
+    The run folder gets the settings, metrics, participation ledger, model and a report. Ctrl-C stops after the round
+    in progress; a run that was stopped or killed goes on with coterie resume.
+    """
+    from rich.console import Console
+
+    from coterie.experiments.config_file import load_config
+
+    folder = [f"data.folder={json.dumps(str(data_dir.absolute()))}"] if data_dir else []
+    wanted = load_config(config, [*(settings or []), *folder])
+    console = Console(highlight=False)
+    with console.status("Loading data and model ..."):
+        if wanted.training.executor == "processes" and wanted.training.workers:
+            from coterie.training.workers import warm_up
+
+            warm_up()  # worker processes load torch while this one does
+        path = out or RUNS / f"{wanted.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+        with _train_extra():
+            from coterie.experiments.console import Watcher
+            from coterie.experiments.run import TrainingRun
+
+            training = TrainingRun.begin(path, wanted, observers=[Watcher(console)])
+    _play(training, console)
+
+
+def resume(
+    folder: Annotated[Path, typer.Argument(help="The folder of a run that was stopped or killed.")],
+) -> None:
+    """Go on with a run after Ctrl-C, a crash or kill -9.
+
+    Model, metrics and ledger become those of a run that was never interrupted, bit for bit, but for times.
+    """
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    with console.status("Loading data and model ..."), _train_extra():
+        from coterie.experiments.console import Watcher
+        from coterie.experiments.run import TrainingRun
+        from coterie.experiments.run_folder import RunFolder
+
+        training = TrainingRun(RunFolder.open(folder), observers=[Watcher(console)])
+    _play(training, console)
+
+
+def init(
+    file: Annotated[Path, typer.Argument(help="The file to write; - writes to standard output.")] = CONFIG,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
+) -> None:
+    """Write a file with every setting of coterie run, its default and what it means."""
+    from coterie.errors import ConfigError
+    from coterie.experiments.config_file import commented_toml
+
+    if str(file) == "-":
+        typer.echo(commented_toml(), nl=False)
+        return
+    try:
+        with file.open("w" if force else "x", encoding="utf-8") as target:
+            target.write(commented_toml(str(file)))
+    except FileExistsError:
+        raise ConfigError(f"{file} is there already; --force replaces it") from None
+    except OSError as error:
+        raise ConfigError(f"cannot write {file}: {error.strerror}") from None
+    typer.echo(f"Wrote {file}. Change what you like, then: coterie run {file}")
+
+
+def _play(training: "TrainingRun", console: "Console") -> "RunResult":
+    with _stoppable(training, console):
+        result = training.play()
+    if not result.summary.finished:
+        raise typer.Exit(INTERRUPTED)
+    return result
+
+
+@contextmanager
+def _train_extra() -> "Iterator[None]":
+    """Say what to install where something that training needs is not there."""
+    from coterie.errors import ConfigError
+
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("coterie"):
+            raise
+        raise ConfigError(f"training needs {error.name}: pip install 'coterie[train]'") from error
+
+
+@contextmanager
+def _stoppable(training: "TrainingRun", console: "Console") -> "Iterator[None]":
+    """Let the first Ctrl-C stop the run after the round in progress, and the second at once."""
+    before = signal.getsignal(signal.SIGINT)
+
+    def ask(_number: int, _frame: "FrameType | None") -> None:
+        signal.signal(signal.SIGINT, before)
+        training.stop()
+        console.print("Stopping after this round; Ctrl-C again stops at once (and loses nothing but the round).")
+
+    signal.signal(signal.SIGINT, ask)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,44 @@
+"""A run's report in a real browser: plots are drawn, nobody complains, and nothing leaves the machine."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.runs import HOSTILE, client_names, made_up, summarised
+
+from coterie.experiments.run_report import run_page
+
+if TYPE_CHECKING:
+    from tests.browser.conftest import Page
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize(
+    ("fields", "settings", "plots"),
+    [
+        ({}, {}, 7),
+        ({"epsilon": 1.5}, {}, 8),
+        ({"selected": 0, "aggregated": ()}, {"training__algorithm": "local-only"}, 2),
+    ],
+)
+def test_the_report_is_drawn_and_calls_nobody(
+    page: "Page", tmp_path: Path, fields: dict[str, object], settings: dict[str, object], plots: int, dark: bool
+) -> None:
+    records = made_up(40, **fields)
+    file = tmp_path / "report.html"
+    file.write_text(run_page(summarised(records, **settings), client_names(), records, HOSTILE), encoding="utf-8")
+    page.open(file, plots, dark=dark)
+    assert page.complaints == []
+    assert [request for request in page.requests if not request.startswith("data:")] == [file.as_uri()]
+    assert page.evaluate("[...document.querySelectorAll('.plot')].every((plot) => plot.querySelector('svg.main-svg'))")
+    assert page.evaluate("[...document.querySelectorAll('.plot')].every((plot) => plot.getAttribute('aria-label'))")
+    assert page.evaluate("window.hacked") is None
+
+
+def test_the_report_fits_a_telephone(page: "Page", tmp_path: Path) -> None:
+    records = made_up(200)
+    file = tmp_path / "report.html"
+    file.write_text(run_page(summarised(records), client_names(), records, "run"), encoding="utf-8")
+    page.open(file, 7, width=400)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    assert page.complaints == []

@@ -1,0 +1,87 @@
+"""A program for the resume tests: it plays runs in child processes that die by SIGKILL at a chosen moment.
+
+Each line of standard input is ``FOLDER POSITION``: go on with the run in the folder, but die at that position in the
+sequence of moments. Prints ``killed``, or if the run was over before, all its moments as JSON.
+"""
+
+import functools
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from coterie.cohorts.ledger import Ledger
+from coterie.experiments.aggregation import Workbench
+from coterie.experiments.materials import find_materials
+from coterie.experiments.observers import Journal
+from coterie.experiments.run import TrainingRun
+from coterie.experiments.run_folder import RunFolder
+
+
+class Moments:
+    """Counts what happens, and dies when it is time."""
+
+    def __init__(self, position: int) -> None:
+        self._position = position
+        self.passed: list[str] = []
+
+    def __call__(self, label: str) -> None:
+        if len(self.passed) == self._position:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.passed.append(label)
+
+
+def watch(owner: type, name: str, moment: Callable[[str], None]) -> None:
+    """Make the moments before and after every call of a method known."""
+    method: Callable[..., object] = getattr(owner, name)
+
+    @functools.wraps(method)
+    def watched(*args: object, **kwargs: object) -> object:
+        label = f"{type(args[0]).__name__}.{name}"
+        if isinstance(args[0], Path):
+            label += f" {args[0].name.removesuffix('.draft')}"
+        moment(f"before {label}")
+        result = method(*args, **kwargs)
+        moment(f"after {label}")
+        return result
+
+    setattr(owner, name, watched)
+
+
+def play(folder: Path, moment: Callable[[str], None]) -> None:
+    for owner, name in (
+        (Workbench, "start"),
+        (Workbench, "contribution"),
+        (Ledger, "reveal"),
+        (Ledger, "complete"),
+        (Ledger, "abort"),
+        (Ledger, "skip"),
+        (Journal, "add"),
+        (Path, "replace"),
+    ):
+        watch(owner, name, moment)
+    TrainingRun(RunFolder.open(folder), MATERIALS).play()
+
+
+def main() -> None:
+    print("ready", flush=True)
+    for line in sys.stdin:
+        folder, position = line.split()
+        child = os.fork()  # much faster than a new interpreter with torch; nothing has run yet
+        if child == 0:
+            moments = Moments(int(position))
+            play(Path(folder), moments)
+            print(json.dumps(moments.passed), flush=True)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+            print("killed", flush=True)
+        elif status:
+            print(f"failed: {status}", flush=True)
+
+
+if __name__ == "__main__":
+    MATERIALS = find_materials(RunFolder.open(Path(sys.argv[1])).config())
+    main()

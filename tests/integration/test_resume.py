@@ -1,0 +1,254 @@
+"""Killed at any moment, a run goes on as if nothing had happened."""
+
+import json
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+pytest.importorskip("torch", reason="training needs coterie[train]")
+from coterie.cohorts.ledger import Entry, Ledger, LedgerTampered
+from coterie.errors import ConfigError, InputError
+from coterie.experiments.config_file import load_config
+from coterie.experiments.observers import Observer
+from coterie.experiments.records import CLOCKS, RoundRecord
+from coterie.experiments.run import TrainingRun
+from coterie.experiments.run_folder import RunFolder
+
+RESUME = "import typer; from coterie.cli.run import resume; typer.run(resume)"
+PROGRAM = Path(__file__).with_name("run_crashes.py")
+SMALL = (
+    "rounds=3",
+    "clients.count=12",
+    "cohort.size=6",
+    "model.name=softmax-regression",
+    "training.epochs=1",
+    "training.server_momentum=0.5",
+    "training.executor=processes",
+    "training.workers=0",
+    "faults.dropout=0.2",
+    "aggregation.threads=1",
+)
+VARIANTS = {
+    "vectorised": ("training.executor=vectorised",),
+    "active server": ("aggregation.threat=active-server", "clients.weighting=samples"),
+    "noise": ("noise.kind=skellam",),
+    "plain": ("aggregation.kind=plain",),
+    "failing rounds": ("faults.dropout=0.6", 'faults.steps=["mask", "reveal"]', "rounds=6"),
+    "baseline": ("training.algorithm=local-only",),
+}
+
+
+def content(folder: Path) -> dict[str, Any]:
+    """All that a run leaves behind, without times."""
+    records = [{**msgspec.to_builtins(record), **dict.fromkeys(CLOCKS)} for record in RunFolder.open(folder).records()]
+    ledger: list[Entry] = []
+    if (folder / "ledger.sqlite").exists():
+        with Ledger.open(folder / "ledger.sqlite") as opened:
+            opened.verify()
+            ledger = list(opened.entries())
+    return {
+        "records": records,
+        "ledger": ledger,
+        "model": (folder / "model.safetensors").read_bytes(),
+        "checkpoint": (folder / "checkpoint.safetensors").read_bytes(),
+        "table": len((folder / "metrics.csv").read_text().splitlines()),
+    }
+
+
+class Crashes:
+    """The program above, and a conversation with it."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self._process = process
+
+    def play(self, folder: Path, position: int = -1) -> list[str]:
+        """Go on with a run until it dies, or to the end; return its moments in that case."""
+        assert self._process.stdin
+        self._process.stdin.write(f"{folder} {position}\n")
+        self._process.stdin.flush()
+        said = self.hear()
+        if said == "killed":
+            return []
+        moments: list[str] = json.loads(said)
+        return moments
+
+    def hear(self) -> str:
+        assert self._process.stdout
+        return self._process.stdout.readline().strip()
+
+
+@contextmanager
+def crashes(folder: Path) -> Iterator[Crashes]:
+    command = [sys.executable, str(PROGRAM), str(folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        started = Crashes(process)
+        assert started.hear() == "ready"
+        yield started
+
+
+def begun(folder: Path, *overrides: str) -> Path:
+    RunFolder.create(folder, load_config(None, [*SMALL, *overrides]))
+    return folder
+
+
+def kill_and_compare(tmp_path: Path, overrides: tuple[str, ...], labels: tuple[str, ...], *, every: bool) -> None:
+    """Kill a run at moments of these kinds, each time in a new copy of it, and let it go on to its end.
+
+    Of moments of one kind all are tried, or the one in the middle of the run.
+    """
+    original, expected = begun(tmp_path / "original", *overrides), tmp_path / "expected"
+    with crashes(original) as program:
+        shutil.copytree(original, expected)
+        moments = program.play(expected)
+        wanted = content(expected)
+        kinds = [[at for at, other in enumerate(moments) if other == label] for label in labels or sorted({*moments})]
+        chosen = [at for kind in kinds for at in (kind if every else [kind[len(kind) // 2]])]
+        for number, position in enumerate(chosen):
+            folder = tmp_path / f"killed-{position}"
+            shutil.copytree(original, folder)
+            assert program.play(folder, position) == []
+            if number % 3 == 0:
+                program.play(folder, 7)  # and again, while it is being resumed
+            program.play(folder)
+            assert content(folder) == wanted, f"killed at {moments[position]}, number {position}"
+            shutil.rmtree(folder)
+
+
+def test_a_run_killed_at_any_kind_of_moment_ends_the_same(tmp_path: Path) -> None:
+    labels = (
+        "after Workbench.contribution",
+        "before Ledger.reveal",
+        "after Ledger.reveal",
+        "after Ledger.complete",
+        "after Journal.add",
+        "before PosixPath.replace checkpoint.safetensors",
+        "after PosixPath.replace checkpoint.safetensors",
+        "before PosixPath.replace model.safetensors",
+    )
+    kill_and_compare(tmp_path, (), labels, every=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_runs_of_all_kinds_killed_at_all_kinds_of_moments_end_the_same(tmp_path: Path, variant: str) -> None:
+    kill_and_compare(tmp_path, VARIANTS[variant], (), every=variant == "failing rounds")
+
+
+class Interrupt(Observer):
+    """Stops a run after some round, in the way Ctrl-C does."""
+
+    def __init__(self, after: int) -> None:
+        self._after = after
+        self.run: TrainingRun | None = None
+
+    def played(self, record: RoundRecord) -> None:
+        if record.round == self._after and self.run:
+            self.run.stop()
+
+
+def test_a_run_stopped_in_order_ends_the_same_and_says_that_it_is_not_over(tmp_path: Path) -> None:
+    original = begun(tmp_path / "original")
+    folder = tmp_path / "stopped"
+    shutil.copytree(original, folder)
+    TrainingRun(RunFolder.open(original)).play()
+    interrupt = Interrupt(after=2)
+    interrupt.run = TrainingRun(RunFolder.open(folder), observers=[interrupt])
+    stopped = interrupt.run.play()
+    assert not stopped.summary.finished
+    assert len(stopped.records) == 2
+    assert "This run was stopped" in (folder / "report.html").read_text()
+    result = TrainingRun(RunFolder.open(folder)).play()
+    assert result.summary.finished
+    assert content(folder) == content(original)
+    assert TrainingRun(RunFolder.open(folder)).play().records == result.records  # there is nothing left to do
+
+
+@pytest.fixture
+def stopped(tmp_path: Path) -> RunFolder:
+    """A run after two of its rounds."""
+    folder = RunFolder.open(begun(tmp_path / "run"))
+    interrupt = Interrupt(after=2)
+    interrupt.run = TrainingRun(folder, observers=[interrupt])
+    interrupt.run.play()
+    return folder
+
+
+def test_a_ledger_that_lost_its_tail_is_found_out(stopped: RunFolder) -> None:
+    with sqlite3.connect(stopped.ledger_file) as database:
+        database.execute("DELETE FROM coterie_ledger WHERE sequence = (SELECT max(sequence) FROM coterie_ledger)")
+    with pytest.raises(LedgerTampered, match="missing"):
+        TrainingRun(stopped).play()
+
+
+def test_a_folder_that_lost_something_is_refused(stopped: RunFolder) -> None:
+    lines = stopped.metrics_file.read_bytes().splitlines(keepends=True)
+    stopped.metrics_file.write_bytes(lines[0])
+    with pytest.raises(InputError, match="does not have the 2 rounds"):
+        TrainingRun(stopped).play()
+    stopped.metrics_file.write_bytes(b"{}\n" + lines[1])
+    with pytest.raises(InputError, match="line 1"):
+        TrainingRun(stopped).play()
+    stopped.metrics_file.write_bytes(b"".join(lines))
+    roster = stopped.roster_file.read_bytes()
+    stopped.roster_file.write_bytes(roster[:-1])
+    with pytest.raises(InputError, match="not the roster of this run"):
+        TrainingRun(stopped).play()
+    stopped.roster_file.write_bytes(roster)
+    stopped.checkpoint_file.write_bytes(b"nothing")
+    with pytest.raises(InputError, match="cannot be read"):
+        TrainingRun(stopped).play()
+    stopped.secret_file.write_bytes(b"short")
+    stopped.checkpoint_file.unlink()
+    with pytest.raises(InputError, match="missing or incomplete"):
+        TrainingRun(stopped).play()
+
+
+def test_two_processes_do_not_work_on_one_run(stopped: RunFolder) -> None:
+    with stopped.locked(), pytest.raises(ConfigError, match="another process is working"):
+        TrainingRun(stopped).play()
+
+
+def test_a_folder_that_holds_no_run(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is not the folder of a run"):
+        RunFolder.open(tmp_path)
+    begun(tmp_path / "run")
+    with pytest.raises(ConfigError, match="holds a run already"):
+        begun(tmp_path / "run")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot write"):
+        begun(tmp_path / "file")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("how", "status"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)])
+def test_the_command_survives_kill_and_interrupt_with_worker_processes(
+    tmp_path: Path, how: signal.Signals, status: int
+) -> None:
+    stopped = begun(tmp_path / "stopped", "training.executor=processes", "training.workers=2", "rounds=30")
+    whole = tmp_path / "whole"
+    shutil.copytree(stopped, whole)
+
+    def resume(folder: Path) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen([sys.executable, "-c", RESUME, str(folder)])
+
+    process = resume(stopped)
+    metrics = stopped / "metrics.jsonl"
+    while not metrics.exists() or metrics.read_bytes().count(b"\n") < 3:
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(how)
+    assert process.wait() == status
+    assert len(RunFolder.open(stopped).records()) < 30
+    for folder in (stopped, whole):
+        assert resume(folder).wait() == 0
+    assert content(stopped) == content(whole)

@@ -80,7 +80,7 @@ class Ring:
         whole, rest = divmod(self.bits, 8)
         return whole * length + rest * _bit_plane_size(length)
 
-    def pack(self, vector: RingVector) -> bytes:
+    def pack(self, vector: RingVector) -> bytearray:
         """Encode a reduced vector, ``bits`` bits per element.
 
         The encoding is a sequence of planes. Byte plane j, for j < bits // 8, holds bits 8j to 8j+7 of every
@@ -92,14 +92,16 @@ class Ring:
         length = np.size(vector)
         self.check(vector, length)
         whole, rest = divmod(self.bits, 8)
-        packed = np.empty(self.packed_size(length), np.uint8)
+        buffer = bytearray(self.packed_size(length))  # returned as it is: vectors are long, and a copy costs as much
+        packed = np.frombuffer(buffer, np.uint8)
         for j, plane in enumerate(packed[: whole * length].reshape(whole, length)):
             np.right_shift(vector, 8 * j, out=plane, casting="unsafe")
         if rest:
-            top = (vector >> 8 * whole).astype(np.uint8)
+            top = np.empty(length, np.uint8)
+            np.right_shift(vector, 8 * whole, out=top, casting="unsafe")
             for j, plane in enumerate(packed[whole * length :].reshape(rest, -1)):
                 plane[:] = np.packbits(top & (1 << j), bitorder="little")
-        return packed.tobytes()
+        return buffer
 
     def unpack(self, data: bytes | bytearray | memoryview, length: int) -> RingVector:
         """Decode what :meth:`pack` made of ``length`` elements.

@@ -12,6 +12,7 @@ gives away both kinds of share.
 """
 
 from collections.abc import Sequence
+from typing import cast
 
 import msgspec
 
@@ -172,7 +173,8 @@ class Shared(State, frozen=True, tag=True):
         ring.reduce(masked)
         sharers = tuple(envelope.peer for envelope in envelopes)
         state = Masked(terms, me, self.seed, tuple(held), sharers, tuple(distrusted))
-        return state, messages.encode(messages.MaskedInput(terms.digest, me, ring.pack(masked)))
+        payload = cast("bytes", ring.pack(masked))  # the codec takes any buffer
+        return state, messages.encode(messages.MaskedInput(terms.digest, me, payload))
 
 
 class Masked(State, frozen=True, tag=True):

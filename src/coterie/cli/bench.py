@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from coterie.cli.bench_training import training
 from coterie.cli.options import Shape
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from coterie.transports.memory import Observer
 
 app = typer.Typer(help="Measure what secure aggregation costs.", no_args_is_help=True)
+app.command()(training)
 
 
 class Rival(enum.StrEnum):

@@ -1,0 +1,234 @@
+"""Time rounds of training with and without protection, in turns, in one run.
+
+Both sides are runs as ``coterie run`` plays them, with ledger and worker processes, but for evaluation and checkpoints,
+which have nothing to do with protection and would only make its share look smaller. The examples are random numbers in
+the shapes of the data set, since how long training takes does not depend on what is learnt; model and optimiser are
+real. Everybody is available and stays, so that all rounds are the same work.
+
+Round by round, both sides start from the same model and train the same clients on the same batches, one side right
+after the other, and take turns at being first: whatever else the machine does, it does to both. Their new models must
+agree up to rounding before any number is reported.
+"""
+
+import statistics
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from coterie.arithmetic.quantize import Quantizer
+from coterie.errors import ConfigError, RoundAborted
+from coterie.experiments import assembly
+from coterie.experiments.config import RunConfig
+from coterie.experiments.config_file import make_config
+from coterie.experiments.engine import Engine
+from coterie.experiments.materials import Materials
+from coterie.experiments.records import RoundRecord
+from coterie.experiments.run_folder import RunFolder
+from coterie.training.flatten import Arrays
+from coterie.training.local import ArrayData, Problem
+from coterie.training.models import build, parameter_count
+from coterie.training.streams import stream, torch_seed
+
+_CLASSES = 10
+_WARM_UP = 1  # pairs of rounds that do not count: in the first, workers allocate and import what they need
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Who trains what: one local epoch of ``batch_size`` over ``samples`` examples for each of a cohort of clients.
+
+    The sizes are those of So et al. 2023, with circles of T = ``privacy`` clients.
+    """
+
+    model: str
+    input_shape: tuple[int, ...]
+    samples: int
+    batch_size: int
+    clients: int = 120
+    cohort: int = 12
+    privacy: int = 3
+    seed: int = 0
+
+    def config(self, kind: str, rounds: int, workers: int) -> RunConfig:
+        """Return the settings of a run with ``secure`` or ``plain`` aggregation that evaluates nothing so early."""
+        return make_config(
+            {
+                "name": f"bench-{kind}",
+                "seed": self.seed,
+                "rounds": rounds + 1,
+                "data.name": "own",
+                "model.name": self.model,
+                "clients.count": self.clients,
+                "availability.kind": "equal",
+                "availability.dropout": 0.0,
+                "faults.dropout": 0.0,
+                "cohort.size": self.cohort,
+                "cohort.privacy": self.privacy,
+                "training.epochs": 1,
+                "training.batch_size": self.batch_size,
+                "training.learning_rate": 0.01,
+                "training.weight_decay": 5e-4,
+                "training.evaluate_every": rounds + 1,
+                "training.executor": "processes",
+                "training.workers": workers,
+                "aggregation.kind": kind,
+            }
+        )
+
+    def materials(self) -> Materials:
+        """Make random examples, as many as a cohort needs; each client has some of them, which others have too."""
+        rng = stream(self.seed, "bench examples")
+        count = self.cohort * self.samples
+        examples = ArrayData(
+            rng.standard_normal((count, *self.input_shape), np.float32), rng.integers(_CLASSES, size=count)
+        )
+        model = build(self.model, self.input_shape, _CLASSES, torch_seed(self.seed, "model"))
+        parts = {
+            f"client-{number}": rng.choice(count, self.samples, replace=False) for number in range(1, self.clients + 1)
+        }
+        return Materials(Problem(model, examples), examples, parts, None)
+
+
+SCENARIOS = {
+    "lenet": Scenario("lenet", (3, 32, 32), samples=417, batch_size=50),
+    "mnist-cnn": Scenario("mnist-cnn", (1, 28, 28), samples=500, batch_size=100),
+}
+"""LeNet on the shapes of CIFAR-10, and the CNN of McMahan et al. 2017 on those of MNIST, each divided among 120."""
+
+
+@dataclass(frozen=True)
+class RoundCost:
+    """What a round cost; seconds are wall-clock time, bytes those of all clients, without the model they are sent.
+
+    ``train_seconds`` is how long the round waited for clients to train, ``protect_seconds`` what secure aggregation
+    took beyond that. Masking overlaps with training, and while it takes a core from a worker, it makes training look
+    longer: what protection costs in all is told by ``seconds`` alone.
+    """
+
+    seconds: float
+    train_seconds: float
+    protect_seconds: float
+    upload_bytes: int
+    download_bytes: int
+
+    @classmethod
+    def of(cls, record: RoundRecord) -> "RoundCost":
+        """Take the costs from a round's record."""
+        return cls(
+            record.seconds,
+            record.train_seconds,
+            record.protect_seconds,
+            record.upload_bytes,
+            record.download_bytes,
+        )
+
+
+@dataclass(frozen=True)
+class TrainingCosts:
+    """The same rounds with and without protection, those at the same place of both lists played one after the other."""
+
+    parameters: int
+    workers: int
+    secure: tuple[RoundCost, ...]
+    plain: tuple[RoundCost, ...]
+
+    @property
+    def overhead(self) -> float:
+        """How many times as long as a plain round a secure one takes: the median over the pairs."""
+        return statistics.median(
+            secure.seconds / plain.seconds for secure, plain in zip(self.secure, self.plain, strict=True)
+        )
+
+
+def typical(costs: Sequence[RoundCost]) -> RoundCost:
+    """Return the median of each cost."""
+    return RoundCost(
+        statistics.median(cost.seconds for cost in costs),
+        statistics.median(cost.train_seconds for cost in costs),
+        statistics.median(cost.protect_seconds for cost in costs),
+        statistics.median_low([cost.upload_bytes for cost in costs]),
+        statistics.median_low([cost.download_bytes for cost in costs]),
+    )
+
+
+def rounds_per_minute(costs: Sequence[RoundCost]) -> float:
+    """How many rounds of the typical length fit into a minute."""
+    return 60 / typical(costs).seconds
+
+
+def measure_training(
+    scenario: Scenario,
+    rounds: int,
+    workers: int,
+    folder: Path,
+    watch: Callable[[int], None] = lambda _pairs: None,
+) -> TrainingCosts:
+    """Play and time pairs of rounds; a pair whose models disagree raises :class:`RoundAborted`.
+
+    Args:
+        scenario: who trains what.
+        rounds: how many pairs count; one more is played before them.
+        workers: processes that train; with 0, this one does.
+        folder: where both runs keep their files. On a disk, as a run's: in memory, the ledger would be too fast.
+        watch: told how many pairs have been played.
+
+    """
+    if rounds < 1:
+        raise ConfigError(f"at least 1 round must be measured, not {rounds}")
+    if workers < 0:
+        raise ConfigError(f"there cannot be {workers} workers")
+    materials = scenario.materials()
+    total = _WARM_UP + rounds
+    with ExitStack() as stack:
+        secure, plain = (
+            _Side(scenario.config(kind, total, workers), materials, folder / kind, stack)
+            for kind in ("secure", "plain")
+        )
+        for number in range(1, total + 1):
+            for side in (secure, plain) if number % 2 else (plain, secure):
+                side.play(number)
+            _check(secure, plain)
+            plain.strategy.restore(secure.strategy.state())
+            watch(number)
+    costs = [tuple(map(RoundCost.of, side.records[_WARM_UP:])) for side in (secure, plain)]
+    return TrainingCosts(parameter_count(materials.problem.model), workers, costs[0], costs[1])
+
+
+class _Side:
+    """A run, round by round, until ``stack`` is closed."""
+
+    def __init__(self, config: RunConfig, materials: Materials, path: Path, stack: ExitStack) -> None:
+        self.config = config
+        self.strategy = assembly.make_strategy(config, materials)
+        self.records: list[RoundRecord] = []
+        folder = RunFolder.create(path, config)
+        self._engine = stack.enter_context(Engine(config, materials, folder, self.strategy, self.records))
+
+    def play(self, number: int) -> None:
+        record = self._engine.round(number, resuming=False)
+        if not record.completed:
+            raise RoundAborted(f"round {number} of {self.config.name} was not completed: {record.reason}")
+        self.records.append(record)
+
+    @property
+    def model(self) -> Arrays:
+        return self.strategy.models()["global"]
+
+
+def _check(secure: _Side, plain: _Side) -> None:
+    """See that both sides aggregated the same clients, and that their models differ by no more than rounding."""
+    number, clients = plain.records[-1].round, plain.records[-1].aggregated
+    if secure.records[-1].aggregated != clients:
+        raise RoundAborted(f"in round {number} both sides should have aggregated the same clients")
+    settings = plain.config.aggregation
+    quantized = Quantizer(settings.clip, settings.precision, len(clients)).error_bound(len(clients), len(clients))
+    error = max(float(np.abs(a - b).max()) for a, b in zip(secure.model, plain.model, strict=True))
+    # Each side rounds its mean and its model to float32, relative to the clip and to the largest weight.
+    largest = max(float(np.abs(array).max()) for array in chain(secure.model, plain.model))
+    bound = quantized + 2.0**-23 * (settings.clip + largest)
+    if not error <= bound:
+        raise RoundAborted(f"the models of round {number} differ by {error:.3g}; rounding explains {bound:.3g}")

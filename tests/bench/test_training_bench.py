@@ -1,0 +1,17 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.bench
+
+
+def test_protection_adds_at_most_a_tenth_to_a_round() -> None:
+    arguments = ["bench", "training", "--model", "lenet", "--rounds", "40", "--json"]
+    command = [sys.executable, "-c", "from coterie.cli import main; main()", *arguments]
+    record = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    parameters = record["parameters"]
+    assert (parameters["clients"], parameters["cohort"]) == (120, 12)
+    assert (parameters["samples"], parameters["batch_size"], parameters["model_parameters"]) == (417, 50, 62_006)
+    assert record["overhead"] <= 1.10

@@ -1,0 +1,195 @@
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from coterie.bench import training
+from coterie.bench.training import (
+    SCENARIOS,
+    RoundCost,
+    Scenario,
+    TrainingCosts,
+    measure_training,
+    rounds_per_minute,
+    typical,
+)
+from coterie.cli import app, main
+from coterie.cohorts.ledger import Ledger
+from coterie.errors import ConfigError, RoundAborted
+from coterie.experiments import aggregation, assembly
+from coterie.experiments.config import RunConfig
+from coterie.secagg.server import Step
+from coterie.training.flatten import Arrays
+from coterie.transports.faults import Fault, Faults, Kind
+
+TINY = Scenario("lenet", (1, 16, 16), samples=6, batch_size=4, clients=6, cohort=4, privacy=2)
+COMMAND = ["bench", "training", "--rounds", "2", "--workers", "0"]
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(SCENARIOS, "lenet", TINY)
+
+
+def cost(seconds: float, upload: int = 0) -> RoundCost:
+    return RoundCost(seconds, seconds / 2, seconds / 4, upload, 2 * upload)
+
+
+def test_the_overhead_is_the_median_over_pairs_and_not_the_ratio_of_medians() -> None:
+    secure, plain = (cost(1.1), cost(22.0), cost(2.0)), (cost(1.0), cost(20.0), cost(4.0))
+    assert TrainingCosts(1, 1, secure, plain).overhead == pytest.approx(1.1)
+
+
+def test_a_typical_round_has_the_median_of_each_cost() -> None:
+    costs = [cost(1.0, 30), cost(3.0, 10), cost(2.0, 20)]
+    assert typical(costs) == cost(2.0, 20)
+    assert rounds_per_minute(costs) == 30
+
+
+def test_the_sizes_are_those_of_the_paper() -> None:
+    sizes = {name: (s.clients, s.cohort, s.samples, s.batch_size) for name, s in SCENARIOS.items()}
+    assert sizes == {"lenet": (120, 12, 417, 50), "mnist-cnn": (120, 12, 500, 100)}
+
+
+def test_both_sides_play_real_rounds(tmp_path: Path) -> None:
+    seen: list[int] = []
+    costs = measure_training(TINY, 2, 0, tmp_path, seen.append)
+    assert seen == [1, 2, 3]  # the first pair warms up
+    assert len(costs.secure) == len(costs.plain) == 2
+    for secure, plain in zip(costs.secure, costs.plain, strict=True):
+        assert plain.upload_bytes == TINY.cohort * costs.parameters * 4
+        assert plain.protect_seconds == 0 < secure.protect_seconds < secure.seconds
+        assert secure.upload_bytes > TINY.cohort * costs.parameters * 20 / 8
+        assert secure.download_bytes > 0
+        assert 0 < plain.train_seconds < plain.seconds
+    with Ledger.open(tmp_path / "secure" / "ledger.sqlite") as ledger:
+        assert sum(ledger.frequencies().values()) == 3 * TINY.cohort
+    assert not (tmp_path / "plain" / "ledger.sqlite").exists()
+
+
+def test_nothing_is_evaluated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("coterie.experiments.engine.evaluate", lambda *_: pytest.fail("evaluated"))
+    measure_training(TINY, 1, 0, tmp_path)
+
+
+def test_a_wrong_model_is_no_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def wrong(updates: Sequence[Arrays], _weights: Sequence[float]) -> Arrays:
+        return [np.zeros_like(array) for array in updates[0]]
+
+    monkeypatch.setattr(aggregation, "weighted_mean", wrong)
+    with pytest.raises(RoundAborted, match="models of round 1 differ"):
+        measure_training(TINY, 1, 0, tmp_path)
+
+
+def test_different_cohorts_are_no_comparison(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def unequal(config: RunConfig, _number: int) -> Faults:
+        vanish = Fault(Kind.DROP, Step.MASK, ("client-1",))
+        return Faults(0, (vanish,) if config.aggregation.kind == "plain" else ())
+
+    monkeypatch.setattr(assembly, "make_faults", unequal)
+    with pytest.raises(RoundAborted, match="the same clients"):
+        measure_training(TINY, 5, 0, tmp_path)
+
+
+def test_an_aborted_round_is_no_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    everybody = Faults(0, (Fault(Kind.DROP, Step.MASK, probability=1.0),))
+    monkeypatch.setattr(assembly, "make_faults", lambda *_: everybody)
+    with pytest.raises(RoundAborted, match="round 1 of bench-secure was not completed"):
+        measure_training(TINY, 1, 0, tmp_path)
+
+
+@pytest.mark.parametrize(("rounds", "workers"), [(0, 0), (1, -1)])
+def test_impossible_numbers_are_refused(rounds: int, workers: int, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError):
+        measure_training(TINY, rounds, workers, tmp_path)
+
+
+@pytest.mark.usefixtures("tiny")
+def test_the_json_says_what_was_run_and_what_it_cost(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, [*COMMAND, "--json"], catch_exceptions=False)
+    record = json.loads(result.stdout)
+    parameters = record["parameters"]
+    assert (parameters["model"], parameters["cohort"], parameters["rounds"]) == ("lenet", 4, 2)
+    assert (parameters["workers"], parameters["examples"]) == (0, "random")
+    for kind in "secure", "plain":
+        side = record[kind]
+        assert len(side["rounds"]) == 2
+        assert side["rounds_per_minute"] == pytest.approx(60 / side["median"]["seconds"])
+    pairs = zip(record["secure"]["rounds"], record["plain"]["rounds"], strict=True)
+    ratios = [secure["seconds"] / plain["seconds"] for secure, plain in pairs]
+    assert record["overhead"] == pytest.approx(sum(ratios) / 2)
+    assert list(tmp_path.iterdir()) == []  # nothing is left behind
+
+
+@pytest.mark.usefixtures("tiny")
+def test_people_get_a_table() -> None:
+    result = CliRunner().invoke(app, COMMAND, catch_exceptions=False)
+    shown = " ".join(result.stdout.split())
+    for words in (
+        "4 of 6 clients",
+        "random examples",
+        "no worker processes",
+        "rounds per minute",
+        "median over 2 pairs",
+    ):
+        assert words in shown
+
+
+@pytest.mark.usefixtures("tiny")
+def test_there_is_a_worker_for_each_core_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def measured(scenario: Scenario, rounds: int, workers: int, *_: object) -> TrainingCosts:
+        asked.append(workers)
+        return TrainingCosts(1, workers, (cost(1.0),) * rounds, (cost(1.0),) * rounds)
+
+    monkeypatch.setattr(training, "measure_training", measured)
+    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    result = CliRunner().invoke(app, ["bench", "training", "--rounds", "1"], catch_exceptions=False)
+    assert asked == [3]
+    shown = " ".join(result.stdout.split())
+    assert "3 worker processes" in shown
+    assert "median over 1 pair of" in shown
+
+
+@pytest.mark.usefixtures("tiny")
+@pytest.mark.parametrize(
+    ("arguments", "message"), [(["--rounds", "0"], "at least 1 round"), (["--workers", "-1"], "-1 workers")]
+)
+def test_bad_parameters_end_in_one_clear_line(
+    arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["coterie", *COMMAND, *arguments])
+    with pytest.raises(SystemExit):
+        main()
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert message in printed.err
+    assert printed.err.count("\n") == 1
+
+
+def test_where_nothing_can_be_written_there_is_one_clear_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    monkeypatch.setattr(sys, "argv", ["coterie", *COMMAND])
+    with pytest.raises(SystemExit):
+        main()
+    assert "cannot write to the current directory" in capsys.readouterr().err
+
+
+def test_a_seed_decides_the_examples() -> None:
+    one, again, other = (replace(TINY, seed=seed).materials() for seed in (1, 1, 2))
+    indices = np.arange(4)
+    first, same, different = (made.problem.data.batch(indices)[0].numpy() for made in (one, again, other))
+    assert np.array_equal(first, same)
+    assert not np.array_equal(first, different)

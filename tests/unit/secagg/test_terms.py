@@ -1,6 +1,7 @@
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -207,3 +208,15 @@ def test_messages_hide_their_content() -> None:
     data = cast.replies()["client-01"]
     message = messages.decode(data, messages.MaskedInput, "test", cast.terms.digest)
     assert repr(message) == f"<MaskedInput of session {cast.terms.digest.hex()[:8]}>"
+
+
+@pytest.mark.parametrize(("batches", "vectors"), [(None, 1), ((0, 0, 1, 1, 2, 2), 3)])
+def test_the_server_keeps_one_vector_in_all_or_one_for_each_batch(batches: tuple[int, ...] | None, vectors: int) -> None:
+    cast = Cast(make_terms(6, batches=batches)).play_until(Step.MASK)
+    cast.deliver(cast.replies())
+    assert len(cast.server._sums) == vectors
+    held = [value for value in vars(cast.server).values() if isinstance(value, np.ndarray)]
+    assert held == []
+    cast.inbox = cast.server.close()
+    cast.finish()
+    assert cast.server._sums == {}

@@ -211,7 +211,7 @@ def test_messages_hide_their_content() -> None:
 
 
 @pytest.mark.parametrize(("batches", "vectors"), [(None, 1), ((0, 0, 1, 1, 2, 2), 3)])
-def test_the_server_keeps_one_vector_in_all_or_one_for_each_batch(batches: tuple[int, ...] | None, vectors: int) -> None:
+def test_the_server_keeps_one_vector_or_one_for_each_batch(batches: tuple[int, ...] | None, vectors: int) -> None:
     cast = Cast(make_terms(6, batches=batches)).play_until(Step.MASK)
     cast.deliver(cast.replies())
     assert len(cast.server._sums) == vectors

@@ -69,14 +69,6 @@ def combine(points: Sequence[int], shares: Sequence[bytes]) -> bytes:
     return secret
 
 
-def well_formed(share: bytes, secret_size: int) -> bool:
-    """Whether the bytes encode a share at all."""
-    try:
-        return len(share) == share_size(secret_size) and len(_decode([share])) == 1
-    except VerificationError:
-        return False
-
-
 @lru_cache(maxsize=256)
 def _weights(points: tuple[int, ...]) -> Symbols:
     """Lagrange weights at zero: prod_{j != i} x_j / (x_j - x_i), as sums of logarithms."""

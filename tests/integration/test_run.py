@@ -187,6 +187,27 @@ def test_a_lying_server_a_sparse_graph_and_more_clients(tmp_path: Path) -> None:
     assert strong_privacy(tmp_path / "run") >= 3
 
 
+def test_a_random_graph_gives_the_same_model_or_none(tmp_path: Path) -> None:
+    """Choi et al. 2020: a reliable round has the sum of a complete graph; an unreliable one leaves the model alone."""
+    several = (
+        "rounds=2",
+        "clients.count=30",
+        "cohort.policy=random",
+        "cohort.size=30",
+        "faults.dropout=0.0",
+        *EVERYBODY,
+    )
+    random_graph = ("aggregation.topology=erdos-renyi", "aggregation.threshold=9")
+    complete = play(tmp_path / "complete", *several)
+    enough = play(tmp_path / "enough", *several, *random_graph, "aggregation.connection=0.8")
+    assert "ErdosRenyi graph" in enough.summary.protocol
+    assert all(map(np.array_equal, parameters(enough), parameters(complete)))
+    few = play(tmp_path / "few", *several, *random_graph, "aggregation.connection=0.1")
+    assert few.summary.aborted == 2
+    untrained = flatten.read(find_materials(load_config(None, [*SMALL, *several])).problem.model)
+    assert all(map(np.array_equal, parameters(few), untrained))
+
+
 @pytest.mark.parametrize("kind", ["skellam", "discrete-gaussian"])
 def test_noise_is_added_accounted_for_and_explained(tmp_path: Path, kind: str) -> None:
     without = ("rounds=3", "faults.dropout=0.0", *EVERYBODY)

@@ -7,18 +7,26 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from coterie.experiments.reproduce import Run
 
 
 def reproduce(
     name: Annotated[str | None, typer.Argument(help="The experiment; see --list.")] = None,
     show_list: Annotated[bool, typer.Option("--list", help="List the experiments there are.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="A first look: few trials.")] = False,
-    trials: Annotated[int | None, typer.Option(help="How often everything is tried.", show_default="declared")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A first look, in minutes: --size quick.")] = False,
+    size: Annotated[
+        str | None, typer.Option(help="How much is run; --list shows the sizes.", show_default="full, as in the paper")
+    ] = None,
+    trials: Annotated[
+        int | None, typer.Option(min=1, help="How often everything is tried.", show_default="as the size says")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the results.", show_default="coterie-results/NAME")
     ] = None,
     seed: Annotated[int, typer.Option(help="Decides every random choice.")] = 0,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Where data sets are; or set COTERIE_DATA. Nothing is downloaded.")
+    ] = None,
     workers: Annotated[int | None, typer.Option(help="Processes to work in.", show_default="one for each core")] = None,
 ) -> None:
     """Run an experiment of the papers again and put our numbers beside theirs.
@@ -30,7 +38,7 @@ def reproduce(
 
     from coterie.errors import ConfigError
     from coterie.experiments.plots import require_matplotlib
-    from coterie.experiments.reproduce import REPORT, Run, declared, read_declaration
+    from coterie.experiments.reproduce import FULL, QUICK, REPORT, Run, declared, read_declaration
 
     console = Console(highlight=False, soft_wrap=True)
     known = declared()
@@ -38,20 +46,20 @@ def reproduce(
         for listed, file in sorted(known.items()):
             declaration = read_declaration(file)
             console.print(f"[bold]{listed}[/]  {declaration.title}\n  {declaration.paper}")
+            for called, what in declaration.sizes.items():
+                console.print(f"  --size {called:8} trials: {what.trials}" + (f"; {what.note}" if what.note else ""))
         return
     if name is None:
         raise ConfigError("name an experiment; --list shows those there are")
     if name not in known:
         raise ConfigError(f"there is no experiment {name!r}; known are {', '.join(sorted(known)) or 'none'}")
-    if quick and trials is not None:
-        raise ConfigError("--quick and --trials both say how many trials there are; give one of them")
+    if quick and size not in (None, QUICK):
+        raise ConfigError(f"--quick and --size {size} contradict each other; give one of them")
     require_matplotlib()
-    declaration = read_declaration(known[name])
-    if trials is None:
-        trials = declaration.trials.quick if quick else declaration.trials.full
     folder = out or Path("coterie-results") / name
-    run = Run(name, declaration, trials, seed, folder)
-    interrupted = _work(run.work(workers or os.cpu_count() or 1), declaration.title, len(run.jobs))
+    size = size or (QUICK if quick else FULL)
+    run = Run(name, read_declaration(known[name]), folder, size, trials or 0, seed, data_dir)
+    interrupted = _work(run, workers or os.cpu_count() or 1)
     report = run.write_report()
     console.print(*(f"• {headline}" for headline in report.headlines), sep="\n")
     console.print(f"Everything is in [bold]{folder / REPORT}[/].")
@@ -60,26 +68,17 @@ def reproduce(
         raise typer.Exit(130)
 
 
-def _work(progress: "Generator[int]", title: str, total: int) -> bool:
+def _work(run: "Run", workers: int) -> bool:
     """Show how far the work has come; tell whether it was interrupted."""
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(title, total=total)
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:.1f} of {task.total} jobs"))
+    clocks = (TimeElapsedColumn(), TimeRemainingColumn(elapsed_when_finished=True))
+    with Progress(*columns, *clocks, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(run.declaration.title, total=len(run.jobs))
         try:
-            for done in progress:
-                bar.update(task, completed=done)
+            run.work(workers, lambda done: bar.update(task, completed=done))
         except KeyboardInterrupt:
             return True
-        finally:
-            progress.close()
     return False

@@ -13,7 +13,7 @@ from coterie.crypto.entropy import DeterministicEntropy, Entropy
 from coterie.crypto.signing import Identity
 from coterie.experiments.config import RunConfig
 from coterie.experiments.materials import Materials
-from coterie.graphs.topology import Complete, Topology
+from coterie.graphs.topology import Complete, ErdosRenyi, Topology
 from coterie.privacy import Noise, NoiseKind, NoisyQuantizer, Release, least_aggregated
 from coterie.secagg.plan import recommend
 from coterie.secagg.server import Step
@@ -136,7 +136,9 @@ def make_protection(
     codec = noisy or quantizer
     topology: Topology = Complete()
     threshold = aggregation.threshold or None
-    if aggregation.topology != "complete" and not (aggregation.topology == "auto" and cohort.size <= FEW_CLIENTS):
+    if aggregation.topology == "erdos-renyi" and aggregation.connection:
+        topology = ErdosRenyi(aggregation.connection)
+    elif aggregation.topology != "complete" and not (aggregation.topology == "auto" and cohort.size <= FEW_CLIENTS):
         plan = recommend(
             cohort.size,
             aggregation.dropout,

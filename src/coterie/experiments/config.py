@@ -74,7 +74,9 @@ class Partition(Section):
 class Model(Section):
     """What is learnt."""
 
-    name: Literal["softmax-regression", "mlp", "fcn", "mnist-cnn", "lenet", "vgg11", "lstm", "own"] = Field(
+    name: Literal[
+        "softmax-regression", "mlp", "fcn", "mnist-cnn", "mnist-cnn-small", "lenet", "vgg11", "lstm", "own"
+    ] = Field(
         default="mlp", description="the model; its sizes follow from the data; own is for Python programs"
     )
 
@@ -199,6 +201,9 @@ class Aggregation(Section):
     topology: Literal["complete", "auto", "harary", "erdos-renyi"] = Field(
         default="complete",
         description="who shares secrets with whom; auto is the cheapest that withstands what follows",
+    )
+    connection: Share = Field(
+        default=0.0, description="erdos-renyi: probability that two clients share secrets; 0 is as planned"
     )
     threshold: int = Field(
         default=0, ge=0, description="shares that open a client's secret; 0 is a majority, or as planned"

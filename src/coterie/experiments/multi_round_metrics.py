@@ -23,7 +23,9 @@ from coterie.cohorts.weak import weak_privacy
 from coterie.experiments.reproduce import Job, Record
 
 if TYPE_CHECKING:
-    from coterie.experiments.reproduce import Report
+    from pathlib import Path
+
+    from coterie.experiments.reproduce import Desk, Report
 
 METRICS, LEAKS = "metrics", "leaks"
 _EASY = 4  # sets of so many classes are searched in a moment: 8 million sets of 4 among 120
@@ -88,7 +90,7 @@ class MultiRoundMetrics(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
         cases = [(METRICS, scheme.name) for scheme in self.schemes] + [(LEAKS, name) for name in self.leaks.by_name()]
         return [Job(part, case, trial) for trial in range(trials) for part, case in cases]
 
-    def run(self, job: Job, seed: int) -> Record:
+    def run(self, job: Job, seed: int, desk: Desk) -> Record:
         """Play one history and measure it."""
         rng = np.random.default_rng([seed, job.trial, *job.case.encode()])
         if job.part == LEAKS:
@@ -98,6 +100,10 @@ class MultiRoundMetrics(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
         scheme = next(scheme for scheme in self.schemes if scheme.name == job.case)
         policy = make_policy(scheme.policy, dropout, self.cohort, rng, privacy=scheme.privacy, mode=scheme.mode)
         return _measure(simulate(policy, dropout, self.rounds, rng))
+
+    def progress(self, job: Job, folder: Path) -> float:
+        """Nothing is known before a job is done."""
+        return 0.0
 
     def report(self, records: Mapping[Job, Record]) -> Report:
         """Tables and figures beside the paper's; see :mod:`coterie.experiments.multi_round_report`."""

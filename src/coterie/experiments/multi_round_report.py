@@ -11,7 +11,7 @@ from coterie.cohorts.audit import Auditor, AuditReport
 from coterie.cohorts.theory import selection_variance, trade_off
 from coterie.experiments.multi_round_figures import draw_cost, draw_losses, draw_privacy, draw_theory
 from coterie.experiments.multi_round_outcomes import Curves, Losses, Reals
-from coterie.experiments.reproduce import Report
+from coterie.experiments.reproduce import Report, markdown_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -127,7 +127,7 @@ def _privacy_table(curves: Sequence[Curves]) -> str:
         "ours",
         "all",
     )
-    return _markdown(headings, rows)
+    return markdown_table(headings, rows)
 
 
 def _cost_table(curves: Sequence[Curves]) -> str:
@@ -146,7 +146,7 @@ def _cost_table(curves: Sequence[Curves]) -> str:
             )
         )
     headings = ("scheme", "C: paper", "ours", "Theorem 1", "F per played round: paper", "ours", "F per round: ours")
-    return _markdown(headings, rows)
+    return markdown_table(headings, rows)
 
 
 def _theory_table(experiment: MultiRoundMetrics) -> str:
@@ -156,7 +156,7 @@ def _theory_table(experiment: MultiRoundMetrics) -> str:
         (f"p = {p:g}", *(f"{row.cardinality:.4f}" for row in trade_off(size, cohort, p, levels=levels)))
         for p in experiment.dropout
     ]
-    return _markdown(("", *(f"T = {level}" for level in levels)), rows)
+    return markdown_table(("", *(f"T = {level}" for level in levels)), rows)
 
 
 def _losses_table(losses: Sequence[Losses]) -> str:
@@ -185,7 +185,7 @@ def _losses_table(losses: Sequence[Losses]) -> str:
         "strong T",
         "summed",
     )
-    return _markdown(headings, rows)
+    return markdown_table(headings, rows)
 
 
 def _differences(experiment: MultiRoundMetrics, curves: Sequence[Curves]) -> Iterator[str]:
@@ -266,8 +266,3 @@ def _range(values: Reals) -> str:
     others = [f"{low:.0f} to {high:.0f}"] if low < high else []
     others += [f"{len(values) - len(there)} never"] if len(there) < len(values) else []
     return f"{middle:.0f}" + (f" ({'; '.join(others)})" if others else "")
-
-
-def _markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [headings, ["---"] + ["---:"] * (len(headings) - 1), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

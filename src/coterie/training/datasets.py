@@ -138,8 +138,11 @@ def mnist(folder: Path) -> Dataset:
     return Dataset("mnist", *part("train"), *part("t10k"), classes=10)
 
 
-def cifar10(folder: Path) -> Dataset:
-    """CIFAR-10 (3 x 32 x 32) from its python batches; each channel less its training mean, over its deviation."""
+def cifar10(folder: Path, train_rows: int = 0) -> Dataset:
+    """CIFAR-10 (3 x 32 x 32) from its python batches; each channel less its training mean, over its deviation.
+
+    With ``train_rows``, only the first so many of the training pictures; 0 is all.
+    """
 
     def part(*names: str) -> tuple[Inputs, Targets]:
         pictures, labels = zip(
@@ -147,8 +150,11 @@ def cifar10(folder: Path) -> Dataset:
         )
         return _scaled(np.concatenate(pictures), *_CIFAR_SCALE), np.concatenate(labels)
 
-    train = part(*(f"data_batch_{number}" for number in range(1, 6)))
-    return Dataset("cifar10", *train, *part("test_batch"), classes=10)
+    x, y = part(*(f"data_batch_{number}" for number in range(1, 6)))
+    if not 0 <= train_rows <= len(y):
+        raise ConfigError(f"CIFAR-10 has {len(y)} training pictures, of which {train_rows} cannot be taken")
+    kept = slice(train_rows or None)
+    return Dataset("cifar10", x[kept], y[kept], *part("test_batch"), classes=10)
 
 
 def faces(folder: Path, test_pictures: int = 3) -> Dataset:

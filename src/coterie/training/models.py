@@ -75,6 +75,15 @@ def _mnist_cnn(shape: Shape, outputs: int) -> nn.Module:
     )
 
 
+def _mnist_cnn_small(shape: Shape, outputs: int) -> nn.Module:
+    channels, height, width = _picture(shape, smallest=16)
+    return nn.Sequential(
+        *(nn.Conv2d(channels, 32, 5), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(32, 64, 5), nn.ReLU(), nn.MaxPool2d(2)),
+        _dense(64 * ((height - 12) // 4) * ((width - 12) // 4), outputs),
+    )
+
+
 def _lenet(shape: Shape, outputs: int) -> nn.Module:
     channels, height, width = _picture(shape, smallest=16)
     return nn.Sequential(
@@ -124,6 +133,7 @@ _BUILDERS: dict[str, Callable[[Shape, int], nn.Module]] = {
     "mlp": _mlp,
     "fcn": _fcn,
     "mnist-cnn": _mnist_cnn,
+    "mnist-cnn-small": _mnist_cnn_small,
     "lenet": _lenet,
     "vgg11": _vgg11,
     "lstm": _lstm,

@@ -119,8 +119,8 @@ def test_every_mistake_is_reported_with_its_place(file: Path) -> None:
             f"{file}:9: faults.steps.1: should be 'advertise', 'share', 'mask', 'confirm' or 'reveal', not \"sleep\"",
             f"{file}:11: training.schedule.kind: should be 'constant', 'milestones', 'inverse' or 'cosine', "
             'not "steep"',
-            "--set model.name: should be 'softmax-regression', 'mlp', 'fcn', 'mnist-cnn', 'lenet', 'vgg11', 'lstm' or "
-            "'own', not \"resnet\"",
+            "--set model.name: should be 'softmax-regression', 'mlp', 'fcn', 'mnist-cnn', 'mnist-cnn-small', 'lenet', "
+            "'vgg11', 'lstm' or 'own', not \"resnet\"",
             "--set rounds: should be greater than or equal to 1, not 0",
         ]
     )

@@ -21,13 +21,16 @@ from coterie.cohorts.policies import Random, simulate
 from coterie.errors import ConfigError
 from coterie.experiments.multi_round_metrics import LEAKS, METRICS, MultiRoundMetrics, weak_bounds
 from coterie.experiments.reproduce import (
+    FULL,
     JOURNAL,
     REPORT,
     RESULTS,
     Declaration,
+    Desk,
     Job,
     Record,
     Run,
+    Size,
     declared,
     read_declaration,
 )
@@ -36,7 +39,7 @@ SMALL = """
 title = "Small"
 paper = "Nobody et al."
 kind = "multi-round-metrics"
-trials = { quick = 2, full = 3 }
+sizes = { quick = { trials = 2, note = "a few" }, full = { trials = 3 } }
 [settings]
 population = 12
 cohort = 4
@@ -53,6 +56,7 @@ survival = [0.8]
 rounds = 60
 cases = [{ population = 12, cohort = 4, privacy = 2 }]
 """
+DESK = Desk(Path("unused"), None, lambda: False)
 FIGURES = ("figure-3.png", "figure-4.png", "figure-5.png", "dropouts-inside-a-round.png")
 
 
@@ -107,27 +111,29 @@ def test_bounds_meet_where_sets_are_few_and_stay_apart_where_they_are_many() -> 
 
 def test_the_shipped_experiment_is_the_papers() -> None:
     declaration = read_declaration(declared()["multi-round-metrics"])
-    experiment = declaration.experiment
+    experiment = declaration.experiment(FULL)
     assert isinstance(experiment, MultiRoundMetrics)
     assert (experiment.population, experiment.cohort, experiment.rounds) == (120, 12, 200)
-    assert declaration.trials.full == 200
+    assert declaration.size(FULL).trials == 200
     assert len(experiment.jobs(3)) == 3 * (9 + 6)
-    record = experiment.run(Job(METRICS, "T=6", 0), 0)
+    record = experiment.run(Job(METRICS, "T=6", 0), 0, DESK)
     assert record["strong"][-1] == record["weak_at_least"][-1] == record["weak_at_most"][-1] == 6
     assert record["first_exposed"] is None
     assert set(record["aggregated"]) <= {0, 12}
 
 
 def test_random_selection_exposes_everybody(declaration: Declaration) -> None:
-    record = declaration.experiment.run(Job(METRICS, "random", 0), 0)
+    record = declaration.experiment(FULL).run(Job(METRICS, "random", 0), 0, DESK)
+    assert record is not None
     assert 10 <= record["first_exposed"] <= record["all_exposed"] <= 25
     assert record["weak_at_most"].index(1) + 1 == record["first_exposed"]
 
 
 def test_losses_expose_clients_unless_unmasking_is_batch_aligned(declaration: Declaration) -> None:
-    experiment = declaration.experiment
+    experiment = declaration.experiment(FULL)
     (job,) = (job for job in experiment.jobs(1) if job.part == LEAKS)
-    record = experiment.run(job, 0)
+    record = experiment.run(job, 0, DESK)
+    assert record is not None
     naive, aligned = record["naive"], record["aligned"]
     assert naive["broken"] <= naive["exposed"] == naive["rounds"] < 60
     assert naive["strong"] == 1
@@ -135,24 +141,41 @@ def test_losses_expose_clients_unless_unmasking_is_batch_aligned(declaration: De
     assert aligned["aggregated"] < naive["aggregated"]
 
 
+class Interrupted(Exception):
+    """Somebody has seen enough."""
+
+
 def test_results_do_not_depend_on_workers_or_interruptions(declaration: Declaration, tmp_path: Path) -> None:
-    whole = Run("small", declaration, 2, 7, tmp_path / "whole")
-    assert list(whole.work(workers=2)) == list(range(9))
+    seen: list[float] = []
+    whole = Run("small", declaration, tmp_path / "whole", trials=2, seed=7)
+    whole.work(workers=2, watch=seen.append)
+    assert (seen[0], seen[-1]) == (0, 8)
+    assert seen == sorted(seen)
     report = whole.write_report()
 
-    parts = Run("small", declaration, 2, 7, tmp_path / "parts")
-    progress = parts.work()
-    assert [next(progress) for _ in range(4)] == [0, 1, 2, 3]
-    progress.close()
+    def interrupt_after_three(done: float) -> None:
+        seen.append(done)
+        if done == 3:
+            raise Interrupted
+
+    parts = Run("small", declaration, tmp_path / "parts", trials=2, seed=7)
+    seen.clear()
+    with pytest.raises(Interrupted):
+        parts.work(watch=interrupt_after_three)
+    assert seen == [0, 1, 2, 3]
     journal = parts.folder / JOURNAL
     journal.write_bytes(journal.read_bytes()[:-10])  # the power went while the third job was written down
-    assert list(parts.work()) == list(range(2, 9))
+    seen.clear()
+    parts.work(watch=seen.append)
+    assert seen == [2, 3, 4, 5, 6, 7, 8]
     parts.write_report()
     assert results(parts.folder) == results(whole.folder)
     assert (parts.folder / REPORT).read_text() == (whole.folder / REPORT).read_text()
 
-    again = Run("small", declaration, 2, 7, tmp_path / "parts")
-    assert list(again.work()) == [8]
+    again = Run("small", declaration, tmp_path / "parts", trials=2, seed=7)
+    seen.clear()
+    again.work(watch=seen.append)
+    assert seen == [8]
     text = (whole.folder / REPORT).read_text()
     assert "`coterie reproduce small --trials 2 --seed 7`" in text
     assert all(headline in text for headline in report.headlines)
@@ -162,21 +185,42 @@ def test_results_do_not_depend_on_workers_or_interruptions(declaration: Declarat
 
 
 def test_a_folder_belongs_to_one_run(declaration: Declaration, tmp_path: Path) -> None:
+    run = Run("small", declaration, tmp_path, trials=1)
     with pytest.raises(ConfigError, match="nothing to report"):
-        Run("small", declaration, 1, 0, tmp_path).write_report()
+        run.write_report()
     (tmp_path / JOURNAL).write_bytes(b'{"exp')  # the power went while the very first line was written
-    assert next(Run("small", declaration, 1, 0, tmp_path).work()) == 0
+    run.work()
     with pytest.raises(ConfigError, match="another run"):
-        next(Run("small", declaration, 1, 1, tmp_path).work())
+        Run("small", declaration, tmp_path, trials=1, seed=1).work()
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot use the folder"):
-        next(Run("small", declaration, 1, 0, tmp_path / "file").work())
+        Run("small", declaration, tmp_path / "file", trials=1).work()
+
+
+def test_a_size_changes_settings_and_the_report_says_which_it_is(declaration: Declaration, tmp_path: Path) -> None:
+    sizes = {**declaration.sizes, "tiny": Size(trials=1, note="nearly nothing", settings={"leaks": {"rounds": 9}})}
+    changed = msgspec.structs.replace(declaration, sizes=sizes)
+    tiny, full = changed.experiment("tiny"), changed.experiment(FULL)
+    assert isinstance(tiny, MultiRoundMetrics)
+    assert isinstance(full, MultiRoundMetrics)
+    assert (tiny.leaks.rounds, full.leaks.rounds) == (9, 60)
+    assert msgspec.structs.replace(tiny, leaks=full.leaks) == full
+    run = Run("small", changed, tmp_path, "tiny")
+    run.work()
+    run.write_report()
+    text = (tmp_path / REPORT).read_text()
+    assert "`coterie reproduce small --size tiny --trials 1 --seed 0`" in text
+    assert "Size: tiny (nearly nothing)." in text
+    with pytest.raises(ConfigError, match="no size 'huge'; this experiment has quick, full, tiny"):
+        Run("small", changed, tmp_path, "huge")
+    with pytest.raises(ConfigError, match="another run"):
+        Run("small", changed, tmp_path, FULL).work()
 
 
 def test_a_report_is_possible_after_the_first_job(declaration: Declaration) -> None:
-    experiment = declaration.experiment
+    experiment = declaration.experiment(FULL)
     for job in experiment.jobs(1):
-        report = experiment.report({job: experiment.run(job, 0)})
+        report = experiment.report({job: experiment.run(job, 0, DESK) or {}})
         assert len(report.figures) == (3 if job.part == METRICS else 2)
         assert "## Where the paper and this report differ" in report.text
 
@@ -193,25 +237,26 @@ def test_wrong_declarations_are_refused(change: str, words: str, tmp_path: Path)
     file = tmp_path / "wrong.toml"
     file.write_text(SMALL.replace('kind = "multi-round-metrics"', change))
     with pytest.raises(ConfigError, match=words):
-        _ = read_declaration(file).experiment
+        _ = read_declaration(file).experiment(FULL)
 
 
 def test_wrong_settings_are_refused(declaration: Declaration) -> None:
     wrong = msgspec.structs.replace(declaration, settings={**declaration.settings, "cohort": "many"})
     with pytest.raises(ConfigError, match="settings of this multi-round-metrics experiment are wrong"):
-        _ = wrong.experiment
+        _ = wrong.experiment(FULL)
 
 
-@pytest.mark.parametrize(("trials", "seed"), [(0, 0), (1, -1)])
+@pytest.mark.parametrize(("trials", "seed"), [(-1, 0), (1, -1)])
 def test_sizes_are_checked(declaration: Declaration, trials: int, seed: int, tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
-        Run("small", declaration, trials, seed, tmp_path)
+        Run("small", declaration, tmp_path, trials=trials, seed=seed)
 
 
 def test_command(cli: typer.Typer, tmp_path: Path) -> None:
     listed = CliRunner().invoke(cli, ["--list"])
     assert "small" in listed.output
     assert "Nobody et al." in listed.output
+    assert "--size quick    trials: 2; a few" in listed.output
     result = CliRunner().invoke(cli, ["small", "--quick", "--workers", "1"])
     assert result.exit_code == 0, result.output
     assert "Everything is in coterie-results/small/README.md" in result.output
@@ -223,10 +268,10 @@ def test_an_interrupted_command_reports_on_what_is_there(
 ) -> None:
     run = MultiRoundMetrics.run
 
-    def interrupt(self: MultiRoundMetrics, job: Job, seed: int) -> Record:
+    def interrupt(self: MultiRoundMetrics, job: Job, seed: int, desk: Desk) -> Record:
         if job.trial == 1:
             raise KeyboardInterrupt
-        return run(self, job, seed)
+        return run(self, job, seed, desk)
 
     monkeypatch.setattr(MultiRoundMetrics, "run", interrupt)
     arguments = ["small", "--workers", "1", "--out", str(tmp_path / "out")]
@@ -242,7 +287,7 @@ def test_an_interrupted_command_reports_on_what_is_there(
     [
         ([], "name an experiment"),
         (["large"], "no experiment 'large'; known are small"),
-        (["small", "--quick", "--trials", "3"], "give one of them"),
+        (["small", "--quick", "--size", "full"], "give one of them"),
     ],
 )
 def test_bad_commands_are_refused_in_words(cli: typer.Typer, arguments: list[str], words: str) -> None:

@@ -77,6 +77,13 @@ def test_cifar_is_read_as_python_2_wrote_it(folder: Path) -> None:
     assert np.allclose(restored, written.reshape(-1, 3, 32, 32), atol=1e-3)
 
 
+def test_cifar_may_be_cut_short(folder: Path) -> None:
+    assert load("cifar10", folder, train_rows=3).train_y.tolist() == [9, 1, 9]
+    for rows in (-1, 11):
+        with pytest.raises(ConfigError, match="has 10 training pictures"):
+            load("cifar10", folder, train_rows=rows)
+
+
 def test_faces_are_labelled_by_person_and_split_for_each(folder: Path) -> None:
     data = small("faces", folder)
     assert data.train_y.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]

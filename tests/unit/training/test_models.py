@@ -11,6 +11,7 @@ from coterie.training.models import MODELS, Shape, build, parameter_count
 SIZES = [
     ("mnist-cnn", (1, 28, 28), 10, 832 + 51_264 + 1_606_144 + 5_130),  # the 1,663,370 of McMahan et al. 2017
     ("lenet", (3, 32, 32), 10, 456 + 2_416 + 48_120 + 10_164 + 850),
+    ("mnist-cnn-small", (1, 28, 28), 10, 62_346),
     ("vgg11", (3, 32, 32), 10, 9_220_480 + 5_130),
     ("vgg11", (3, 32, 32), 100, 9_220_480 + 51_300),
     ("mlp", (1, 28, 28), 10, 200_960 + 2_570),
@@ -75,7 +76,8 @@ def test_the_seed_alone_decides_the_start(name: str, shape: Shape) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "side"), [*((name, side) for name in ("mnist-cnn", "lenet") for side in range(16, 24)), ("vgg11", 33)]
+    ("name", "side"),
+    [*((name, side) for name in ("mnist-cnn", "mnist-cnn-small", "lenet") for side in range(16, 24)), ("vgg11", 33)],
 )
 def test_pictures_need_not_be_square_or_even(name: str, side: int) -> None:
     assert build(name, (2, side, side + 5), 2, seed=0)(torch.zeros(1, 2, side, side + 5)).shape == (1, 2)

@@ -3,7 +3,7 @@
 import torch
 from torch.utils.data import TensorDataset
 
-from coterie.experiments.api import train
+import coterie
 
 
 def make_model() -> torch.nn.Module:
@@ -20,7 +20,7 @@ def two_rings(count: int, seed: int) -> TensorDataset:
 
 
 if __name__ == "__main__":
-    result = train(
+    result = coterie.train(
         make_model,
         two_rings(2000, seed=1),
         two_rings(500, seed=2),

@@ -9,7 +9,8 @@ README = (Path(__file__).parents[2] / "README.md").read_text()
 
 
 @pytest.mark.parametrize("example", re.findall(r"```python\n(.*?)```", README, re.DOTALL))
-def test_python_examples(example: str) -> None:
+def test_python_examples(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # runs leave a folder
     exec(compile(example, "README.md", "exec"), {})  # noqa: S102
 
 

@@ -19,6 +19,7 @@ pytest.importorskip("torch", reason="training needs coterie[train]")
 from coterie.cohorts.ledger import Entry, Ledger, LedgerTampered
 from coterie.errors import ConfigError, InputError
 from coterie.experiments.config_file import load_config
+from coterie.experiments.locks import locked
 from coterie.experiments.observers import Observer
 from coterie.experiments.records import CLOCKS, RoundRecord
 from coterie.experiments.run import TrainingRun
@@ -214,7 +215,7 @@ def test_a_folder_that_lost_something_is_refused(stopped: RunFolder) -> None:
 
 
 def test_two_processes_do_not_work_on_one_run(stopped: RunFolder) -> None:
-    with stopped.locked(), pytest.raises(ConfigError, match="another process is working"):
+    with locked(stopped.path), pytest.raises(ConfigError, match="another process is working"):
         TrainingRun(stopped).play()
 
 

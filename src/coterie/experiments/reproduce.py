@@ -27,6 +27,7 @@ import msgspec
 
 from coterie import __version__
 from coterie.errors import ConfigError
+from coterie.experiments.locks import locked
 
 Record = dict[str, Any]
 """What one job found, as plain values for JSON."""
@@ -203,7 +204,7 @@ class Run:
         """
         journal = self._open_journal()
         waiting = [job for job in self.jobs if job not in journal]
-        with (self.folder / JOURNAL).open("a", encoding="utf-8") as file:
+        with locked(self.folder), (self.folder / JOURNAL).open("a", encoding="utf-8") as file:
 
             def finished(job: Job, record: Record) -> None:
                 file.write(json.dumps([*job, record]) + "\n")

@@ -23,6 +23,7 @@ from coterie.experiments import assembly
 from coterie.experiments.config import RunConfig
 from coterie.experiments.config_file import to_toml
 from coterie.experiments.engine import Engine
+from coterie.experiments.locks import locked
 from coterie.experiments.materials import Materials, find_materials
 from coterie.experiments.observers import Beginning, Journal, Observer, trackers
 from coterie.experiments.records import RoundRecord
@@ -97,7 +98,7 @@ class TrainingRun:
             return self._play()
 
     def _play(self) -> RunResult:
-        with self.folder.locked():
+        with locked(self.folder.path):
             strategy = assembly.make_strategy(self.config, self._materials)
             found = self.folder.checkpoint()
             records: list[RoundRecord] = []

@@ -6,8 +6,7 @@ checkpoint never knows of more than there is, and what goes beyond it is cut off
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,11 +21,6 @@ from coterie.errors import ConfigError, InputError
 from coterie.experiments.config import RunConfig
 from coterie.experiments.config_file import load_config, to_toml
 from coterie.experiments.records import RoundRecord
-
-try:
-    import fcntl
-except ImportError:  # no such locks on this platform
-    fcntl = None  # type: ignore[assignment]
 
 SECRET_BYTES = 32
 
@@ -131,17 +125,6 @@ class RunFolder:
     def report_file(self) -> Path:
         """The report for people."""
         return self.path / "report.html"
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep every other process from working on this run; the lock ends with the process, however it ends."""
-        with (self.path / ".lock").open("w") as file:
-            if fcntl is not None:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    raise ConfigError(f"another process is working on {self.path}") from None
-            yield
 
     def config(self) -> RunConfig:
         """Read the settings of the run."""

@@ -19,6 +19,7 @@ from coterie.cohorts.audit import Auditor
 from coterie.cohorts.batches import Mask
 from coterie.cohorts.policies import Random, simulate
 from coterie.errors import ConfigError
+from coterie.experiments.locks import locked
 from coterie.experiments.multi_round_metrics import LEAKS, METRICS, MultiRoundMetrics, weak_bounds
 from coterie.experiments.reproduce import (
     FULL,
@@ -195,6 +196,13 @@ def test_a_folder_belongs_to_one_run(declaration: Declaration, tmp_path: Path) -
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot use the folder"):
         Run("small", declaration, tmp_path / "file", trials=1).work()
+
+
+def test_two_processes_do_not_work_in_one_folder(declaration: Declaration, tmp_path: Path) -> None:
+    run = Run("small", declaration, tmp_path, trials=1)
+    with locked(tmp_path), pytest.raises(ConfigError, match="another process is working on"):
+        run.work()
+    run.work()
 
 
 def test_a_size_changes_settings_and_the_report_says_which_it_is(declaration: Declaration, tmp_path: Path) -> None:

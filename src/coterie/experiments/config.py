@@ -4,7 +4,8 @@ The defaults together are the run of ``coterie run`` without a file. Settings ar
 into its folder, and the same settings give the same results.
 """
 
-from collections.abc import Iterator
+import inspect
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -76,9 +77,7 @@ class Model(Section):
 
     name: Literal[
         "softmax-regression", "mlp", "fcn", "mnist-cnn", "mnist-cnn-small", "lenet", "vgg11", "lstm", "own"
-    ] = Field(
-        default="mlp", description="the model; its sizes follow from the data; own is for Python programs"
-    )
+    ] = Field(default="mlp", description="the model; its sizes follow from the data; own is for Python programs")
 
 
 class Clients(Section):
@@ -256,13 +255,8 @@ class RunConfig(Section):
     tracking: Tracking = Tracking()
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what contradicts across sections; only baselines may ignore the cohort."""
-        if self.training.algorithm != "fedavg":
-            if self.noise.kind != "none":
-                yield "noise.kind", f"must be none: {self.training.algorithm} training aggregates nothing"
-            return
-        yield from self._cohort_problems()
-        yield from self._encoding_problems()
+        """Yield what contradicts across sections."""
+        return contradictions({name: getattr(self, name) for name in type(self).model_fields})
 
     @property
     def promised(self) -> int:
@@ -274,37 +268,63 @@ class RunConfig(Section):
             return self.clients.count // groups
         return self.cohort.privacy if self.cohort.policy == "multi-round" else 1
 
-    def _cohort_problems(self) -> Iterator[Problem]:
-        clients, cohort = self.clients.count, self.cohort
-        if cohort.size > clients:
-            yield "cohort.size", f"{cohort.size} cannot be selected from clients.count = {clients}"
-        if cohort.minimum > cohort.size:
-            yield "cohort.minimum", f"must not be above cohort.size = {cohort.size}"
-        if cohort.policy == "balanced-halves" and cohort.size % 2:
-            yield "cohort.size", "must be even for balanced-halves"
-        if cohort.policy == "multi-round":
-            if cohort.privacy > cohort.size:
-                yield "cohort.privacy", f"a circle of {cohort.privacy} does not fit into cohort.size = {cohort.size}"
-            elif cohort.size <= clients:
-                sizes = batch_sizes(clients, cohort.privacy)
-                try:
-                    batches_per_round(sizes, cohort.size)
-                except ConfigError as error:
-                    yield "cohort.size", str(error)
-        active = self.aggregation.threat == "active-server"
-        if "confirm" in self.faults.steps and not active:
-            yield "faults.steps", 'there is no step "confirm" unless aggregation.threat is active-server'
 
-    def _encoding_problems(self) -> Iterator[Problem]:
-        aggregation, noise = self.aggregation, self.noise
-        if noise.kind != "none":
-            if aggregation.kind == "plain":
-                yield "noise.kind", "noise is added before masking: it needs aggregation.kind = secure"
-            if self.clients.weighting != "uniform":
-                yield "clients.weighting", "must be uniform with noise: weights would travel without any"
-            if int(aggregation.collusion * self.cohort.size) >= self.cohort.minimum:
-                yield "cohort.minimum", "so few clients may all collude, and then there is no noise the server lacks"
-        try:
-            Quantizer(aggregation.clip, aggregation.precision, self.clients.count)
-        except ConfigError as error:
-            yield "aggregation.precision", str(error)
+def contradictions(sections: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield what contradicts between these sections; where some are missing, what can be said without them.
+
+    Only baselines may ignore the cohort.
+    """
+    training = sections.get("training")
+    if training is None:
+        return
+    checks = (_selection, _steps, _noise, _ring) if training.algorithm == "fedavg" else (_baseline,)
+    for check in checks:
+        needed = inspect.signature(check).parameters
+        if sections.keys() >= needed.keys():
+            yield from check(**{name: sections[name] for name in needed})
+
+
+def _baseline(training: Training, noise: Noise) -> Iterator[Problem]:
+    if noise.kind != "none":
+        yield "noise.kind", f"must be none: {training.algorithm} training aggregates nothing"
+
+
+def _selection(clients: Clients, cohort: Cohort) -> Iterator[Problem]:
+    if cohort.size > clients.count:
+        yield "cohort.size", f"{cohort.size} cannot be selected from clients.count = {clients.count}"
+    if cohort.minimum > cohort.size:
+        yield "cohort.minimum", f"must not be above cohort.size = {cohort.size}"
+    if cohort.policy == "balanced-halves" and cohort.size % 2:
+        yield "cohort.size", "must be even for balanced-halves"
+    if cohort.policy == "multi-round":
+        if cohort.privacy > cohort.size:
+            yield "cohort.privacy", f"a circle of {cohort.privacy} does not fit into cohort.size = {cohort.size}"
+        elif cohort.size <= clients.count:
+            sizes = batch_sizes(clients.count, cohort.privacy)
+            try:
+                batches_per_round(sizes, cohort.size)
+            except ConfigError as error:
+                yield "cohort.size", str(error)
+
+
+def _steps(faults: Faults, aggregation: Aggregation) -> Iterator[Problem]:
+    if "confirm" in faults.steps and aggregation.threat != "active-server":
+        yield "faults.steps", 'there is no step "confirm" unless aggregation.threat is active-server'
+
+
+def _noise(noise: Noise, aggregation: Aggregation, clients: Clients, cohort: Cohort) -> Iterator[Problem]:
+    if noise.kind == "none":
+        return
+    if aggregation.kind == "plain":
+        yield "noise.kind", "noise is added before masking: it needs aggregation.kind = secure"
+    if clients.weighting != "uniform":
+        yield "clients.weighting", "must be uniform with noise: weights would travel without any"
+    if int(aggregation.collusion * cohort.size) >= cohort.minimum:
+        yield "cohort.minimum", "so few clients may all collude, and then there is no noise the server lacks"
+
+
+def _ring(aggregation: Aggregation, clients: Clients) -> Iterator[Problem]:
+    try:
+        Quantizer(aggregation.clip, aggregation.precision, clients.count)
+    except ConfigError as error:
+        yield "aggregation.precision", str(error)

@@ -5,7 +5,7 @@ import json
 import re
 import textwrap
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from coterie.errors import ConfigError
-from coterie.experiments.config import RunConfig
+from coterie.experiments.config import RunConfig, contradictions
 
 _WIDTH = 100
 _HEADER = """\
@@ -75,9 +75,20 @@ def _validated(tree: Mapping[str, Any], place: Callable[[str], str]) -> RunConfi
     try:
         return RunConfig.model_validate(tree)
     except ValidationError as error:
-        lines = [f"{place(key)}{key}: {what}" for details in error.errors() for key, what in _explain(details)]
+        found = [problem for details in error.errors() for problem in _explain(details)]
+        wrong = {details["loc"][0] for details in error.errors() if details["loc"]}
+        if wrong:  # then contradictions between sections were not looked for yet
+            found += contradictions(_sections(tree, wrong))
+        lines = [f"{place(key)}{key}: {what}" for key, what in found]
         several = f"{len(lines)} settings are wrong:\n  " if len(lines) > 1 else ""
         raise ConfigError(several + "\n  ".join(lines)) from None
+
+
+def _sections(tree: Mapping[str, Any], wrong: Collection[object]) -> dict[str, Any]:
+    """Return the sections that nothing is wrong with."""
+    fields = {name: field.annotation for name, field in RunConfig.model_fields.items() if name not in wrong}
+    kinds = {name: kind for name, kind in fields.items() if isinstance(kind, type) and issubclass(kind, BaseModel)}
+    return {name: kind.model_validate(tree.get(name, {})) for name, kind in kinds.items()}
 
 
 def _explain(details: ErrorDetails) -> Iterator[tuple[str, str]]:

@@ -144,6 +144,14 @@ def test_contradictions_between_sections_are_reported_together() -> None:
     ]
 
 
+def test_contradictions_are_reported_beside_other_mistakes_unless_these_may_be_the_cause() -> None:
+    contradiction = ("cohort.size=50", 'faults.steps=["confirm"]')
+    assert complaints(None, *contradiction, "model.name=resnet", "rounds=0")[-2:] == complaints(None, *contradiction)
+    found = complaints(None, *contradiction, "clients.count=many")
+    assert [line.split(":")[0] for line in found] == ["--set clients.count", "--set faults.steps"]
+    assert len(complaints(None, *contradiction, "training.algorithm=fedavgg")) == 1
+
+
 @pytest.mark.parametrize(
     ("overrides", "complaint"),
     [

@@ -5,8 +5,15 @@ audit is a question about that space. No floating-point number takes part in the
 modulo a prime (:mod:`coterie.cohorts.modular`), and every conclusion is then proved over the rationals:
 
 * The rank modulo a prime never exceeds the true rank, so a row that raises the former raises the latter. A
-  row that does not is *proved* dependent: by exact coefficients that reproduce it, or by an exact basis of
-  the null space orthogonal to it. The two ranks are therefore equal after every row.
+  row that does not is *proved* dependent: by a null space modulo the prime that has a basis of short integer
+  vectors, or else by exact coefficients that reproduce the row. The two ranks are therefore equal after
+  every row.
+* Short means that the absolute values add up to less than the prime. The product with a 0/1 row is smaller
+  still, so it is zero if it is zero modulo the prime. Such vectors are therefore orthogonal over the
+  rationals to every row whose residues lie in the modular row space, and the rank leaves room for no more
+  than there are: all these rows are dependent, with nothing left to compute.
+* Columns that no chain of rows connects have nothing to do with each other: the row space is the direct sum
+  over the components, and only the null vectors of a row's own component have to be short.
 * With equal ranks, the integer vectors of the rational row space, reduced modulo the prime, are the modular
   row space. So a rational vector has a non-zero modular shadow within its own support: what is absent modulo
   the prime is absent over the rationals. What is present is lifted and verified.
@@ -18,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,8 +66,7 @@ class RowSpace:
         self._numbers: list[int] = []  # of the independent rows, among all that were added
         self._count = 0
         self._units: set[int] = set()
-        self._null: NDArray[Any] | None = None
-        self._lifts = 0  # since the rank last grew
+        self._component = np.arange(max(16, width))  # of each column; rows connect
 
     @property
     def width(self) -> int:
@@ -79,8 +85,8 @@ class RowSpace:
         self._width += 1
         self._reserve()
         self._matrix[column] = False if twin is None else self._matrix[twin]
+        self._component[column] = column if twin is None else self._component[twin]
         self._units.discard(-1 if twin is None else twin)  # another vector from now on
-        self._forget_null()
         return column
 
     def add_row(self, ones: Collection[int]) -> bool:
@@ -88,6 +94,9 @@ class RowSpace:
         row = np.zeros(self._width, dtype=np.bool_)
         row[list(ones)] = True
         self._count += 1
+        connected = self._component[: self._width]
+        if row.any():
+            connected[np.isin(connected, connected[row])] = connected[row][0]
         return self._proved(lambda: self._absorb(row))
 
     def units(self) -> frozenset[int]:
@@ -137,43 +146,34 @@ class RowSpace:
 
     def _absorb(self, row: NDArray[np.bool_]) -> bool:
         if not self._echelon.push(row):
-            self._prove_dependent(row)
+            if not self._is_short(row):
+                _, denominator, image = self._lift(self._echelon, row[self._echelon.pivots])
+                if image != (denominator * row.astype(object)).tolist():
+                    raise _UnluckyPrimeError
             return False
         self._reserve()
         self._matrix[: self._width, self.rank - 1] = row
         self._numbers.append(self._count - 1)
-        self._forget_null()
         return True
 
-    def _prove_dependent(self, row: NDArray[np.bool_]) -> None:
-        """Prove a row dependent that is so modulo the prime.
-
-        Coefficients cost one lift for each row, the null basis one for each free column but serves all rows
-        until the rank grows; so coefficients are lifted until that has cost as much as the basis would.
-        """
-        free = len(self._echelon.free)
-        if not free:
-            return
-        if self._null is None and self._lifts < free:
-            self._lifts += 1
-            _, denominator, image = self._lift(self._echelon, row[self._echelon.pivots])
-            if image != (denominator * row.astype(object)).tolist():
-                raise _UnluckyPrimeError
-        elif self._null_basis()[:, row].sum(axis=1).any():
-            raise _UnluckyPrimeError
+    def _is_short(self, row: NDArray[np.bool_]) -> bool:
+        """Tell whether the null vectors of the row's component are short."""
+        if not row.any():
+            return True
+        connected = self._component[: self._width]
+        return self._echelon.has_short_null_vectors(connected == connected[row][0])
 
     def _prove_units(self) -> frozenset[int]:
         echelon = self._echelon
         bare = np.flatnonzero(~np.any(echelon.body, axis=1))
         found = {echelon.pivots[index] for index in bare.tolist()}
         new = found - self._units
-        if echelon.free and self._null is None and len(new) <= len(echelon.free):
-            for column in new:
+        # Short null vectors that are zero in a column modulo the prime are so over the rationals.
+        for column in new:
+            if not self._is_short(np.arange(self._width) == column):
                 _, denominator, image = self._lift(echelon, np.array(echelon.pivots) == column)
                 if image != [denominator * (at == column) for at in range(self._width)]:
                     raise _UnluckyPrimeError
-        elif echelon.free and new and self._null_basis()[:, list(new)].any():
-            raise _UnluckyPrimeError
         self._units = found
         return frozenset(found)
 
@@ -209,26 +209,9 @@ class RowSpace:
                 return numerators, denominator, image
         raise ArithmeticError("lifting ended without a solution")  # pragma: no cover - excluded by theory
 
-    def _null_basis(self) -> NDArray[Any]:
-        """Return an exact integer basis of the null space as rows: one for each free column."""
-        if self._null is None:
-            echelon = self._echelon
-            matrix = self._matrix[echelon.pivots, : self.rank].T
-            self._null = np.zeros((len(echelon.free), self._width), dtype=object)
-            for vector, column in zip(self._null, echelon.free, strict=True):
-                target = -self._matrix[column, : self.rank].astype(np.int64)
-                for numerators, denominator in lift(matrix, echelon.inverse, target, echelon.prime):
-                    if times(matrix, numerators) == [denominator * value for value in target.tolist()]:
-                        vector[echelon.pivots], vector[column] = numerators, denominator
-                        break
-        return self._null
-
-    def _forget_null(self) -> None:
-        self._null = None
-        self._lifts = 0
-
     def _reserve(self) -> None:
         width, height = self._matrix.shape
         if self._width > width or self.rank > height:
             pad = ((0, width * (self._width > width)), (0, height * (self.rank > height)))
             self._matrix = np.pad(self._matrix, pad)
+            self._component = np.pad(self._component, pad[0])

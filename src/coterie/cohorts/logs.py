@@ -120,15 +120,20 @@ class _TextLog:
         if self.lines[0][1].lstrip().startswith("{"):
             return "jsonl"
         header = self._first_cells(0)
-        if _ROUND & set(header) and _CLIENT & set(header):
-            return "pairs"
         labelled = _labels_rounds(header)
         sample = [self._first_cells(at)[labelled:] for at in range(min(len(self.lines), _SAMPLE))]
         binary = [None not in map(_bit, cells) for cells in sample]
         if not binary[0] and len(binary) > 1:
             del binary[0]  # a header
-        if 2 * sum(binary) <= len(binary):
+        named = _ROUND & set(header) and _CLIENT & set(header)
+        if 2 * sum(binary) <= len(binary) or (named and (len(header) == 2 or header[0] not in _ROUND)):
             return "pairs"
+        rounds = [self._first_cells(at)[0] for at in range(1, len(self.lines))] if named else []
+        if len(set(rounds)) < len(rounds):  # as in pairs, but all else is 0 or 1 as in a matrix
+            client = next(name for name in header if name in _CLIENT)
+            raise InputError(
+                f"not clear whether column {client} holds clients or is one: say pairs or matrix as format"
+            )
         if len(header) == 2 and not labelled:
             self._note("two columns of 0 and 1 were read as a matrix of two clients, not as pairs")
         return "matrix"

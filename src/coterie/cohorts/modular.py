@@ -80,6 +80,7 @@ class Echelon:
         # Row operations the inverse has yet to follow: a row, the column it was used to clear, and, for a
         # row that was new, the reduced rows that had been subtracted from it.
         self._pending: list[tuple[int, IntArray, IntArray | None]] = []
+        self._short: set[int] = set()  # slots whose null vectors are known to be short
 
     @property
     def rank(self) -> int:
@@ -105,12 +106,33 @@ class Echelon:
         self._pending.clear()
         return self._inverse[: self.rank, : self.rank]
 
+    def has_short_null_vectors(self, columns: NDArray[np.bool_]) -> bool:
+        """Tell whether there is a short integer null vector for each free column among ``columns``.
+
+        Modulo the prime there is just one, up to a factor, that is zero in the other free columns: 1 in its
+        own and minus the body on the pivots. Short means that, with a suitable factor and residues between
+        -prime / 2 and prime / 2, the absolute values add up to less than the prime.
+        """
+        for slot in np.flatnonzero(columns[self.free]).tolist():
+            if slot not in self._short:
+                if not self._shortens(self.body[:, slot]):
+                    return False
+                self._short.add(slot)
+        return True
+
+    def _shortens(self, column: IntArray) -> bool:
+        if 1 + np.minimum(column, self.prime - column).sum() < self.prime:
+            return True
+        guess = _reconstruct(column.tolist(), self.prime)
+        return guess is not None and sum(map(abs, guess[0])) + guess[1] < self.prime
+
     def copy(self) -> Echelon:
         """Return an independent copy."""
         return copy.deepcopy(self)
 
     def add_column(self, column: int, twin: int | None) -> None:
         """Add a column that equals column ``twin`` in every row so far, or is zero."""
+        self._short.clear()
         self._reserve(self.rank, len(self.free) + 1)
         self._place[column] = len(self.free)
         self.free.append(column)
@@ -125,6 +147,7 @@ class Echelon:
         residual = (row[self.free] - self.body[subtracted].sum(axis=0)) % self.prime
         if not residual.any():
             return False
+        self._short.clear()
         new, slot = self.rank, int(np.flatnonzero(residual)[0])
         self._reserve(new + 1, len(self.free))
         self.pivots.append(self.free[slot])
@@ -141,6 +164,7 @@ class Echelon:
 
     def exchange(self, index: int, slot: int) -> None:
         """Make the free column at ``slot`` the pivot of reduced row ``index``, in place of the present one."""
+        self._short.clear()
         column = self.body[:, slot].copy()
         self.body[:, slot] = 0
         self.body[index, slot] = 1

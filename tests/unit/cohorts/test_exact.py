@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import combinations
+from math import isqrt
 
 import numpy as np
 import pytest
@@ -112,6 +113,95 @@ def test_many_dependent_rows_are_proved_by_the_null_space(prime: int) -> None:
     difference = space.within({0, 1})
     assert difference is not None
     assert difference.vector[0] == -difference.vector[1]
+
+
+def short(echelon: Echelon) -> bool:
+    return echelon.has_short_null_vectors(np.ones(echelon.rank + len(echelon.free), dtype=bool))
+
+
+SMALL_PRIMES = st.sampled_from([2, 3, 5, 7, 11, 13, 29, 31])
+
+
+@given(matrices(8, 8), SMALL_PRIMES)
+def test_a_short_null_basis_proves_every_row_that_is_dependent_modulo_the_prime(
+    matrix: list[list[int]], prime: int
+) -> None:
+    echelon = Echelon(len(matrix[0]), prime)
+    for count, row in enumerate(matrix):
+        echelon.push(np.array(row, dtype=bool))
+        if short(echelon):
+            seen = matrix[: count + 1]
+            assert echelon.rank == rank(seen)
+            bare = {c for c, reduced in zip(echelon.pivots, echelon.body, strict=True) if not reduced.any()}
+            assert bare == {c for c in range(len(row)) if supports_a_vector(seen, {c})}
+
+
+@given(matrices(4, 5), SMALL_PRIMES)
+def test_a_null_basis_is_short_iff_some_multiple_of_each_vector_is(matrix: list[list[int]], prime: int) -> None:
+    """By trying all multiples; found are those with numerators and denominator below the root of half the prime."""
+    echelon = Echelon(len(matrix[0]), prime)
+    for row in matrix:
+        echelon.push(np.array(row, dtype=bool))
+    multiples = [
+        [[factor, *column] for column in (echelon.body.T * factor % prime).tolist()] for factor in range(1, prime)
+    ]
+    sizes = [[[min(v, prime - v) for v in vector] for vector in multiple] for multiple in multiples]
+    slots = range(len(echelon.free))
+    exists = all(any(sum(multiple[slot]) < prime for multiple in sizes) for slot in slots)
+    root = isqrt(prime // 2)
+    easy = all(any(max(m[slot]) <= root and sum(m[slot]) < prime for m in sizes) for slot in slots)
+    assert easy <= short(echelon) <= exists
+
+
+def test_a_null_basis_is_judged_anew_after_every_change() -> None:
+    echelon = Echelon(2, 3)
+    assert short(echelon)
+    echelon.push(np.array([True, True]))
+    assert short(echelon)  # 1 and -1
+    echelon.add_column(2, None)
+    echelon.push(np.array([True, False, True]))
+    assert not short(echelon)  # 1, -1 and -1
+    echelon.push(np.array([False, True, True]))
+    assert short(echelon)  # nothing
+
+
+def test_null_vectors_are_made_short_by_a_factor() -> None:
+    """Three of one group with two of another: their null vectors are 2 on the former against -3 on the latter."""
+    echelon = Echelon(9, MERSENNE)
+    for chosen in ((*a, *b) for a in combinations(range(5), 3) for b in combinations(range(5, 9), 2)):
+        echelon.push(np.isin(np.arange(9), chosen))
+    assert echelon.rank == 8
+    assert np.minimum(echelon.body, MERSENNE - echelon.body).max() > 2**29  # a half or a third
+    assert short(echelon)
+
+
+def test_dependent_rows_and_units_are_proved_although_null_vectors_are_long() -> None:
+    """Some columns are exposed, while too few random rows over the others have enormous null vectors."""
+    generator = np.random.default_rng(5)
+    few = generator.integers(0, 2, (40, 70)).astype(bool)
+    space = RowSpace(82)
+    for row in few:
+        space.add_row(np.flatnonzero(row).tolist())
+    for column in range(70, 82):
+        space.add_row([column, (column + 1 - 70) % 11 + 70])
+    assert not short(space.echelon())
+    assert space.rank == 52
+    assert space.units() == set(range(70, 82))
+    for row in few[:10]:  # the first one connects the two parts
+        assert not space.add_row([*np.flatnonzero(row).tolist(), 72, 77])
+    new = space.add_column(81)
+    space.add_row([0, new])
+    assert space.units() == set(range(70, 81))
+
+
+@given(matrices(6, 4), matrices(6, 4), st.lists(st.booleans(), max_size=12), PRIMES)
+def test_two_populations_in_one_log(
+    left: list[list[int]], right: list[list[int]], order: list[bool], prime: int
+) -> None:
+    """Rows over the first columns and rows over the others in any order, then one over both."""
+    rows = [[*row, *[0] * len(right[0])] for row in left], [[*[0] * len(left[0]), *row] for row in right]
+    mixed = [rows[which].pop(0) for which in order if rows[which]]
+    assert_exact([*mixed, *rows[0], *rows[1], [*left[-1], *right[-1]]], prime)
 
 
 def test_many_units_are_proved_by_the_null_space() -> None:

@@ -200,6 +200,27 @@ def test_what_was_assumed_is_noted(text: str, note: str) -> None:
     assert not found.problems
 
 
+@pytest.mark.parametrize(
+    ("text", "history"),
+    [
+        ("round,ann,bob,cid\n1,0,1,1\n2,1,0,0\n", {1: {"bob", "cid"}, 2: {"ann"}}),
+        ("t,node,user\n7,1,0\n8,1,1\n", {7: {"node"}, 8: {"node", "user"}}),
+        ("round,cid\n1,0\n2,1\n", {1: {"0"}, 2: {"1"}}),
+        ("cid,round,ok\n0,1,1\n1,1,0\n", {1: {"0", "1"}}),
+        ("round,cid,ok\n1,0,1\n1,5,1\n2,7,0\n", {1: {"0", "5"}, 2: {"7"}}),
+    ],
+)
+def test_clients_may_be_called_like_a_column_of_clients(text: str, history: dict[Label, set[str]]) -> None:
+    assert history_of(read(text)) == history
+
+
+def test_a_log_that_may_be_pairs_or_a_matrix_is_not_guessed_at() -> None:
+    text = "round,cid,ok\n1,0,1\n1,1,1\n2,0,1\n"
+    with pytest.raises(InputError, match="whether column cid holds clients or is one"):
+        read(text)
+    assert history_of(read(text, "pairs")) == {1: {"0", "1"}, 2: {"0"}}
+
+
 def test_a_format_may_be_insisted_on() -> None:
     assert history_of(read("1,0\n1,1\n", "pairs")) == {1: {"0", "1"}}
     with pytest.raises(InputError, match="nothing in the log is readable: line 1: not JSON"):

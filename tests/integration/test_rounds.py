@@ -169,3 +169,27 @@ def test_rounds_that_fail_are_told_apart(ledger: Ledger) -> None:
     ]
     assert ledger.participation().rounds == (2, 3)  # what may have been seen counts, what cannot does not
     assert list(ledger.outcomes().values()) == [entry.outcome for entry in played]
+
+
+def test_who_is_selected_is_told_before_their_session_begins(ledger: Ledger) -> None:
+    roster = make_roster()
+    rounds = Rounds(roster, MultiRound(roster.batches(), 12), ledger, SETTINGS, workers=1)
+    told: list[tuple[str, ...]] = []
+    heard: list[str] = []
+
+    def select(names: tuple[str, ...]) -> None:
+        assert not heard
+        told.append(names)
+
+    played = rounds.play(
+        0,
+        np.ones(24, bool),
+        one_hot(roster),
+        np.random.default_rng(0),
+        on_upload=lambda _step, name, _message: heard.append(name),
+        on_select=select,
+    )
+    assert told == [played.selected]
+    assert set(heard) == set(played.selected)
+    rounds.play(1, np.zeros(24, bool), one_hot(roster), np.random.default_rng(0), on_select=select)  # nobody to tell
+    assert len(told) == 1

@@ -105,8 +105,8 @@ class RoundCost:
     """What a round cost; seconds are wall-clock time, bytes those of all clients, without the model they are sent.
 
     ``train_seconds`` is how long the round waited for clients to train, ``protect_seconds`` what secure aggregation
-    took beyond that. Masking overlaps with training, and while it takes a core from a worker, it makes training look
-    longer: what protection costs in all is told by ``seconds`` alone.
+    took beyond that. Exchanging keys and masking overlap with training, and while they take a core from a worker, they
+    make it slower: what protection costs in all is told by ``seconds`` alone.
     """
 
     seconds: float

@@ -71,10 +71,8 @@ class Workbench:
 
     def start(self, number: int, clients: Sequence[str]) -> None:
         """Let these clients begin to train."""
-        began = time.perf_counter()
         # Strategies count rounds from 0.
         self._trainer.start([self.strategy.task(number - 1, client) for client in clients])
-        self._waits.append((began, time.perf_counter()))
 
     def contribution(self, client: str) -> Arrays:
         """Wait for a client's update; called from several threads at once."""
@@ -150,7 +148,7 @@ class Secure:
             rng,
             faults=faults,
             observe=self._observe,
-            before_mask=lambda names: bench.start(number, names),
+            on_select=lambda names: bench.start(number, who_trains(faults, names)),
             resuming=resuming,
         )
         report = played.report or Report()
@@ -211,9 +209,7 @@ class Plain:
         selected = tuple(roster.names[client] for client in chosen)
         if len(selected) < self._minimum:
             return Played(Outcome.SKIPPED, _TOO_FEW, selected)
-        present = selected
-        for step in Step.ADVERTISE, Step.SHARE:
-            present = _still_there(faults, step, present)
+        present = who_trains(faults, selected)
         bench.start(number, present)
         clipped = 0
         updates: dict[str, Arrays] = {}
@@ -265,6 +261,14 @@ class Unshared:
         results = plain_round(self._strategy, self._trainer, number - 1, self._strategy.clients)
         losses = {result.client: result.loss for result in results}
         return Played(Outcome.COMPLETED, losses=losses, train_seconds=time.perf_counter() - began)
+
+
+def who_trains(faults: Faults, selected: Collection[str]) -> tuple[str, ...]:
+    """Return all who can still be there when updates are asked for; the others would train for nothing.
+
+    Training begins with the round, for it need not wait until keys and shares are exchanged.
+    """
+    return _still_there(faults, Step.SHARE, _still_there(faults, Step.ADVERTISE, selected))
 
 
 def _still_there(faults: Faults, step: Step, clients: Collection[str]) -> tuple[str, ...]:

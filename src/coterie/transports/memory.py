@@ -109,7 +109,6 @@ class Session:
         park: bool = False,
         observe: Observer | None = None,
         on_upload: Callable[[Step, str, bytes], None] | None = None,
-        before_mask: Callable[[tuple[str, ...]], None] | None = None,
         before_reveal: Callable[[tuple[str, ...]], None] | None = None,
         keepers: Mapping[str, Keeper] | None = None,
     ) -> None:
@@ -125,7 +124,6 @@ class Session:
             park: store every client's state as bytes between messages, as a stateless runtime must.
             observe: called after every client of every step.
             on_upload: called with every message that reaches the server in time: the step, the client, the bytes.
-            before_mask: called with the clients about to be asked for their inputs: the moment to start making them.
             before_reveal: called with the clients about to be aggregated before any of them is asked to reveal
                 anything; what it raises ends the session with nothing revealed.
             keepers: for clients with a memory longer than the session, what watches over it.
@@ -142,7 +140,6 @@ class Session:
         self._park = park
         self._observe = observe
         self._on_upload = on_upload
-        self._before_mask = before_mask
         self._before_reveal = before_reveal
         self._keepers = keepers or {}
         self._states: dict[str, bytes | protocol.AnyState] = {}
@@ -169,8 +166,6 @@ class Session:
         while True:
             step = server.step
             costs = self.report.steps.setdefault(step, StepReport())
-            if step is Step.MASK and self._before_mask is not None:
-                self._before_mask(tuple(inbox))
             if step is Step.REVEAL and self._before_reveal is not None:
                 self._before_reveal(server.aggregated)
             self._deliver_late(costs)

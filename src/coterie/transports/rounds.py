@@ -124,15 +124,17 @@ class Rounds:
         faults: Faults | None = None,
         observe: Observer | None = None,
         on_upload: Callable[[Step, str, bytes], None] | None = None,
-        before_mask: Callable[[tuple[str, ...]], None] | None = None,
+        on_select: Callable[[tuple[str, ...]], None] | None = None,
         resuming: bool = False,
     ) -> PlayedRound:
         """Play round ``number`` to its end: completed, skipped or aborted, and recorded as such.
 
-        ``rng`` drives the selection only, which is public; secrets come from the operating system. The hooks are
-        those of :class:`~coterie.transports.memory.Session`. With ``resuming`` the round may be recorded already, by
-        a server that crashed in it; it is a :class:`~coterie.cohorts.ledger.LedgerConflict` if it then goes
-        differently. The session is a new one either way, with new secrets.
+        ``rng`` drives the selection only, which is public; secrets come from the operating system. ``on_select`` is
+        told who takes part before their session begins: what they contribute can be made while they exchange keys,
+        which do not depend on it. The other hooks are those of :class:`~coterie.transports.memory.Session`. With
+        ``resuming`` the round may be recorded already, by a server that crashed in it; it is a
+        :class:`~coterie.cohorts.ledger.LedgerConflict` if it then goes differently. The session is a new one either
+        way, with new secrets.
         """
         chosen = self.policy.select(available, self.frequencies, rng)
         names = tuple(self.roster.names[client] for client in chosen)
@@ -140,6 +142,8 @@ class Rounds:
             reason = "too few clients are available" if not names else f"only {len(names)} selected"
             self.ledger.skip(number, reason, resuming=resuming)
             return PlayedRound(number, Outcome.SKIPPED, names)
+        if on_select is not None:
+            on_select(names)
         recorded = False
 
         def record(aggregated: tuple[str, ...]) -> None:
@@ -155,7 +159,6 @@ class Rounds:
             workers=self._workers,
             observe=observe,
             on_upload=on_upload,
-            before_mask=before_mask,
             before_reveal=record,
             keepers=self._keepers,
         )

@@ -216,6 +216,19 @@ def test_a_seed_determines_the_vector() -> None:
     assert not np.array_equal(first, other)
 
 
+@given(st.lists(st.integers(0, 50_000), max_size=4), st.sampled_from(DTYPES))
+def test_the_vector_is_that_of_all_entries_in_order_however_they_are_cut_into_arrays(
+    cuts: list[int], dtype: str
+) -> None:
+    """One random number for each entry, in order: what makes a seed's vector the same in every version."""
+    quantizer = Quantizer(clip=1.0, precision=16, clients=10)
+    entries = generator(4).normal(scale=0.5, size=50_000).astype(dtype)
+    scaled = np.clip(entries.astype(np.float64), -1, 1) * quantizer.levels
+    expected = np.floor(scaled) + (generator(5).random(50_000) < scaled - np.floor(scaled))
+    vector = quantizer.encode(np.split(entries, sorted(cuts)), generator(5)).vector
+    assert np.array_equal(quantizer.ring.lift(vector)[1:], expected)
+
+
 def test_the_weighted_mean_of_a_model() -> None:
     """Arrays longer than one chunk, of several dtypes, against numpy's own weighted mean."""
     quantizer = Quantizer(clip=4.0, precision=24, clients=5, max_weight=100)

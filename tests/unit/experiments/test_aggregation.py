@@ -23,7 +23,7 @@ def schedules(kinds: st.SearchStrategy[Kind]) -> st.SearchStrategy[Faults]:
 
 def asked_for_inputs(faults: Faults) -> tuple[set[str], bool]:
     """Play a session; return who had to have an input ready, and whether it came so far that anybody had."""
-    terms = make_terms(9)
+    terms = make_terms(5)
     inputs = make_inputs(terms)
     asked: set[str] = set()
 
@@ -42,11 +42,11 @@ def test_whoever_is_asked_for_an_update_was_told_to_train(faults: Faults, lost: 
     down = Fault(Kind.DROP, Step.SHARE, probability=lost, direction=Direction.DOWN)
     faults = Faults(faults.seed, (*faults.rules, down))
     asked, _ = asked_for_inputs(faults)
-    assert asked <= set(who_trains(faults, make_terms(9).clients))
+    assert asked <= set(who_trains(faults, make_terms(5).clients))
 
 
 @given(schedules(LOSSES))
 def test_whoever_leaves_before_is_not_trained_for_nothing(faults: Faults) -> None:
     asked, reached = asked_for_inputs(faults)
     if reached:
-        assert asked == set(who_trains(faults, make_terms(9).clients))
+        assert asked == set(who_trains(faults, make_terms(5).clients))

@@ -109,18 +109,17 @@ def test_impossible_faults_are_refused(fault: dict[str, object]) -> None:
         Fault(**({"kind": Kind.DROP, "step": Step.MASK} | fault))  # type: ignore[arg-type]
 
 
-def test_who_is_about_to_mask_and_what_is_about_to_be_revealed_is_known_before() -> None:
+def test_what_is_about_to_be_revealed_is_known_before() -> None:
     terms = make_terms(6, batches=(0, 0, 1, 1, 2, 2))
     session = Session(
         terms,
         make_inputs(terms),
         faults=Faults(0, (Fault(Kind.DROP, Step.SHARE, ("client-05",)),)),
-        before_mask=lambda masking: asked.append((masking, session.server.survivors)),
         before_reveal=lambda aggregated: asked.append((aggregated, session.server.revealers)),
     )
     asked: list[object] = []
     session.run()
-    assert asked == [(names(6)[:5], ()), (names(6)[:4], ())]
+    assert asked == [(names(6)[:4], ())]
 
 
 def test_a_veto_before_revealing_ends_the_round_with_nothing_revealed() -> None:

@@ -33,7 +33,7 @@ unit: $(VENV)/.dev
 slow: $(VENV)/.dev ## The checks that take minutes
 	$(BIN)/pytest -m slow $(ARGS)
 
-bench: $(VENV)/.flower ## Measure speed against the machine's limits and against Flower
+bench: $(VENV)/.rivals ## Measure speed against the machine's limits and against Flower and pfl
 	$(BIN)/pytest -m bench tests/bench $(ARGS)
 
 vectors: $(VENV)/.dev ## Rewrite the committed test vectors (only when the wire format changes)
@@ -56,7 +56,9 @@ $(VENV)/.dev: $(VENV)/bin/python $(SETUP)
 	@$(PIP) --editable '.[dev]'
 	@touch $@ $(VENV)/.run
 
-$(VENV)/.flower: $(VENV)/.dev
-	@echo "Installing Flower, to measure against it (once) ..."
-	@$(PIP) --editable '.[dev,flower]'
+# pfl asks for an older dp-accounting than ours, and for any torch; it needs neither here.
+$(VENV)/.rivals: $(VENV)/.dev
+	@echo "Installing Flower and pfl, to measure against them (once) ..."
+	@$(PIP) --editable '.[dev,flower,simulation]'
+	@$(PIP) --no-deps pfl==0.6.0 prv-accountant==0.2.0 multiprocess dill
 	@touch $@

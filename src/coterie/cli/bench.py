@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coterie.cli.bench_training import training
-from coterie.cli.options import Shape
+from coterie.cli.common import new_console, print_json, progress_bars, show_size, show_time
+from coterie.cli.options import AsJson, Shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rich.console import Console
     from rich.progress import Progress
 
     from coterie.bench import Comparison, Costs, Measurement, Workload
@@ -28,7 +28,6 @@ class Rival(enum.StrEnum):
     FLOWER = "flower"
 
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print the numbers as JSON and nothing else.")]
 Seed = Annotated[int, typer.Option(help="Chooses inputs, graph and dropouts; secrets are always fresh.")]
 
 
@@ -64,7 +63,7 @@ def secagg(
     workload = Workload(clients, length, dropout, chosen, needed, precision, seed)
     if against:
         check_flower(workload)  # before minutes are spent on our own part
-    with _progress(as_json) as progress:
+    with progress_bars(as_json) as progress:
         measured = measure(workload, workers, _bars(progress))
         rival = None
         if against:
@@ -72,7 +71,7 @@ def secagg(
             rival = measure_flower(workload)
             progress.update(task, total=1, completed=1)
     if as_json:
-        _print_json(_secagg_record(workload, measured, rival))
+        print_json(_secagg_record(workload, measured, rival))
     else:
         _show_secagg(workload, measured, rival)
 
@@ -99,36 +98,15 @@ def topologies(
     from coterie.bench.topologies import CLIENTS, DROPOUTS
 
     rows = []
-    with _progress(as_json) as progress:
+    with progress_bars(as_json) as progress:
         for size in clients or CLIENTS:
             for rate in DROPOUTS if dropout is None else dropout:
                 watch = partial(_bars, progress, f"{size} clients, {rate:.0%} drop out, ")
                 rows.append(compare(size, rate, seed, watch))
     if as_json:
-        _print_json(_topologies_record(rows))
+        print_json(_topologies_record(rows))
     else:
         _show_topologies(rows)
-
-
-# Progress goes to stderr and leaves nothing behind.
-
-
-def _progress(silent: bool) -> "Progress":
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    return Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=silent or not console.is_terminal,
-        refresh_per_second=4,  # drawing takes time from what is measured
-    )
 
 
 def _bars(progress: "Progress", title: str = "", scheme: str = "Coterie") -> "Observer":
@@ -140,12 +118,6 @@ def _bars(progress: "Progress", title: str = "", scheme: str = "Coterie") -> "Ob
 
 
 # Numbers for programs.
-
-
-def _print_json(record: dict[str, Any]) -> None:
-    import json
-
-    typer.echo(json.dumps(record, indent=2))
 
 
 def _secagg_record(workload: "Workload", measured: "Measurement", rival: "Costs | None") -> dict[str, Any]:
@@ -211,7 +183,7 @@ def _show_secagg(workload: "Workload", measured: "Measurement", rival: "Costs | 
         cells = [show(theirs[label][0]), f"{theirs[label][0] / mine:,.1f}x {better}"] if rival else []
         table.add_row(label, show(mine), *cells, end_section=label in ("client, reveal", "all of them"))
 
-    console = _console()
+    console = new_console()
     console.print(
         f"[bold]{workload.clients:,} clients with {workload.length:,} numbers each[/bold]; {len(workload.vanishing):,} "
         f"vanish before sending theirs. {measured.degree:.4g} neighbours, {workload.threshold} shares open a secret."
@@ -220,7 +192,7 @@ def _show_secagg(workload: "Workload", measured: "Measurement", rival: "Costs | 
     console.print(
         f"Masking a vector takes {measured.keystream_ratio:.2f}x the time of generating its keystream alone. "
         f"Uploaded, it is {measured.masked_vector_ratio:.3f}x its {measured.bits} bits per number. "
-        f"The session took {_time(measured.wall_ms)} on {measured.workers} thread{'s' * (measured.workers > 1)}. "
+        f"The session took {show_time(measured.wall_ms)} on {measured.workers} thread{'s' * (measured.workers > 1)}. "
         "The sum is exactly right."
     )
     if rival:
@@ -234,12 +206,12 @@ def _show_secagg(workload: "Workload", measured: "Measurement", rival: "Costs | 
 def _lines(costs: "Costs") -> "dict[str, tuple[float, Callable[[float], str], str]]":
     """The lines of the table: a number, how to show it, and what a smaller one is called."""
     return {
-        **{f"client, {step}": (spent, _time, "faster") for step, spent in costs.client_ms.items()},
-        "server": (costs.server_ms, _time, "faster"),
-        "all of them": (costs.session_ms, _time, "faster"),
-        "upload of a client": (costs.upload_bytes, _size, "smaller"),
-        "its masked vector": (costs.masked_vector_bytes, _size, "smaller"),
-        "peak memory": (costs.peak_rss_bytes, _size, "smaller"),
+        **{f"client, {step}": (spent, show_time, "faster") for step, spent in costs.client_ms.items()},
+        "server": (costs.server_ms, show_time, "faster"),
+        "all of them": (costs.session_ms, show_time, "faster"),
+        "upload of a client": (costs.upload_bytes, show_size, "smaller"),
+        "its masked vector": (costs.masked_vector_bytes, show_size, "smaller"),
+        "peak memory": (costs.peak_rss_bytes, show_size, "smaller"),
     }
 
 
@@ -260,7 +232,7 @@ def _show_topologies(rows: "list[Comparison]") -> None:
             f"{row.deviation:+.1%}",
             *(_scheme_cells(row.paper_sa, row.paper_ccesa) if row.paper_sa and row.paper_ccesa else []),
         )
-    console = _console()
+    console = new_console()
     console.print(table)
     console.print(
         "n clients, of which a fraction q drops out; p of the edges are left. Medians of processor time, for 10,000 "
@@ -275,23 +247,3 @@ def _scheme_cells(sa: "Times", ccesa: "Times") -> list[str]:
     return [f"{ms:.1f}" if ms < 1000 else f"{ms:,.0f}" for ms in (sa.neighbourly_ms, ccesa.neighbourly_ms)] + [
         f"{ratio:.4f}"
     ]
-
-
-def _console() -> "Console":
-    from rich.console import Console
-
-    return Console(highlight=False)
-
-
-def _time(milliseconds: float) -> str:
-    if milliseconds >= 10_000:
-        return f"{milliseconds / 1e3:,.1f} s"
-    return f"{milliseconds:,.0f} ms" if milliseconds >= 100 else f"{milliseconds:.3g} ms"
-
-
-def _size(size: float) -> str:
-    for unit in ("B", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.4g} {unit}"
-        size /= 1000
-    return f"{size:.3g} GB"

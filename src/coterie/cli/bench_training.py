@@ -1,4 +1,4 @@
-"""``coterie bench training``: what secure aggregation adds to rounds of training."""
+"""``coterie bench training``: what secure aggregation adds to rounds of training, and how others do."""
 
 import os
 from dataclasses import asdict
@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from coterie.cli.common import new_console, print_json, progress_bars, show_size, show_time, train_extra
+from coterie.cli.options import AsJson
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from coterie.bench.rivals import RivalCosts
     from coterie.bench.training import Scenario, TrainingCosts
 
 
@@ -20,6 +26,13 @@ class Network(StrEnum):
     MNIST_CNN = "mnist-cnn"
 
 
+class Simulation(StrEnum):
+    """Whom to compare with."""
+
+    FLOWER = "flower"
+    PFL = "pfl"
+
+
 def training(
     model: Annotated[
         Network, typer.Option(help="LeNet on inputs like CIFAR-10's, or the CNN of McMahan et al. on MNIST's.")
@@ -28,39 +41,43 @@ def training(
     workers: Annotated[
         int | None, typer.Option(help="Processes that train; with 0, this one does.", show_default="one for each core")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON and nothing else.")] = False,
+    against: Annotated[
+        list[Simulation] | None, typer.Option(help="Time another system on the same work; may be repeated.")
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Compare rounds under secure aggregation with plain ones, in turns, in one run.
 
     120 clients of whom 12 train in a round, on random examples. Evaluation is left out. Both sides must arrive at the
-    same model, up to rounding, before any number is shown.
+    same model, up to rounding, before any number is shown; so must the systems to compare with, which train the same
+    clients in as many processes, aggregate plainly, and take turns with us.
     """
-    from coterie.cli.bench import _print_json, _progress
-    from coterie.cli.run import _train_extra
-
-    with _train_extra():
-        from coterie.bench.training import SCENARIOS, measure_training
+    with train_extra():
+        from coterie.bench.rivals import SYSTEMS, measure_rivals
+        from coterie.bench.training import SCENARIOS
     from coterie.errors import ConfigError
 
     scenario = SCENARIOS[model.value]
+    names = [rival.value for rival in against or ()]
     count = os.cpu_count() or 1 if workers is None else workers
     try:
         # Where a run would keep its files: directories for temporary ones may be in memory, and the ledger too fast.
         scratch = TemporaryDirectory(prefix=".coterie-bench-", dir=".")
     except OSError as error:
         raise ConfigError(f"cannot write to the current directory: {error.strerror}") from None
-    with scratch, _progress(as_json) as progress:
-        task = progress.add_task(f"{model.value}, secure and plain", total=rounds + 1)
-        costs = measure_training(
-            scenario, rounds, count, Path(scratch.name), lambda pairs: progress.update(task, completed=pairs)
+    with scratch, progress_bars(as_json) as progress:
+        sides = ["secure", "plain", *(SYSTEMS[name].title for name in names)]
+        task = progress.add_task(f"{model.value}: {', '.join(sides)}", total=rounds + 1)
+        costs, rivals = measure_rivals(
+            scenario, rounds, count, Path(scratch.name), names, lambda played: progress.update(task, completed=played)
         )
     if as_json:
-        _print_json(_record(scenario, costs))
+        print_json(_record(scenario, costs, rivals))
     else:
-        _show(scenario, costs)
+        _show(scenario, costs, rivals)
 
 
-def _record(scenario: "Scenario", costs: "TrainingCosts") -> dict[str, Any]:
+def _record(scenario: "Scenario", costs: "TrainingCosts", rivals: "Mapping[str, RivalCosts]") -> dict[str, Any]:
     from coterie.bench.training import rounds_per_minute, typical
 
     sides = {"secure": costs.secure, "plain": costs.plain}
@@ -81,28 +98,40 @@ def _record(scenario: "Scenario", costs: "TrainingCosts") -> dict[str, Any]:
             }
             for kind, side in sides.items()
         },
+        "rivals": {
+            name: {
+                "release": rival.system.release,
+                "rounds_per_minute": rival.rounds_per_minute,
+                "seconds": rival.seconds,
+                "model_deviation": rival.error,
+                "slowdown": {kind: rival.slowdown(side) for kind, side in sides.items()},
+            }
+            for name, rival in rivals.items()
+        },
     }
 
 
-def _show(scenario: "Scenario", costs: "TrainingCosts") -> None:
+def _show(scenario: "Scenario", costs: "TrainingCosts", rivals: "Mapping[str, RivalCosts]") -> None:
     from rich.table import Table
 
     from coterie.bench.training import rounds_per_minute, typical
-    from coterie.cli.bench import _console, _size, _time
 
     table = Table("", title="Medians over the rounds", title_justify="left", title_style="dim")
-    for heading in ("plain", "secure"):
+    others = [f"{rival.system.title} {rival.system.release}" for rival in rivals.values()]
+    for heading in ("plain", "secure", *others):
         table.add_column(heading, justify="right")
     sides = [typical(side) for side in (costs.plain, costs.secure)]
-    table.add_row("waiting for training", *(_time(1e3 * side.train_seconds) for side in sides))
-    table.add_row("protecting, beyond that", "", _time(1e3 * sides[1].protect_seconds))
-    table.add_row("a round", *(_time(1e3 * side.seconds) for side in sides), end_section=True)
-    speeds = (rounds_per_minute(side) for side in (costs.plain, costs.secure))
+    table.add_row("waiting for training", *(show_time(1e3 * side.train_seconds) for side in sides))
+    table.add_row("protecting, beyond that", "", show_time(1e3 * sides[1].protect_seconds))
+    lengths = [*(side.seconds for side in sides), *(60 / rival.rounds_per_minute for rival in rivals.values())]
+    table.add_row("a round", *(show_time(1e3 * seconds) for seconds in lengths), end_section=True)
+    speeds = [rounds_per_minute(side) for side in (costs.plain, costs.secure)]
+    speeds += [rival.rounds_per_minute for rival in rivals.values()]
     table.add_row("rounds per minute", *(f"{speed:,.1f}" for speed in speeds), end_section=True)
-    table.add_row("all clients upload", *(_size(side.upload_bytes) for side in sides))
-    table.add_row("and download, besides the model", *(_size(side.download_bytes) for side in sides))
+    table.add_row("all clients upload", *(show_size(side.upload_bytes) for side in sides))
+    table.add_row("and download, besides the model", *(show_size(side.download_bytes) for side in sides))
 
-    console = _console()
+    console = new_console()
     console.print(
         f"[bold]{scenario.model}, {costs.parameters:,} parameters[/bold]: {scenario.cohort} of {scenario.clients} "
         f"clients train in a round, each on {scenario.samples} random examples in batches of {scenario.batch_size}; "
@@ -114,7 +143,13 @@ def _show(scenario: "Scenario", costs: "TrainingCosts") -> None:
         f"[bold]A secure round takes {costs.overhead:.3f}x the time of a plain one[/bold] (median over {pairs} "
         f"pair{'s' * (pairs > 1)} of rounds, played in turns). Both learn the same, up to rounding."
     )
-    console.print("Wall-clock time, without evaluation and checkpoints.", style="dim")
+    for title, rival in zip(others, rivals.values(), strict=True):
+        console.print(
+            f"[bold]A round of {title} takes {rival.slowdown(costs.plain):.2f}x the time of our plain one, "
+            f"{rival.slowdown(costs.secure):.2f}x that of our secure one[/bold] (medians over rounds in turns). "
+            f"It aggregates plainly. Its first model was ours to {rival.error:.1g}."
+        )
+    console.print("Wall-clock time, without evaluation, checkpoints and starting up.", style="dim")
 
 
 def _workers(count: int) -> str:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from coterie.cli.common import train_extra
+
 if TYPE_CHECKING:
     from coterie.experiments.reproduce import Run
 
@@ -59,7 +61,8 @@ def reproduce(
     folder = out or Path("coterie-results") / name
     size = size or (QUICK if quick else FULL)
     run = Run(name, read_declaration(known[name]), folder, size, trials or 0, seed, data_dir)
-    interrupted = _work(run, workers or os.cpu_count() or 1)
+    with train_extra():
+        interrupted = _work(run, workers or os.cpu_count() or 1)
     report = run.write_report()
     console.print(*(f"• {headline}" for headline in report.headlines), sep="\n")
     console.print(f"Everything is in [bold]{folder / REPORT}[/].")

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from coterie.cli.common import train_extra
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
@@ -55,7 +57,7 @@ def run(
 
             warm_up()  # worker processes load torch while this one does
         path = out or RUNS / f"{wanted.name}-{time.strftime('%Y%m%d-%H%M%S')}"
-        with _train_extra():
+        with train_extra():
             from coterie.experiments.console import Watcher
             from coterie.experiments.run import TrainingRun
 
@@ -73,7 +75,7 @@ def resume(
     from rich.console import Console
 
     console = Console(highlight=False)
-    with console.status("Loading data and model ..."), _train_extra():
+    with console.status("Loading data and model ..."), train_extra():
         from coterie.experiments.console import Watcher
         from coterie.experiments.run import TrainingRun
         from coterie.experiments.run_folder import RunFolder
@@ -109,19 +111,6 @@ def _play(training: "TrainingRun", console: "Console") -> "RunResult":
     if not result.summary.finished:
         raise typer.Exit(INTERRUPTED)
     return result
-
-
-@contextmanager
-def _train_extra() -> "Iterator[None]":
-    """Say what to install where something that training needs is not there."""
-    from coterie.errors import ConfigError
-
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("coterie"):
-            raise
-        raise ConfigError(f"training needs {error.name}: pip install 'coterie[train]'") from error
 
 
 @contextmanager

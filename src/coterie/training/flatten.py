@@ -38,7 +38,7 @@ def statistics(module: nn.Module) -> dict[str, torch.Tensor]:
 def read(module: nn.Module) -> Arrays:
     """Return copies of the parameters and the statistics."""
     tensors: list[torch.Tensor] = [*parameters(module).values(), *statistics(module).values()]
-    return [np.array(tensor.detach().numpy()) for tensor in tensors]
+    return [np.array(tensor.detach().numpy(), order="C") for tensor in tensors]
 
 
 def write(module: nn.Module, arrays: Sequence[FloatArray]) -> None:

@@ -46,7 +46,10 @@ def build(name: str, input_shape: Shape, outputs: int, seed: int) -> nn.Module:
         raise ConfigError(f"no model has inputs of shape {input_shape} and {outputs} outputs")
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed accelerators as well
-        return _BUILDERS[name](input_shape, outputs)
+        model = _BUILDERS[name](input_shape, outputs)
+        # Convolutions are up to 1.5 times as fast where a pixel's channels lie side by side; other layers do not care.
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in torch's declaration
+        return model
 
 
 def parameter_count(model: nn.Module) -> int:

@@ -14,6 +14,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import threading
 import warnings
 from abc import ABC, abstractmethod
@@ -260,6 +261,7 @@ def _settle(pickled: bytes, arrays: Sequence[_Shared], current: Any) -> None:  #
     global _problem, _current
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, which ends the round in order
     threading.Thread(target=_leave_with_parent, daemon=True).start()
+    _keep_memory()
     from coterie.training.local import ArrayData, Problem
 
     _current = current
@@ -268,6 +270,15 @@ def _settle(pickled: bytes, arrays: Sequence[_Shared], current: Any) -> None:  #
         _problem = Problem(model, ArrayData(*(shared.array for shared in arrays)) if arrays else data, loss)
     except Exception as error:
         _problem = f"{type(error).__name__}: {error}"
+
+
+def _keep_memory() -> None:
+    """Keep what a step of training frees for the next; glibc would return it, and have every page cleared again."""
+    trim_threshold, mmap_threshold = -1, -3  # as malloc.h numbers them
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:
+        mallopt(trim_threshold, 2**30)
+        mallopt(mmap_threshold, 2**25)
 
 
 def _leave_with_parent() -> None:

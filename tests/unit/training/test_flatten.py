@@ -11,7 +11,7 @@ from coterie.errors import InputError
 from coterie.training import flatten
 from coterie.training.models import MODELS, build
 
-SHAPES = {"lstm": (7, 2), "vgg11": (3, 32, 32), "lenet": (1, 28, 28)}
+SHAPES = {"lstm": (7, 2), "vgg11": (3, 32, 32), "lenet": (1, 28, 28), "mnist-cnn-small": (1, 28, 28)}
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -20,6 +20,7 @@ def test_every_model_comes_back_from_its_arrays(name: str) -> None:
     model, other = build(name, shape, 4, seed=1), build(name, shape, 4, seed=2)
     arrays = flatten.read(model)
     assert len(arrays) == len(list(model.parameters()))
+    assert all(array.flags.c_contiguous for array in arrays)  # however the model keeps them
     assert Layout.of(arrays).size == sum(parameter.numel() for parameter in model.parameters())
     flatten.write(other, arrays)
     assert same(flatten.read(other), arrays)

@@ -155,8 +155,13 @@ class _TextLog:
                 raise _UnusableError("a round and a client are expected")
             if len(cells) > 2:
                 self._note("only the round and the client were read; other columns were ignored")
-            self._add(_label(cells[round_at]), [cells[client_at]] if cells[client_at] else [])
+            text, client = cells[round_at], cells[client_at]
+            if text not in rounds:
+                rounds[text] = self.rounds.setdefault(_label(text), set())
+            if client:
+                rounds[text].add(self.clients.setdefault(client, len(self.clients)))
 
+        rounds: dict[str, set[int]] = {}  # there may be millions of lines, with few rounds
         self._each(use, start)
 
     def _read_matrix(self) -> None:

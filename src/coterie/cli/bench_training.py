@@ -1,6 +1,5 @@
 """``coterie bench training``: what secure aggregation adds to rounds of training, and how others do."""
 
-import os
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -11,6 +10,7 @@ import typer
 
 from coterie.cli.common import new_console, print_json, progress_bars, show_size, show_time, train_extra
 from coterie.cli.options import AsJson
+from coterie.cores import cores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,7 +59,7 @@ def training(
 
     scenario = SCENARIOS[model.value]
     names = [rival.value for rival in against or ()]
-    count = os.cpu_count() or 1 if workers is None else workers
+    count = cores() if workers is None else workers
     try:
         # Where a run would keep its files: directories for temporary ones may be in memory, and the ledger too fast.
         scratch = TemporaryDirectory(prefix=".coterie-bench-", dir=".")

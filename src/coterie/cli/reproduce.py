@@ -1,12 +1,12 @@
 """``coterie reproduce``: what the papers measured, measured again."""
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from coterie.cli.common import train_extra
+from coterie.cores import cores
 
 if TYPE_CHECKING:
     from coterie.experiments.reproduce import Run
@@ -62,7 +62,7 @@ def reproduce(
     size = size or (QUICK if quick else FULL)
     run = Run(name, read_declaration(known[name]), folder, size, trials or 0, seed, data_dir)
     with train_extra():
-        interrupted = _work(run, workers or os.cpu_count() or 1)
+        interrupted = _work(run, workers or cores())
     report = run.write_report()
     console.print(*(f"• {headline}" for headline in report.headlines), sep="\n")
     console.print(f"Everything is in [bold]{folder / REPORT}[/].")

@@ -13,12 +13,12 @@ On a sparse graph, whose edges depend on the keys, a repeated round can fail whe
 other way round: about as rarely as the graph was planned to fail.
 """
 
-import os
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from coterie.cores import cores
 from coterie.experiments import assembly
 from coterie.experiments.config import RunConfig
 from coterie.experiments.config_file import to_toml
@@ -135,7 +135,7 @@ class TrainingRun:
         if training.executor != "auto":
             return
         tasks = [strategy.task(0, name) for name in strategy.clients[: self.config.cohort.size]]
-        workers = training.workers if training.workers >= 0 else os.cpu_count() or 1
+        workers = training.workers if training.workers >= 0 else cores()
         choice = choose_executor(self._materials.problem, tasks, workers)
         settled = training.model_copy(update={"executor": choice.executor})
         self.config = self.config.model_copy(update={"training": settled})

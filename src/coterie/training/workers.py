@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from coterie.cores import cores
 from coterie.errors import ConfigError, CoterieError, LocalProtocolError
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def make_trainer(problem: "Problem", workers: int | None = None, executor: "Exec
     :class:`RuntimeWarning` says so. A script that uses workers needs ``if __name__ == "__main__":`` around what is to
     be run once, as ever with :mod:`multiprocessing`.
     """
-    count = _cores() if workers is None else workers
+    count = cores() if workers is None else workers
     if count < 0:
         raise ConfigError(f"there cannot be {count} workers")
     if executor == "vectorised" or count == 0:
@@ -219,10 +220,6 @@ def _carry_out(problem: "Problem", tasks: Sequence["LocalTask"], stop: "Stop") -
 def _check_distinct(tasks: Sequence["LocalTask"]) -> None:
     if len({task.client for task in tasks}) < len(tasks):
         raise LocalProtocolError("a client was given two tasks in a round")
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _context() -> BaseContext:

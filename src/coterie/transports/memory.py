@@ -1,6 +1,5 @@
 """Many clients and a server in one process, through the bytes of the real messages."""
 
-import os
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,6 +10,7 @@ from itertools import islice
 from typing import Protocol
 
 from coterie.arithmetic.ring import RingVector
+from coterie.cores import cores
 from coterie.crypto.entropy import Entropy, SystemEntropy
 from coterie.crypto.signing import Identity
 from coterie.errors import PeerProtocolError, RoundAborted
@@ -136,7 +136,7 @@ class Session:
         sources: dict[str, Entropy] = {name: entropy(name) if entropy else SystemEntropy() for name in terms.clients}
         self._entropy = sources
         self._faults = faults or Faults()
-        self._workers = workers or os.cpu_count() or 1
+        self._workers = workers or cores()
         self._park = park
         self._observe = observe
         self._on_upload = on_upload

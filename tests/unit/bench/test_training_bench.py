@@ -150,7 +150,7 @@ def test_there_is_a_worker_for_each_core_by_default(monkeypatch: pytest.MonkeyPa
         return TrainingCosts(1, workers, (cost(1.0),) * rounds, (cost(1.0),) * rounds)
 
     monkeypatch.setattr(training, "measure_training", measured)
-    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    monkeypatch.setattr("coterie.cli.bench_training.cores", lambda: 3)
     result = CliRunner().invoke(app, ["bench", "training", "--rounds", "1"], catch_exceptions=False)
     assert asked == [3]
     shown = " ".join(result.stdout.split())

@@ -10,7 +10,7 @@ import typer
 
 from coterie.cli.common import new_console, print_json, progress_bars, show_size, show_time, train_extra
 from coterie.cli.options import AsJson
-from coterie.cores import cores
+from coterie.host import cores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coterie.cli.common import train_extra
-from coterie.cores import cores
+from coterie.host import cores
 
 if TYPE_CHECKING:
     from coterie.experiments.reproduce import Run

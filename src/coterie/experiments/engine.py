@@ -13,6 +13,7 @@ from coterie.experiments.config import RunConfig
 from coterie.experiments.materials import Materials
 from coterie.experiments.records import RoundRecord, Standing
 from coterie.experiments.run_folder import Checkpoint, Progress, RunFolder, write_whole
+from coterie.host import keep_memory
 from coterie.privacy import PrivacySpending, Release
 from coterie.training.evaluate import Score, evaluate
 from coterie.training.strategies import Strategy
@@ -51,6 +52,7 @@ class Engine:
         self._aggregation: Aggregation | None = None
 
     def __enter__(self) -> "Engine":
+        keep_memory()
         with ExitStack() as stack:
             self._aggregation = self._assemble(stack)
             self._stack = stack.pop_all()

@@ -18,7 +18,6 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from coterie.cores import cores
 from coterie.experiments import assembly
 from coterie.experiments.config import RunConfig
 from coterie.experiments.config_file import to_toml
@@ -30,6 +29,7 @@ from coterie.experiments.records import RoundRecord
 from coterie.experiments.run_folder import RunFolder, checked_records, named_arrays, write_whole
 from coterie.experiments.run_report import run_page
 from coterie.experiments.summary import Summary
+from coterie.host import cores
 from coterie.training.models import parameter_count
 from coterie.training.own import Module, named_state
 from coterie.training.strategies import Strategy

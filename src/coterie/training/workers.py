@@ -14,7 +14,6 @@ import multiprocessing
 import os
 import pickle
 import signal
-import sys
 import threading
 import warnings
 from abc import ABC, abstractmethod
@@ -27,8 +26,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from coterie.cores import cores
 from coterie.errors import ConfigError, CoterieError, LocalProtocolError
+from coterie.host import cores, keep_memory
 
 if TYPE_CHECKING:
     from coterie.training.local import LocalResult, LocalTask, Problem, Stop
@@ -258,7 +257,7 @@ def _settle(pickled: bytes, arrays: Sequence[_Shared], current: Any) -> None:  #
     global _problem, _current
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, which ends the round in order
     threading.Thread(target=_leave_with_parent, daemon=True).start()
-    _keep_memory()
+    keep_memory()
     from coterie.training.local import ArrayData, Problem
 
     _current = current
@@ -267,15 +266,6 @@ def _settle(pickled: bytes, arrays: Sequence[_Shared], current: Any) -> None:  #
         _problem = Problem(model, ArrayData(*(shared.array for shared in arrays)) if arrays else data, loss)
     except Exception as error:
         _problem = f"{type(error).__name__}: {error}"
-
-
-def _keep_memory() -> None:
-    """Keep what a step of training frees for the next; glibc would return it, and have every page cleared again."""
-    trim_threshold, mmap_threshold = -1, -3  # as malloc.h numbers them
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if mallopt is not None:
-        mallopt(trim_threshold, 2**30)
-        mallopt(mmap_threshold, 2**25)
 
 
 def _leave_with_parent() -> None:

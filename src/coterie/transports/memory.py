@@ -10,10 +10,10 @@ from itertools import islice
 from typing import Protocol
 
 from coterie.arithmetic.ring import RingVector
-from coterie.cores import cores
 from coterie.crypto.entropy import Entropy, SystemEntropy
 from coterie.crypto.signing import Identity
 from coterie.errors import PeerProtocolError, RoundAborted
+from coterie.host import cores
 from coterie.secagg import client as protocol
 from coterie.secagg.server import Aggregate, Rejected, Server, Step
 from coterie.secagg.terms import Terms

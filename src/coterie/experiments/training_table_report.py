@@ -127,8 +127,9 @@ def _explanation(rows: Sequence[Row]) -> str:
 
 def _headline(name: str, rows: Sequence[Row]) -> str:
     best, worst = (choose(rows, key=lambda row: row.final.mean()) for choose in (max, min))
-    if best is worst:
-        return f"{name}: {best.scheme} {spread(best.final)} %."
+    if best.final.mean() == worst.final.mean():
+        who = f"all {len(rows)} schemes alike" if len(rows) > 1 else best.scheme
+        return f"{name}: {who}, {spread(best.final)} %."
     text = f"{name}: from {spread(worst.final)} % ({worst.scheme}) to {spread(best.final)} % ({best.scheme})"
     pairs = [(row.final.mean(), row.paper) for row in rows if row.paper is not None]
     if len(pairs) > 1:

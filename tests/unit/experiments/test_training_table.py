@@ -139,8 +139,10 @@ def test_a_report_is_possible_after_the_first_job(declaration: Declaration, tmp_
     record = experiment.run(run.jobs[1], 0, Desk(tmp_path, None, lambda: False))
     assert record is not None
     report = experiment.report({run.jobs[1]: record})
-    assert len(report.headlines) == 1
-    assert "±" not in report.headlines[0]
+    accuracy = 100 * record["accuracy"][-1][1]
+    assert report.headlines == [f"IID: T=2, {accuracy:.2f} %."]
+    both = experiment.report(dict.fromkeys(run.jobs, record))
+    assert both.headlines == [f"IID: all 2 schemes alike, {accuracy:.2f} %."]
 
 
 def test_a_folder_with_other_settings_is_refused(declaration: Declaration, tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ pytestmark = pytest.mark.bench
 
 
 def test_protection_adds_at_most_a_tenth_to_a_round() -> None:
-    arguments = ["bench", "training", "--model", "lenet", "--rounds", "40", "--json"]
+    """On a shared machine pairs of rounds differ by a tenth and more: the median of 40 still does by 0.02."""
+    arguments = ["bench", "training", "--model", "lenet", "--rounds", "120", "--json"]
     command = [sys.executable, "-c", "from coterie.cli import main; main()", *arguments]
     record = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
     parameters = record["parameters"]

@@ -18,8 +18,7 @@ def keystream_ratio(ring: Ring, length: int, degree: int) -> float:
 
     Masking is what a client does between its input and the bytes it packs: copy the vector, add or subtract the
     expansions of ``degree + 1`` seeds, reduce modulo 2^k. Generating is AES-CTR over the same seeds for the same
-    number of bytes, into a buffer that is overwritten. Both run in one thread, in turns, and the best time of each
-    counts: interruptions only ever add.
+    number of bytes, into a buffer that is overwritten.
     """
     seeds = [os.urandom(SEED_BYTES) for _ in range(degree + 1)]
     added, subtracted = seeds[: degree // 2 + 1], seeds[degree // 2 + 1 :]
@@ -33,8 +32,8 @@ def keystream_ratio(ring: Ring, length: int, degree: int) -> float:
     def keystream() -> None:
         generate(seeds, vector.nbytes)
 
-    times = [(_seconds(mask), _seconds(keystream)) for _ in range(_REPEATS)]
-    return min(masking for masking, _ in times) / min(generating for _, generating in times)
+    masking, generating = best_seconds(mask, keystream)
+    return masking / generating
 
 
 def peak_rss_bytes() -> int:
@@ -51,6 +50,12 @@ def peak_rss_bytes() -> int:
 
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def best_seconds(*works: Callable[[], None]) -> list[float]:
+    """Do each several times, in turns, and return its best time on this thread: interruptions only ever add."""
+    times = [[_seconds(work) for work in works] for _ in range(_REPEATS)]
+    return [min(column) for column in zip(*times, strict=True)]
 
 
 def _seconds(work: Callable[[], None]) -> float:

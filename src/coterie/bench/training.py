@@ -106,12 +106,14 @@ class RoundCost:
 
     ``train_seconds`` is how long the round waited for clients to train, ``protect_seconds`` what secure aggregation
     took beyond that. Exchanging keys and masking overlap with training, and while they take a core from a worker, they
-    make it slower: what protection costs in all is told by ``seconds`` alone.
+    make it slower: what protection costs in all is told by ``seconds`` alone. ``compute_seconds`` is processor time:
+    what the clients' own training took, all of them together.
     """
 
     seconds: float
     train_seconds: float
     protect_seconds: float
+    compute_seconds: float
     upload_bytes: int
     download_bytes: int
 
@@ -122,6 +124,7 @@ class RoundCost:
             record.seconds,
             record.train_seconds,
             record.protect_seconds,
+            record.compute_seconds,
             record.upload_bytes,
             record.download_bytes,
         )
@@ -143,6 +146,14 @@ class TrainingCosts:
             secure.seconds / plain.seconds for secure, plain in zip(self.secure, self.plain, strict=True)
         )
 
+    @property
+    def headroom(self) -> float:
+        """How many times as long as its gradients a plain round takes, if no worker did anything else: the median.
+
+        Whoever has the same gradients computed the same way cannot play more than so many times our plain rounds.
+        """
+        return statistics.median(cost.seconds * max(1, self.workers) / cost.compute_seconds for cost in self.plain)
+
 
 def typical(costs: Sequence[RoundCost]) -> RoundCost:
     """Return the median of each cost."""
@@ -150,6 +161,7 @@ def typical(costs: Sequence[RoundCost]) -> RoundCost:
         statistics.median(cost.seconds for cost in costs),
         statistics.median(cost.train_seconds for cost in costs),
         statistics.median(cost.protect_seconds for cost in costs),
+        statistics.median(cost.compute_seconds for cost in costs),
         statistics.median_low([cost.upload_bytes for cost in costs]),
         statistics.median_low([cost.download_bytes for cost in costs]),
     )

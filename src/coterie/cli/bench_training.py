@@ -53,6 +53,7 @@ def training(
     clients in as many processes, aggregate plainly, and take turns with us.
     """
     with train_extra():
+        from coterie.bench.arithmetic_limit import matrix_product_ratio
         from coterie.bench.rivals import SYSTEMS, measure_rivals
         from coterie.bench.training import SCENARIOS
     from coterie.errors import ConfigError
@@ -71,13 +72,16 @@ def training(
         costs, rivals = measure_rivals(
             scenario, rounds, count, Path(scratch.name), names, lambda played: progress.update(task, completed=played)
         )
+    arithmetic = matrix_product_ratio(scenario)
     if as_json:
-        print_json(_record(scenario, costs, rivals))
+        print_json(_record(scenario, costs, rivals, arithmetic))
     else:
-        _show(scenario, costs, rivals)
+        _show(scenario, costs, rivals, arithmetic)
 
 
-def _record(scenario: "Scenario", costs: "TrainingCosts", rivals: "Mapping[str, RivalCosts]") -> dict[str, Any]:
+def _record(
+    scenario: "Scenario", costs: "TrainingCosts", rivals: "Mapping[str, RivalCosts]", arithmetic: float
+) -> dict[str, Any]:
     from coterie.bench.training import rounds_per_minute, typical
 
     sides = {"secure": costs.secure, "plain": costs.plain}
@@ -90,6 +94,8 @@ def _record(scenario: "Scenario", costs: "TrainingCosts", rivals: "Mapping[str, 
             "rounds": len(costs.secure),
         },
         "overhead": costs.overhead,
+        "headroom": costs.headroom,
+        "matrix_product_ratio": arithmetic,
         **{
             kind: {
                 "rounds_per_minute": rounds_per_minute(side),
@@ -111,7 +117,7 @@ def _record(scenario: "Scenario", costs: "TrainingCosts", rivals: "Mapping[str, 
     }
 
 
-def _show(scenario: "Scenario", costs: "TrainingCosts", rivals: "Mapping[str, RivalCosts]") -> None:
+def _show(scenario: "Scenario", costs: "TrainingCosts", rivals: "Mapping[str, RivalCosts]", arithmetic: float) -> None:
     from rich.table import Table
 
     from coterie.bench.training import rounds_per_minute, typical
@@ -149,6 +155,11 @@ def _show(scenario: "Scenario", costs: "TrainingCosts", rivals: "Mapping[str, Ri
             f"{rival.slowdown(costs.secure):.2f}x that of our secure one[/bold] (medians over rounds in turns). "
             f"It aggregates plainly. Its first model was ours to {rival.error:.1g}."
         )
+    console.print(
+        f"[bold]Whoever has torch compute the same gradients is at most {costs.headroom:.2f}x as fast as our plain "
+        f"rounds[/bold], with workers that do nothing else. Torch takes {arithmetic:.1f}x as long for them as for as "
+        "many operations in a matrix product."
+    )
     console.print("Wall-clock time, without evaluation, checkpoints and starting up.", style="dim")
 
 

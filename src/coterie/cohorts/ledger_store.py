@@ -34,6 +34,7 @@ from sqlalchemy import (
     String,
     Table,
     UniqueConstraint,
+    bindparam,
     cast,
     create_engine,
     event,
@@ -107,6 +108,17 @@ _ENTRIES = Table(
 _INDEXED = ("sequence", "round", "kind", "previous")  # fields that are columns too, for the constraints
 _BODY = cast(_ENTRIES.c.body, LargeBinary).label("body")  # an edit can turn SQLite's bytes into text
 _ROWS_AT_ONCE = 256
+
+# Made once: SQLAlchemy takes longer to put a statement together than SQLite to carry it out.
+_APPEND = insert(_ENTRIES)
+_LAST = select(_ENTRIES.c.sequence, _ENTRIES.c.digest).order_by(_ENTRIES.c.sequence.desc()).limit(1)
+_LATER = (
+    select(*(_ENTRIES.c[name] for name in (*_INDEXED, "digest")), _BODY)
+    .where(_ENTRIES.c.sequence >= bindparam("start"))
+    .order_by(_ENTRIES.c.sequence)
+    .execution_options(yield_per=_ROWS_AT_ONCE)
+)
+_FOUND = select(_BODY).where(_ENTRIES.c.round == bindparam("round"), _ENTRIES.c.kind == bindparam("kind"))
 _LOCK_NUMBER = int.from_bytes(b"coterie", "big")
 
 
@@ -181,26 +193,17 @@ class LedgerStore:
 
     def head(self, connection: Connection) -> Head:
         """Return the end of the chain as the database states it, unchecked."""
-        columns = _ENTRIES.c
-        last = select(columns.sequence, columns.digest).order_by(columns.sequence.desc()).limit(1)
-        row = connection.execute(last).first()
+        row = connection.execute(_LAST).first()
         return Head(row.sequence, row.digest) if row else START
 
     def walk(self, connection: Connection, start: Head = START) -> Iterator[tuple[Head, Entry]]:
         """Yield every entry after ``start``, each checked against the last; ``start`` must still be there."""
-        columns = _ENTRIES.c
-        later = (
-            select(*(columns[name] for name in (*_INDEXED, "digest")), _BODY)
-            .where(columns.sequence >= start.sequence)
-            .order_by(columns.sequence)
-        )
-        with connection.execute(later, execution_options={"yield_per": _ROWS_AT_ONCE}) as rows:
+        with connection.execute(_LATER, {"start": start.sequence}) as rows:
             yield from _follow(iter(rows), start)
 
     def find(self, connection: Connection, round_number: int, kind: Kind) -> Entry | None:
         """Return the one entry of this kind for a round, inside :meth:`writing` and after :meth:`walk` checked it."""
-        columns = _ENTRIES.c
-        body = connection.scalar(select(_BODY).where(columns.round == round_number, columns.kind == kind))
+        body = connection.scalar(_FOUND, {"round": round_number, "kind": kind})
         return None if body is None else msgspec.json.decode(body, type=Entry)
 
     def append(self, connection: Connection, entry: Entry) -> Head:
@@ -208,7 +211,7 @@ class LedgerStore:
         body = msgspec.json.encode(entry)
         head = Head(entry.sequence, hashlib.sha256(body).hexdigest())
         indexed = {name: getattr(entry, name) for name in _INDEXED}
-        connection.execute(insert(_ENTRIES).values(**indexed, digest=head.digest, body=body))
+        connection.execute(_APPEND, {**indexed, "digest": head.digest, "body": body})
         return head
 
 

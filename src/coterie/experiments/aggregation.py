@@ -54,6 +54,7 @@ class Played:
     download_bytes: int = 0
     train_seconds: float = 0.0
     protect_seconds: float = 0.0
+    compute_seconds: float = 0.0
 
 
 class Workbench:
@@ -64,10 +65,11 @@ class Workbench:
         self._trainer = trainer
         self._waits: list[tuple[float, float]] = []
         self.losses: dict[str, float] = {}
+        self._computed: dict[str, float] = {}
 
     def begin(self) -> None:
         """Forget the round before."""
-        self._waits, self.losses = [], {}
+        self._waits, self.losses, self._computed = [], {}, {}
 
     def start(self, number: int, clients: Sequence[str]) -> None:
         """Let these clients begin to train."""
@@ -80,6 +82,7 @@ class Workbench:
         result = self._trainer.result(client)
         self._waits.append((began, time.perf_counter()))
         self.losses[client] = result.loss
+        self._computed[client] = result.seconds
         contribution = self.strategy.contribution(result)
         if contribution is None:
             raise LocalProtocolError(f"{type(self.strategy).__name__} has nothing to aggregate")
@@ -98,6 +101,11 @@ class Workbench:
             total += max(0.0, ended - max(began, reached))
             reached = max(reached, ended)
         return total
+
+    @property
+    def compute_seconds(self) -> float:
+        """Processor time of all clients whose update was asked for."""
+        return sum(self._computed.values())
 
 
 class Aggregation(Protocol):
@@ -176,6 +184,7 @@ class Secure:
             download_bytes=sum(sum(step.download_bytes) for step in steps),
             train_seconds=bench.seconds,
             protect_seconds=max(0.0, report.seconds - bench.seconds),
+            compute_seconds=bench.compute_seconds,
         )
 
     def _encode(self, number: int, name: str, arrays: Arrays) -> Encoded:
@@ -234,6 +243,7 @@ class Plain:
             clipped=clipped / max(1, entries),
             upload_bytes=sum(array.nbytes for arrays in updates.values() for array in arrays),
             train_seconds=bench.seconds,
+            compute_seconds=bench.compute_seconds,
         )
         if len(aggregated) < self._minimum:
             reason = f"{len(aggregated)} clients would be aggregated; the minimum is {self._minimum}"
@@ -260,7 +270,12 @@ class Unshared:
         began = time.perf_counter()
         results = plain_round(self._strategy, self._trainer, number - 1, self._strategy.clients)
         losses = {result.client: result.loss for result in results}
-        return Played(Outcome.COMPLETED, losses=losses, train_seconds=time.perf_counter() - began)
+        return Played(
+            Outcome.COMPLETED,
+            losses=losses,
+            train_seconds=time.perf_counter() - began,
+            compute_seconds=sum(result.seconds for result in results),
+        )
 
 
 def who_trains(faults: Faults, selected: Collection[str]) -> tuple[str, ...]:

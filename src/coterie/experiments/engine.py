@@ -111,6 +111,7 @@ class Engine:
             seconds=time.perf_counter() - began,
             train_seconds=played.train_seconds,
             protect_seconds=played.protect_seconds,
+            compute_seconds=played.compute_seconds,
         )
         self._before = record
         return record

@@ -19,7 +19,7 @@ from coterie.experiments.summary import Summary
 CURVES = (
     *("accuracy", "test_loss", "train_loss", "learning_rate"),
     *("strong_privacy", "exposed", "fairness_gap", "cardinality", "epsilon", "clipped"),
-    *("upload_bytes", "download_bytes", "seconds", "train_seconds", "protect_seconds"),
+    *("upload_bytes", "download_bytes", "seconds", "train_seconds", "protect_seconds", "compute_seconds"),
 )
 """The fields of a record that are numbers to be drawn over rounds."""
 

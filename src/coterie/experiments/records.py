@@ -8,7 +8,7 @@ import numpy as np
 from coterie.cohorts.audit import Auditor
 from coterie.cohorts.ledger import Outcome
 
-CLOCKS = ("seconds", "train_seconds", "protect_seconds")
+CLOCKS = ("seconds", "train_seconds", "protect_seconds", "compute_seconds")
 """Fields measured with a clock; all others are the same whenever and wherever a run is repeated."""
 
 
@@ -52,6 +52,8 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Of these, how long the round waited for clients to train."""
     protect_seconds: float = 0.0
     """Of these, what secure aggregation took beyond that."""
+    compute_seconds: float = 0.0
+    """Processor time that all clients together spent on training; with several workers it can exceed ``seconds``."""
 
     @property
     def completed(self) -> bool:

@@ -64,7 +64,7 @@ def contestants(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def cost(seconds: float) -> RoundCost:
-    return RoundCost(seconds, seconds, 0.0, 0, 0)
+    return RoundCost(seconds, seconds, 0.0, seconds, 0, 0)
 
 
 def test_a_rival_plays_our_cohorts_and_arrives_at_our_model(contestants: Path, tmp_path: Path) -> None:

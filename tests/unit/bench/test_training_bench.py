@@ -38,12 +38,18 @@ def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def cost(seconds: float, upload: int = 0) -> RoundCost:
-    return RoundCost(seconds, seconds / 2, seconds / 4, upload, 2 * upload)
+    return RoundCost(seconds, seconds / 2, seconds / 4, seconds, upload, 2 * upload)
 
 
 def test_the_overhead_is_the_median_over_pairs_and_not_the_ratio_of_medians() -> None:
     secure, plain = (cost(1.1), cost(22.0), cost(2.0)), (cost(1.0), cost(20.0), cost(4.0))
     assert TrainingCosts(1, 1, secure, plain).overhead == pytest.approx(1.1)
+
+
+def test_the_headroom_is_what_a_round_takes_beyond_its_gradients() -> None:
+    plain = tuple(RoundCost(seconds, 0.0, 0.0, computing, 0, 0) for seconds, computing in ((2.0, 3.0), (3.0, 4.0)))
+    assert TrainingCosts(1, 2, plain, plain).headroom == pytest.approx((4 / 3 + 6 / 4) / 2)
+    assert TrainingCosts(1, 0, plain, plain).headroom == pytest.approx((2 / 3 + 3 / 4) / 2)  # this process trains
 
 
 def test_a_typical_round_has_the_median_of_each_cost() -> None:
@@ -67,7 +73,7 @@ def test_both_sides_play_real_rounds(tmp_path: Path) -> None:
         assert plain.protect_seconds == 0 < secure.protect_seconds < secure.seconds
         assert secure.upload_bytes > TINY.cohort * costs.parameters * 20 / 8
         assert secure.download_bytes > 0
-        assert 0 < plain.train_seconds < plain.seconds
+        assert 0 < plain.compute_seconds <= plain.train_seconds < plain.seconds  # this process trains
     with Ledger.open(tmp_path / "secure" / "ledger.sqlite") as ledger:
         assert sum(ledger.frequencies().values()) == 3 * TINY.cohort
     assert not (tmp_path / "plain" / "ledger.sqlite").exists()
@@ -124,6 +130,9 @@ def test_the_json_says_what_was_run_and_what_it_cost(tmp_path: Path) -> None:
     pairs = zip(record["secure"]["rounds"], record["plain"]["rounds"], strict=True)
     ratios = [secure["seconds"] / plain["seconds"] for secure, plain in pairs]
     assert record["overhead"] == pytest.approx(sum(ratios) / 2)
+    rests = [plain["seconds"] / plain["compute_seconds"] for plain in record["plain"]["rounds"]]
+    assert record["headroom"] == pytest.approx(sum(rests) / 2)
+    assert record["matrix_product_ratio"] > 1
     assert list(tmp_path.iterdir()) == []  # nothing is left behind
 
 
@@ -137,6 +146,8 @@ def test_people_get_a_table() -> None:
         "no worker processes",
         "rounds per minute",
         "median over 2 pairs",
+        "at most",
+        "in a matrix product",
     ):
         assert words in shown
 

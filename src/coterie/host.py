@@ -19,7 +19,7 @@ def keep_memory() -> None:
     """Keep memory that is freed for the next who needs some, on Linux; elsewhere nothing changes.
 
     Training and masking need large arrays for a moment, over and over. glibc returns them to the system each time,
-    which then clears every page before it hands it out again: a tenth of the time of a training step.
+    which then clears every page before it hands it out again.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:

@@ -37,9 +37,11 @@ class LogFormat(StrEnum):
 
 def audit(
     log: Annotated[str, typer.Argument(metavar="LOG", help="A file, a ledger (file or database URL), or - for stdin.")],
-    format: Annotated[  # noqa: A002
+    log_format: Annotated[
         LogFormat | None,
-        typer.Option(help="Told from the content unless given; csv is pairs or matrix.", show_default=False),
+        typer.Option(
+            "--format", help="Told from the content unless given; csv is pairs or matrix.", show_default=False
+        ),
     ] = None,
     require: Annotated[
         int | None, typer.Option(metavar="T", min=1, help="Fail unless T is at least this.", show_default=False)
@@ -103,7 +105,7 @@ def audit(
     errors = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
     try:
         with errors.status("Reading the log ...") if errors.is_terminal else nullcontext():
-            participation = _read(log, format)
+            participation = _read(log, log_format)
     except CoterieError as error:
         errors.print(f"coterie: {_plain(str(error))}", style="red", markup=False)
         raise typer.Exit(_UNREADABLE_LOG) from None
@@ -133,10 +135,10 @@ def audit(
         raise typer.Exit(_UNREADABLE_LOG)
 
 
-def _read(log: str, format: LogFormat | None) -> "Participation":  # noqa: A002
+def _read(log: str, log_format: LogFormat | None) -> "Participation":
     from coterie.cohorts.logs import read_log
 
-    if format is LogFormat.LEDGER or (format is None and _is_ledger(log)):
+    if log_format is LogFormat.LEDGER or (log_format is None and _is_ledger(log)):
         return _read_ledger(log)
     known: dict[LogFormat | None, Any] = {
         LogFormat.PAIRS: "pairs",
@@ -145,7 +147,7 @@ def _read(log: str, format: LogFormat | None) -> "Participation":  # noqa: A002
         LogFormat.NPY: "npy",
         LogFormat.NPZ: "npy",
     }
-    return read_log(log, known.get(format))
+    return read_log(log, known.get(log_format))
 
 
 def _is_ledger(log: str) -> bool:

@@ -43,7 +43,7 @@ _CLIENTS = {"clients", "client_ids", "cids", "users", "nodes", "participants", "
 _SAMPLE = 100  # lines looked at to tell the format
 
 
-def read_log(source: str | PathLike[str] | IO[Any], format: Format | None = None) -> Participation:  # noqa: A002
+def read_log(source: str | PathLike[str] | IO[Any], format: Format | None = None) -> Participation:  # noqa: A002  (its public name)
     """Read a participation log from a path, an open file or, for ``"-"``, the standard input."""
     try:
         if source == "-":
@@ -99,10 +99,10 @@ class _TextLog:
             self._note("lines at the top that start with # were taken for comments")
         self.delimiter = _delimiter([line for _, line in self.lines[:_SAMPLE]])
 
-    def read(self, format: Format | None) -> Participation:  # noqa: A002
+    def read(self, wanted: Format | None) -> Participation:
         if self.lines:
-            format = format or self._guess_format()  # noqa: A001
-            {"pairs": self._read_pairs, "matrix": self._read_matrix, "jsonl": self._read_jsonl}[format]()
+            readers = {"pairs": self._read_pairs, "matrix": self._read_matrix, "jsonl": self._read_jsonl}
+            readers[wanted or self._guess_format()]()
         if not self.rounds:
             why = f": line {self.problems[0].line}: {self.problems[0].reason}" if self.problems else ""
             raise InputError(f"nothing in the log is readable{why}")

@@ -28,13 +28,13 @@ layers: $(VENV)/.dev
 
 unit: $(VENV)/.dev
 	$(BIN)/pytest -n auto -m "not slow and not bench" --cov --cov-report= $(ARGS)
-	$(BIN)/python -m coverage report --include='*/secagg/*,*/crypto/*,*/graphs/*,*/arithmetic/*,*/cohorts/*,*/privacy/*' --fail-under=95
+	$(BIN)/python -m coverage report --include='*/secagg/*,*/crypto/*,*/graphs/*,*/arithmetic/*,*/cohorts/*,*/auditing/*,*/planning/*,*/privacy/*' --fail-under=95
 
 slow: $(VENV)/.dev ## The checks that take minutes
 	$(BIN)/pytest -m slow $(ARGS)
 
 bench: $(VENV)/.rivals ## Measure speed against the machine's limits and against Flower and pfl
-	$(BIN)/pytest -m bench tests/bench $(ARGS)
+	$(BIN)/pytest -m bench tests/speed $(ARGS)
 
 vectors: $(VENV)/.dev ## Rewrite the committed test vectors (only when the wire format changes)
 	$(BIN)/python -m tests.vectors.generate

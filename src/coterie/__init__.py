@@ -7,19 +7,19 @@ whole protocol in one call; the packages below are for those who need their part
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from coterie.experiments.api import train
-    from coterie.experiments.run import RunResult
-    from coterie.transports.aggregate import Outcome, aggregate
+from coterie.version import __version__
 
-__version__ = "0.1.0"
+if TYPE_CHECKING:
+    from coterie.api import Outcome, aggregate, train
+    from coterie.runs.run import RunResult
+
 __all__ = ["Outcome", "RunResult", "__version__", "aggregate", "train"]
 
 _HOMES = {
-    "Outcome": "coterie.transports.aggregate",
-    "RunResult": "coterie.experiments.run",
-    "aggregate": "coterie.transports.aggregate",
-    "train": "coterie.experiments.api",
+    "Outcome": "coterie.api",
+    "RunResult": "coterie.runs.run",
+    "aggregate": "coterie.api",
+    "train": "coterie.api",
 }
 
 

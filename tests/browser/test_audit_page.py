@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from coterie.cohorts.audit import audit
-from coterie.cohorts.logs import Participation, Problem
-from coterie.experiments.audit_page import audit_page
-from coterie.experiments.audit_words import Requirement
+from coterie.auditing.auditor import audit
+from coterie.auditing.logs import Participation, Problem
+from coterie.auditing.page import audit_page
+from coterie.auditing.verdict import Requirement
 
 if TYPE_CHECKING:
     from tests.browser.conftest import Page

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.runs import HOSTILE, client_names, made_up, summarised
 
-from coterie.experiments.run_report import run_page
+from coterie.runs.page import run_page
 
 if TYPE_CHECKING:
     from tests.browser.conftest import Page

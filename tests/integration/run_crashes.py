@@ -13,11 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from coterie.cohorts.ledger import Ledger
-from coterie.experiments.aggregation import Workbench
-from coterie.experiments.materials import find_materials
-from coterie.experiments.observers import Journal
-from coterie.experiments.run import TrainingRun
-from coterie.experiments.run_folder import RunFolder
+from coterie.runs.aggregation import Workbench
+from coterie.runs.federation import find_materials
+from coterie.runs.folder import RunFolder
+from coterie.runs.observers import Journal
+from coterie.runs.run import TrainingRun
 
 
 class Moments:

@@ -13,9 +13,9 @@ from matplotlib.image import imread
 from typer.testing import CliRunner
 
 from coterie.cli import app, main
+from coterie.demo import Demo, Settings, StepView
+from coterie.demo.fingerprint import Pixels, fingerprint, shape_of
 from coterie.errors import VerificationError
-from coterie.experiments import Demo, Settings, StepView
-from coterie.experiments.fingerprint import Pixels, fingerprint, shape_of
 from coterie.graphs import Complete, ErdosRenyi, Harary, Topology
 from coterie.secagg import Step
 

@@ -18,12 +18,12 @@ import pytest
 pytest.importorskip("torch", reason="training needs coterie[train]")
 from coterie.cohorts.ledger import Entry, Ledger, LedgerTampered
 from coterie.errors import ConfigError, InputError
-from coterie.experiments.config_file import load_config
-from coterie.experiments.locks import locked
-from coterie.experiments.observers import Observer
-from coterie.experiments.records import CLOCKS, RoundRecord
-from coterie.experiments.run import TrainingRun
-from coterie.experiments.run_folder import RunFolder
+from coterie.runs.config_file import load_config
+from coterie.runs.folder import RunFolder
+from coterie.runs.locks import locked
+from coterie.runs.observers import Observer
+from coterie.runs.records import CLOCKS, RoundRecord
+from coterie.runs.run import TrainingRun
 
 RESUME = "import typer; from coterie.cli.run import resume; typer.run(resume)"
 PROGRAM = Path(__file__).with_name("run_crashes.py")

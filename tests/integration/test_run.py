@@ -17,23 +17,23 @@ from safetensors.numpy import load_file
 from torch.utils.data import TensorDataset
 from typer.testing import CliRunner
 
+from coterie.api import train
 from coterie.arithmetic.quantize import Quantizer
 from coterie.cli.run import init, resume, run
 from coterie.cohorts.ledger import Ledger, Outcome
 from coterie.errors import ConfigError
-from coterie.experiments.api import train
-from coterie.experiments.assembly import make_schedule
-from coterie.experiments.config import RunConfig
-from coterie.experiments.config_file import load_config
-from coterie.experiments.console import Watcher
-from coterie.experiments.materials import find_materials
-from coterie.experiments.observers import Observer
-from coterie.experiments.records import CLOCKS, RoundRecord
-from coterie.experiments.run import RunResult, TrainingRun
-from coterie.experiments.run_folder import RunFolder
+from coterie.runs.build import make_schedule
+from coterie.runs.config import RunConfig
+from coterie.runs.config_file import load_config
+from coterie.runs.console import Watcher
+from coterie.runs.federation import find_materials
+from coterie.runs.folder import RunFolder
+from coterie.runs.observers import Observer
+from coterie.runs.records import CLOCKS, RoundRecord
+from coterie.runs.run import RunResult, TrainingRun
 from coterie.training import Dataset, flatten
 from coterie.training.evaluate import evaluate
-from coterie.training.workers import TrainingError
+from coterie.training.executors.processes import TrainingError
 
 EVERYBODY = ("availability.kind=equal", "availability.dropout=0.0")
 SMALL = (
@@ -322,7 +322,7 @@ def test_ctrl_c_stops_after_the_round_and_resume_goes_on(tmp_path: Path, monkeyp
     folder = tmp_path / "run"
     small = [word for setting in SMALL for word in ("--set", setting)]
     with monkeypatch.context() as patched:
-        patched.setattr("coterie.experiments.console.Watcher", Impatient)
+        patched.setattr("coterie.runs.console.Watcher", Impatient)
         code, output = command("run", *small, "--out", str(folder))
     assert code == 130
     assert "Stopping after this round" in output

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, chisquare, norm
 
-from coterie.cohorts.batches import Batches, Indices, Mask, Reals, random_batches, similar_batches
+from coterie.cohorts.circles import Batches, Indices, Mask, Reals, random_batches, similar_batches
 from coterie.cohorts.policies import (
     Iid,
     Mode,

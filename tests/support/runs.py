@@ -3,10 +3,10 @@
 import numpy as np
 
 from coterie.cohorts.ledger import Outcome
-from coterie.experiments.config import RunConfig
-from coterie.experiments.config_file import make_config
-from coterie.experiments.records import RoundRecord, Standing
-from coterie.experiments.summary import Summary
+from coterie.runs.config import RunConfig
+from coterie.runs.config_file import make_config
+from coterie.runs.records import RoundRecord, Standing
+from coterie.runs.summary import Summary
 
 CLIENTS = 12
 HOSTILE = "<script>window.hacked=1</script> @ink a&amp;b"

@@ -21,8 +21,8 @@ import numpy as np
 
 from coterie.arithmetic.quantize import Layout
 from coterie.arithmetic.ring import RingVector
-from coterie.bench import flower
 from coterie.bench.machine import keystream_ratio, peak_rss_bytes
+from coterie.bench.rivals import flower_secagg as flower
 from coterie.bench.workload import Workload
 from coterie.errors import ConfigError, RoundAborted
 from coterie.graphs.topology import Complete, Harary, Topology
@@ -118,7 +118,7 @@ def measure(workload: Workload, workers: int, observe: Observer | None = None) -
 def measure_flower(workload: Workload) -> Costs:
     """Time Flower's SecAgg+ (on the complete graph, its SecAgg) on the same work, in a process of its own.
 
-    Its masks are not cryptographic; :mod:`coterie.bench.flower` says how far from it they are.
+    Its masks are not cryptographic; :mod:`coterie.bench.rivals.flower_secagg` says how far from it they are.
     """
     check_flower(workload)
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:

@@ -21,13 +21,13 @@ import numpy as np
 
 from coterie.arithmetic.quantize import Quantizer
 from coterie.errors import ConfigError, RoundAborted
-from coterie.experiments import assembly
-from coterie.experiments.config import RunConfig
-from coterie.experiments.config_file import make_config
-from coterie.experiments.engine import Engine
-from coterie.experiments.materials import Materials
-from coterie.experiments.records import RoundRecord
-from coterie.experiments.run_folder import RunFolder
+from coterie.runs import build as assembly
+from coterie.runs.config import RunConfig
+from coterie.runs.config_file import make_config
+from coterie.runs.federation import Materials
+from coterie.runs.folder import RunFolder
+from coterie.runs.loop import Engine
+from coterie.runs.records import RoundRecord
 from coterie.training.flatten import Arrays
 from coterie.training.local import ArrayData, Problem
 from coterie.training.models import build, parameter_count

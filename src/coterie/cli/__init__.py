@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from coterie import __version__
 from coterie.cli import audit, bench, demo, plan, reproduce, run
 from coterie.errors import CoterieError
+from coterie.version import __version__
 
 app = typer.Typer(
     help="Federated learning whose secure aggregation stays secure, round after round.",

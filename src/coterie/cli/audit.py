@@ -13,9 +13,9 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from coterie.cohorts.audit import AuditReport
-    from coterie.cohorts.logs import Participation
-    from coterie.experiments.audit_words import Requirement
+    from coterie.auditing.auditor import AuditReport
+    from coterie.auditing.logs import Participation
+    from coterie.auditing.verdict import Requirement
 
 _COMPLAINTS = 5  # unreadable lines shown on stderr
 _LISTED = 100  # and in the JSON
@@ -93,8 +93,8 @@ def audit(
     """
     from rich.console import Console
 
+    from coterie.auditing.verdict import Requirement
     from coterie.errors import CoterieError
-    from coterie.experiments.audit_words import Requirement
 
     if require is None and weak:
         raise typer.BadParameter("--weak says which T is required: it needs --require")
@@ -120,7 +120,7 @@ def audit(
 
         show(report, participation, requirement, witnesses)
     if html:
-        from coterie.experiments.audit_page import audit_page
+        from coterie.auditing.page import audit_page
 
         page = audit_page(report, participation, _source(log), requirement=requirement, witnesses=witnesses)
         try:
@@ -136,7 +136,7 @@ def audit(
 
 
 def _read(log: str, log_format: LogFormat | None) -> "Participation":
-    from coterie.cohorts.logs import read_log
+    from coterie.auditing.logs import read_log
 
     if log_format is LogFormat.LEDGER or (log_format is None and _is_ledger(log)):
         return _read_ledger(log)
@@ -166,8 +166,8 @@ def _read_ledger(location: str) -> "Participation":
     """Read a ledger with its hash chain checked. Rounds that revealed nothing are rounds of nobody."""
     from sqlalchemy.exc import SQLAlchemyError
 
+    from coterie.auditing.logs import Participation
     from coterie.cohorts.ledger import Kind, Ledger
-    from coterie.cohorts.logs import Participation
     from coterie.errors import InputError
 
     rounds: dict[int, tuple[str, ...]] = {}
@@ -197,7 +197,7 @@ def _source(log: str) -> str:
 
 
 def _plain(text: str) -> str:
-    from coterie.experiments.audit_words import printable
+    from coterie.auditing.verdict import printable
 
     return printable(text, 500)
 
@@ -219,7 +219,7 @@ def _complain(participation: "Participation", errors: "Console") -> None:
 def _examine(participation: "Participation", weak_seconds: float, collusion: int, errors: "Console") -> "AuditReport":
     from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 
-    from coterie.cohorts.audit import Auditor
+    from coterie.auditing.auditor import Auditor
 
     auditor = Auditor(participation.clients)
     columns = (SpinnerColumn(), *Progress.get_default_columns()[:3], TimeElapsedColumn())
@@ -235,7 +235,7 @@ def _as_dict(
 ) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from coterie.experiments.audit_words import affordable, judge
+    from coterie.auditing.verdict import affordable, judge
 
     # Coefficients over thousands of rounds outgrow Python's limit, which guards the parsing of strangers' numbers.
     sys.set_int_max_str_digits(0)

@@ -6,9 +6,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from coterie.cohorts.findings import AuditReport
-from coterie.cohorts.logs import Participation
-from coterie.experiments.audit_words import (
+from coterie.auditing.findings import AuditReport
+from coterie.auditing.logs import Participation
+from coterie.auditing.verdict import (
     Requirement,
     affordable,
     collusion_words,

@@ -171,7 +171,7 @@ def _topologies_record(rows: "list[Comparison]") -> dict[str, Any]:
 def _show_secagg(workload: "Workload", measured: "Measurement", rival: "Costs | None") -> None:
     from rich.table import Table
 
-    from coterie.bench.flower import FLOWER_VERSION
+    from coterie.bench.rivals.flower_secagg import FLOWER_VERSION
 
     table = Table("")
     table.add_column("Coterie", justify="right")

@@ -15,7 +15,7 @@ from coterie.host import cores
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from coterie.bench.rivals import RivalCosts
+    from coterie.bench.rivals.compare import RivalCosts
     from coterie.bench.training import Scenario, TrainingCosts
 
 
@@ -54,7 +54,7 @@ def training(
     """
     with train_extra():
         from coterie.bench.arithmetic_limit import matrix_product_ratio
-        from coterie.bench.rivals import SYSTEMS, measure_rivals
+        from coterie.bench.rivals.compare import SYSTEMS, measure_rivals
         from coterie.bench.training import SCENARIOS
     from coterie.errors import ConfigError
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from coterie.demo import Demo, DemoReport
     from coterie.errors import RoundAborted
-    from coterie.experiments import Demo, DemoReport
 
 PLOT = "what-the-server-saw.png"
 REPORT = "report.json"
@@ -48,8 +48,8 @@ def demo(
     import msgspec
     from rich.console import Console
 
+    from coterie.demo import Demo, Settings, draw
     from coterie.errors import ConfigError, RoundAborted
-    from coterie.experiments import Demo, Settings, draw
 
     console, errors = Console(quiet=as_json, highlight=False), Console(stderr=True, highlight=False)
     settings = Settings(clients, length, dropout, topology.value, active, batches, seed)

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from coterie.cli.plan_population import show_population
 
 if TYPE_CHECKING:
-    from coterie.secagg.plan import Costs, Plan
+    from coterie.planning.session import Costs, Plan
 
 
 SESSION, ROUNDS = "One session", "Many rounds"
@@ -108,7 +108,7 @@ def plan(
         if len(levels) > 1:
             raise ConfigError("a session has one --dropout; several levels can only be given with --population")
 
-        from coterie.secagg.plan import recommend
+        from coterie.planning.session import recommend
 
         found = recommend(
             clients,

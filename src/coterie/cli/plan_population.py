@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from coterie.experiments.population import Outlook, PopulationPlan
+    from coterie.planning.population import Outlook, PopulationPlan
 
 _COMPOSITIONS = {"any": "", "random": "random batches", "similar": "similar availability"}
 
@@ -32,7 +32,7 @@ def show_population(
     from rich.console import Console
 
     from coterie.errors import ConfigError
-    from coterie.experiments.population import draw_trade_off, plan_population
+    from coterie.planning.population import draw_trade_off, plan_population
 
     shown = plan_population(population, cohort, dropout, privacy=privacy, survival=survival, seed=seed)
     if plot:
@@ -57,7 +57,7 @@ def show_population(
 
 
 def _show_choices(plan: "PopulationPlan", console: "Console") -> None:
-    from coterie.experiments.population import RULE
+    from coterie.planning.population import RULE
 
     similar = plan.composed("similar")
     for outlooks in filter(None, (plan.main, similar)):

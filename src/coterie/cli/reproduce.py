@@ -9,7 +9,7 @@ from coterie.cli.common import train_extra
 from coterie.host import cores
 
 if TYPE_CHECKING:
-    from coterie.experiments.reproduce import Run
+    from coterie.reproduce.runner import Run
 
 
 def reproduce(
@@ -39,8 +39,8 @@ def reproduce(
     from rich.console import Console
 
     from coterie.errors import ConfigError
-    from coterie.experiments.plots import require_matplotlib
-    from coterie.experiments.reproduce import FULL, QUICK, REPORT, Run, declared, read_declaration
+    from coterie.reports.plots import require_matplotlib
+    from coterie.reproduce.runner import FULL, QUICK, REPORT, Run, declared, read_declaration
 
     console = Console(highlight=False, soft_wrap=True)
     known = declared()

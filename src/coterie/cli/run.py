@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from coterie.experiments.run import RunResult, TrainingRun
+    from coterie.runs.run import RunResult, TrainingRun
 
 CONFIG = Path("coterie.toml")
 RUNS = Path("runs")
@@ -46,20 +46,20 @@ def run(
     """
     from rich.console import Console
 
-    from coterie.experiments.config_file import load_config
+    from coterie.runs.config_file import load_config
 
     folder = [f"data.folder={json.dumps(str(data_dir.absolute()))}"] if data_dir else []
     wanted = load_config(config, [*(settings or []), *folder])
     console = Console(highlight=False)
     with console.status("Loading data and model ..."):
         if wanted.training.executor == "processes" and wanted.training.workers:
-            from coterie.training.workers import warm_up
+            from coterie.training.executors.processes import warm_up
 
             warm_up()  # worker processes load torch while this one does
         path = out or RUNS / f"{wanted.name}-{time.strftime('%Y%m%d-%H%M%S')}"
         with train_extra():
-            from coterie.experiments.console import Watcher
-            from coterie.experiments.run import TrainingRun
+            from coterie.runs.console import Watcher
+            from coterie.runs.run import TrainingRun
 
             training = TrainingRun.begin(path, wanted, observers=[Watcher(console)])
     _play(training, console)
@@ -76,9 +76,9 @@ def resume(
 
     console = Console(highlight=False)
     with console.status("Loading data and model ..."), train_extra():
-        from coterie.experiments.console import Watcher
-        from coterie.experiments.run import TrainingRun
-        from coterie.experiments.run_folder import RunFolder
+        from coterie.runs.console import Watcher
+        from coterie.runs.folder import RunFolder
+        from coterie.runs.run import TrainingRun
 
         training = TrainingRun(RunFolder.open(folder), observers=[Watcher(console)])
     _play(training, console)
@@ -90,7 +90,7 @@ def init(
 ) -> None:
     """Write a file with every setting of coterie run, its default and what it means."""
     from coterie.errors import ConfigError
-    from coterie.experiments.config_file import commented_toml
+    from coterie.runs.config_file import commented_toml
 
     if str(file) == "-":
         typer.echo(commented_toml(), nl=False)

@@ -5,7 +5,7 @@ out again. Here cohorts are unions of fixed batches of at least T clients, so th
 a client from its batch (So et al. 2023, Multi-RoundSecAgg).
 """
 
-from coterie.cohorts.batches import (
+from coterie.cohorts.circles import (
     Batches,
     batch_sizes,
     batches_per_round,

@@ -17,7 +17,7 @@ from typing import ClassVar, Literal, Protocol, get_args
 
 import numpy as np
 
-from coterie.cohorts.batches import (
+from coterie.cohorts.circles import (
     Batches,
     Indices,
     Mask,

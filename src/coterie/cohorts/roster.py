@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from coterie.cohorts.batches import Batches
+from coterie.cohorts.circles import Batches
 from coterie.errors import ConfigError, PeerProtocolError
 
 if TYPE_CHECKING:

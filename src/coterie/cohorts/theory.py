@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coterie.cohorts.batches import Batches, Indices, Reals, batch_sizes, batches_per_round
+from coterie.cohorts.circles import Batches, Indices, Reals, batch_sizes, batches_per_round
 from coterie.errors import ConfigError
 
 if TYPE_CHECKING:

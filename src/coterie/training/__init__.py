@@ -4,7 +4,7 @@ What this package exports needs numpy alone. Modules that import torch, which ta
 names: :mod:`coterie.training.models` first of all.
 """
 
-from coterie.training.availability import (
+from coterie.cohorts.availability import (
     LABEL_DROPOUT,
     Availability,
     Diurnal,
@@ -13,8 +13,8 @@ from coterie.training.availability import (
     heterogeneous,
     label_dependent,
 )
-from coterie.training.datasets import DATA_VARIABLE, DATASETS, Dataset, from_huggingface, from_torch, load
-from coterie.training.partitions import (
+from coterie.training.data.datasets import DATA_VARIABLE, DATASETS, Dataset, from_huggingface, from_torch, load
+from coterie.training.data.partitions import (
     by_person,
     dirichlet,
     feature_blocks,

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.cohorts.ledger import Ledger, Outcome
+from coterie.cohorts.memory import ClientRecord
 from coterie.cohorts.policies import Policy
-from coterie.cohorts.record import ClientRecord
 from coterie.cohorts.roster import Roster, RosterPin
 from coterie.crypto.signing import Identity
 from coterie.errors import CoterieError, PeerProtocolError, RoundAborted

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from coterie.arithmetic.ring import Ring
 from coterie.bench import Costs, Workload, choose, compare, keystream_ratio, measure, peak_rss_bytes, topologies
-from coterie.bench import flower as flower_bench
+from coterie.bench.rivals import flower_secagg as flower_bench
 from coterie.bench.secagg import check_flower
 from coterie.cli import app, main
 from coterie.cli import bench as bench_cli

@@ -21,8 +21,9 @@ from coterie.bench.training import (
 from coterie.cli import app, main
 from coterie.cohorts.ledger import Ledger
 from coterie.errors import ConfigError, RoundAborted
-from coterie.experiments import aggregation, assembly
-from coterie.experiments.config import RunConfig
+from coterie.runs import aggregation
+from coterie.runs import build as assembly
+from coterie.runs.config import RunConfig
 from coterie.secagg.server import Step
 from coterie.training.flatten import Arrays
 from coterie.transports.faults import Fault, Faults, Kind
@@ -80,7 +81,7 @@ def test_both_sides_play_real_rounds(tmp_path: Path) -> None:
 
 
 def test_nothing_is_evaluated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("coterie.experiments.engine.evaluate", lambda *_: pytest.fail("evaluated"))
+    monkeypatch.setattr("coterie.runs.loop.evaluate", lambda *_: pytest.fail("evaluated"))
     measure_training(TINY, 1, 0, tmp_path)
 
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from coterie.cli import app
 from coterie.cohorts.theory import RECOMMENDED_CONVERGENCE
 from coterie.errors import ConfigError
-from coterie.experiments.population import plan_population
+from coterie.planning.population import plan_population
 
 RUNNER = CliRunner()
 PAPER = ("--population", "120", "--cohort", "12")
@@ -161,7 +161,7 @@ def test_every_plan_keeps_its_own_rule(population: int, data: st.DataObject) -> 
 
 def test_equal_kinds_of_batches_are_recognised() -> None:
     """Availability of a random batch must not depend on the order of its members, or theory takes forever."""
-    from coterie.experiments.population import _compose
+    from coterie.planning.population import _compose
 
     dropout = np.resize([0.1, 0.2, 0.3], 3_000)
     batches = _compose("random", dropout, 0, 5)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coterie.cohorts.batches import random_batches
+from coterie.cohorts.circles import random_batches
 from coterie.cohorts.ledger import Ledger, LedgerConflict, Outcome
 from coterie.cohorts.policies import MultiRound
 from coterie.cohorts.roster import Client, Roster

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.cohorts.batches import Batches, Indices, Mask, random_batches
+from coterie.cohorts.circles import Batches, Indices, Mask, random_batches
 from coterie.cohorts.policies import (
     POLICIES,
     BalancedHalves,

@@ -5,7 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from coterie.cohorts.batches import Batches, random_batches
+from coterie.cohorts.circles import Batches, random_batches
 from coterie.cohorts.policies import Mode, MultiRound
 from coterie.cohorts.roster import Client, Roster, RosterPin
 from coterie.errors import ConfigError, PeerProtocolError

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coterie.cohorts.batches import Batches, Indices, Reals, random_batches, similar_batches
+from coterie.cohorts.circles import Batches, Indices, Reals, random_batches, similar_batches
 from coterie.cohorts.theory import (
     RECOMMENDED_CONVERGENCE,
     family_size,

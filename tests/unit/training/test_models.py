@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from coterie.errors import ConfigError
-from coterie.training.datasets import load
+from coterie.training.data.datasets import load
 from coterie.training.models import MODELS, Shape, build, parameter_count
 
 # (model, input, outputs, parameters), the sizes computed layer by layer as weights + biases.

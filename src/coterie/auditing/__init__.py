@@ -1,0 +1,1 @@
+"""What a history gives away: an audit of any federated learning system's participation log."""

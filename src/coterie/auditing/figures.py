@@ -1,0 +1,295 @@
+"""The plots of an audit, as data for :mod:`coterie.reports.html`; of any log, in a page of bounded size."""
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coterie.auditing.findings import AuditReport, Exposure
+from coterie.auditing.logs import Label, Participation
+from coterie.auditing.verdict import Requirement, printable
+from coterie.reports.html import Figure, packed, text
+
+_CELLS = (400, 1000)  # clients, rounds: the finest grid of the participation map
+_BARS = 500
+_POINTS = 1000
+_NAMED = 8  # clients named where a mark stands for many
+
+Trace = dict[str, Any]
+
+
+class Rounds:
+    """Where rounds stand on an axis: at their numbers if these are consecutive, else at their positions."""
+
+    def __init__(self, labels: Sequence[Label]) -> None:
+        self.names = [_name(label) for label in labels]
+        first, count = labels[0], len(labels)
+        self.numbered = isinstance(first, int) and list(labels) == list(range(first, first + count))
+        self.start = int(first) if self.numbered else 1
+        self.at = {label: self.start + position for position, label in enumerate(labels)}
+        self.axis: dict[str, Any] = {
+            "title": {"text": "round"},
+            "showgrid": False,
+            "range": [self.start - 0.5, self.start + count - 0.5],
+        }
+        if not self.numbered:
+            shown = sample(count, 6)
+            self.axis |= {"tickvals": self.places(shown), "ticktext": [self.names[position] for position in shown]}
+
+    def places(self, positions: Sequence[int]) -> list[int]:
+        """Return where the rounds at these positions of the log stand."""
+        return [self.start + position for position in positions]
+
+
+def sample(count: int, limit: int) -> list[int]:
+    """Return at most ``limit`` evenly spaced positions, the first and the last among them."""
+    return [round(position) for position in np.linspace(0, count - 1, min(count, limit)).tolist()]
+
+
+def privacy(report: AuditReport, rounds: Rounds, requirement: Requirement | None) -> Figure:
+    """Draw strong T after each round, and weak T after the last."""
+    strong, weak = report.series.strong_privacy, report.weak_privacy
+    layout: dict[str, Any] = {"xaxis": rounds.axis, "yaxis": _counts("T", [*strong, weak])}
+    if requirement:
+        required = requirement.privacy
+        layout["yaxis"] = _counts("T", [*strong, weak, required])
+        layout["shapes"] = [_level(required, "@muted", "dash")]
+        layout["annotations"] = [_remark(f"required: {required}", 0.5, required, "center", "@muted")]
+    return Figure(
+        [
+            _steps(strong, rounds, "@accent")
+            | {"hovertemplate": "after round %{text}<br>strong T = %{y}<extra></extra>"},
+            {
+                "type": "scatter",
+                "mode": "markers+text",
+                "x": [rounds.start + len(rounds.names) - 1],
+                "y": [weak],
+                "text": [f"weak T = {weak}" if report.weak_privacy_exact else f"weak T ≤ {weak}"],
+                "textposition": "top left",
+                "textfont": {"color": "@caution"},
+                "marker": {
+                    "symbol": "diamond",
+                    "size": 11,
+                    "color": "@caution",
+                    "line": {"color": "@raised", "width": 1},
+                },
+                "cliponaxis": False,
+                "hoverinfo": "skip",
+            },
+        ],
+        layout,
+        300,
+        f"Line chart: strong T over {len(rounds.names):,} rounds; in the end it is {strong[-1]}, and weak T {weak}.",
+    )
+
+
+def exposure(report: AuditReport, rounds: Rounds) -> Figure:
+    """Draw how many clients are exposed after each round, with the names of those who became so."""
+    counts = report.series.exposed
+    found = [(label, list(group)) for label, group in groupby(report.exposed, key=lambda exposed: exposed.round)]
+    places = [rounds.at[label] for label, _ in found]
+    return Figure(
+        [
+            _steps(counts, rounds, "@danger") | {"hoverinfo": "skip"},
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "x": places,
+                "y": [counts[place - rounds.start] for place in places],
+                "text": [f"round {_name(label)}: {_names(group)}" for label, group in found],
+                "marker": {"size": 8, "color": "@danger", "line": {"color": "@raised", "width": 1}},
+                "cliponaxis": False,
+                "hovertemplate": "%{text}<br>%{y} exposed<extra></extra>",
+            },
+        ],
+        {"xaxis": rounds.axis, "yaxis": _counts("clients exposed", counts)},
+        260,
+        f"Step chart: {counts[-1]:,} of {len(report.clients):,} clients are exposed in the end.",
+    )
+
+
+def participation_map(participation: Participation, exposed: Sequence[Exposure], rounds: Rounds) -> tuple[Figure, str]:
+    """Draw who took part when, and return it with how to read it.
+
+    Clients are in the order of their histories, so that those with equal ones are neighbours. Where there are too many
+    of them, or too many rounds, a cell stands for several and shows the share that took part.
+    """
+    clients, count = participation.clients, len(participation.rounds)
+    history: list[list[int]] = [[] for _ in clients]
+    for number, members in enumerate(participation.members):
+        for member in members:
+            history[member].append(number)
+    order = sorted(range(len(clients)), key=lambda client: (not history[client], history[client]))  # idle ones last
+    high, wide = -(-len(clients) // _CELLS[0]), -(-count // _CELLS[1])
+    heights, widths = _bins(len(clients), high), _bins(count, wide)
+    cells = np.zeros((len(heights), len(widths)))
+    row_of = {}
+    for place, client in enumerate(order):
+        row_of[clients[client]] = place // high
+        np.add.at(cells[place // high], np.array(history[client], dtype=np.int64) // wide, 1)
+    share = cells / np.outer(heights, widths)
+    starts = range(0, len(order), high)
+    rows = _unique([_names([clients[client] for client in order[at : at + high]], 1) for at in starts])
+    x = rounds.start + wide * np.arange(len(widths)) + (widths - 1) / 2
+    figure = Figure(
+        [
+            {
+                "type": "heatmap",
+                "x": x.tolist(),
+                "y": rows,
+                "z": packed((share * (255 / share.max())).round().astype(np.uint8)),
+                "colorscale": [[0, "@empty"], [1, "@accent"]],
+                "showscale": False,
+                "xgap": 1 if len(widths) <= 150 else 0,
+                "ygap": 1 if len(rows) <= 60 else 0,
+                "hovertemplate": ("round %{x:.0f}" if rounds.numbered else "round no. %{x:.0f} of the log")
+                + "<br>%{y}<extra></extra>",
+            },
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "x": [rounds.at[found.round] for found in exposed],
+                "y": [rows[row_of[found.client]] for found in exposed],
+                "text": [_name(found.round) for found in exposed],
+                "marker": {"size": 6, "color": "@danger", "line": {"color": "@raised", "width": 1}},
+                "hovertemplate": "%{y}<br>exposed since round %{text}<extra></extra>",
+            },
+        ],
+        {
+            "xaxis": rounds.axis,
+            "yaxis": {
+                "type": "category",
+                "range": [len(rows) - 0.5, -0.5],
+                "showgrid": False,
+                "ticks": "",
+                "tickfont": {"size": 11},
+            },
+        },
+        min(max(220, 70 + 16 * len(rows)), 560),
+        f"Map of the participation of {len(clients):,} clients in {count:,} rounds.",
+    )
+    if high == wide == 1:
+        return figure, "Each column is a round and each row a client; filled cells took part."
+    return (
+        figure,
+        f"Each cell stands for {high:,} clients by {wide:,} rounds: the stronger, the more of them took part.",
+    )
+
+
+def frequency(report: AuditReport) -> tuple[Figure, str]:
+    """Draw how often the clients took part, with F marked, and return it with how to read it."""
+    ranked = sorted(report.frequency.items(), key=lambda item: -item[1])
+    shown = sample(len(ranked), _BARS)
+    shares = [ranked[rank][1] / len(report.rounds) for rank in shown]
+    most, least = shares[0], shares[-1]
+    gap = f"F = {most:.3f} − {least:.3f} = {report.fairness_gap:.3f}"
+    figure = Figure(
+        [
+            {
+                "type": "bar",
+                "x": [rank + 1 for rank in shown],
+                "y": shares,
+                "text": [_name(ranked[rank][0]) for rank in shown],
+                "customdata": [ranked[rank][1] for rank in shown],
+                "textposition": "none",
+                "marker": {"color": "@accent", "line": {"width": 0}},
+                "hovertemplate": "%{text}<br>%{customdata} rounds, %{y:.1%}<extra></extra>",
+            }
+        ],
+        {
+            "xaxis": {"title": {"text": "clients, the most frequent first"}, "showgrid": False},
+            "yaxis": {"title": {"text": "share of the rounds"}, "tickformat": "~%", "range": [0, most * 1.15]},
+            "bargap": 0.15 if len(shown) <= 150 else 0,
+            "shapes": [_level(most, "@ink", "dot"), _level(least, "@ink", "dot")],
+            "annotations": [_remark(gap, 1, most, "right", "@ink")],
+        },
+        300,
+        f"Bar chart: clients took part in {least:.1%} to {most:.1%} of the rounds.",
+    )
+    if len(shown) == len(ranked):
+        return figure, "Each bar is a client."
+    return figure, f"The bars are {len(shown):,} of the {len(ranked):,} clients, evenly chosen by rank."
+
+
+def series(report: AuditReport, rounds: Rounds) -> Figure:
+    """Draw F and C over all rounds up to each one."""
+    shown = sample(len(report.rounds), _POINTS)
+    lines = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "x": rounds.places(shown),
+            "y": [values[position] for position in shown],
+            "text": [rounds.names[position] for position in shown],
+            "yaxis": axis,
+            "line": {"color": "@accent", "width": 2},
+            "hovertemplate": f"after round %{{text}}<br>{name} = %{{y:.4~g}}<extra></extra>",
+        }
+        for name, values, axis in (("F", report.series.fairness_gap, "y"), ("C", report.series.cardinality, "y2"))
+    ]
+    layout = {
+        "xaxis": {**rounds.axis, "anchor": "y2"},
+        "yaxis": {"title": {"text": "F"}, "domain": [0.55, 1], "rangemode": "tozero", "nticks": 5},
+        "yaxis2": {"title": {"text": "C"}, "domain": [0, 0.45], "rangemode": "tozero", "nticks": 5},
+    }
+    last = f"{report.fairness_gap:.3f} and {report.cardinality:.2f}"
+    return Figure(lines, layout, 360, f"Two line charts over the rounds: F and C, in the end {last}.")
+
+
+def _steps(values: Sequence[int | None], rounds: Rounds, color: str) -> Trace:
+    """Draw a step function by its changes and its end."""
+    last = len(values) - 1
+    shown = [at for at, value in enumerate(values) if at in (0, last) or value != values[at - 1]]
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "x": rounds.places(shown),
+        "y": [values[at] for at in shown],
+        "text": [rounds.names[at] for at in shown],
+        "line": {"shape": "hv", "color": color, "width": 2.5},
+        "fill": "tozeroy",
+        "fillcolor": f"{color}-soft",
+    }
+
+
+def _counts(title: str, values: Sequence[int | None]) -> dict[str, Any]:
+    """An axis for small whole numbers, from 0."""
+    top = max(value or 0 for value in values)
+    ticks: dict[str, Any] = {"dtick": 1} if top <= 8 else {"nticks": 8}
+    return {"title": {"text": title}, "range": [0, top * 1.15], "tickformat": ",d", **ticks}
+
+
+def _level(y: float, color: str, dash: str) -> dict[str, Any]:
+    line = {"color": color, "width": 1.5, "dash": dash}
+    return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y, "line": line}
+
+
+def _remark(words: str, x: float, y: float, anchor: str, color: str) -> dict[str, Any]:
+    place = {"xref": "paper", "x": x, "xanchor": anchor, "y": y, "yanchor": "bottom", "showarrow": False}
+    return {**place, "text": words, "font": {"color": color}}
+
+
+def _bins(count: int, each: int) -> NDArray[np.int64]:
+    """Return the sizes of the bins when ``count`` things are put into bins of ``each``."""
+    return np.diff(np.append(np.arange(0, count, each), count))
+
+
+def _name(label: Label) -> str:
+    return text(printable(label, 24))
+
+
+def _names(clients: Sequence[Exposure] | Sequence[str], limit: int = _NAMED) -> str:
+    names = [_name(client if isinstance(client, str) else client.client) for client in clients[:limit]]
+    return ", ".join(names) + (f" and {len(clients) - limit:,} more" if len(clients) > limit else "")
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    """Tell equal labels apart: shortened names may coincide, and an axis would lay them over each other."""
+    seen: dict[str, int] = {}
+    result = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        result.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return result

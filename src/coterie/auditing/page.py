@@ -1,0 +1,83 @@
+"""The page of ``coterie audit --html``: verdict, plots, and the proof of every exposure."""
+
+from fractions import Fraction
+from typing import Any
+
+from coterie.auditing.figures import Rounds, exposure, frequency, participation_map, privacy, series
+from coterie.auditing.findings import AuditReport, Exposure
+from coterie.auditing.logs import Participation
+from coterie.auditing.verdict import (
+    Requirement,
+    affordable,
+    collusion_words,
+    digits_of,
+    equation,
+    extent,
+    judge,
+    measures,
+    printable,
+)
+from coterie.reports.html import render
+
+_ROWS = 200  # exposed clients in the table
+_DETAILS = (20, 20_000)  # rows with all coefficients, and digits of these in one row
+_UNREADABLE = 50
+
+
+def audit_page(
+    report: AuditReport,
+    participation: Participation,
+    source: str,
+    *,
+    requirement: Requirement | None = None,
+    witnesses: int | None = None,
+) -> str:
+    """Return one self-contained HTML page on ``report``, the audit of ``participation`` from ``source``."""
+    figures, captions = {}, {}
+    if report.leak:  # else nothing was revealed, and there is nothing to draw
+        rounds = Rounds(participation.rounds)
+        figures = {
+            "privacy": privacy(report, rounds, requirement),
+            "exposure": exposure(report, rounds),
+            "series": series(report, rounds),
+        }
+        figures["participation"], captions["participation"] = participation_map(participation, report.exposed, rounds)
+        figures["frequency"], captions["frequency"] = frequency(report)
+    verdict = judge(report)
+    listed, problems = report.exposed[:_ROWS], participation.problems
+    written = affordable(listed, witnesses)
+    return render(
+        "coterie.auditing",
+        "audit.html.j2",
+        figures,
+        captions=captions,
+        source=printable(source, 200),
+        size=extent(report, sum(not members for members in participation.members)),
+        verdict=verdict,
+        measures=measures(report),
+        requirement=requirement and requirement.words(report),
+        requirement_holds=requirement and requirement.holds(report),
+        collusion=collusion_words(report),
+        exposed=[_row(number, found, number < written) for number, found in enumerate(listed)],
+        more_exposed=len(report.exposed) - len(listed),
+        leak=report.leak and verdict.level == "caution" and equation(report.leak.witness, report.leak.clients),
+        notes=participation.notes,
+        unreadable=[(problem.line, problem.reason, printable(problem.text, 80)) for problem in problems[:_UNREADABLE]],
+        unreadable_count=f"{len(problems):,} {'line' if len(problems) == 1 else 'lines'}",
+        unreadable_more=len(problems) > _UNREADABLE,
+    )
+
+
+def _row(number: int, found: Exposure, written: bool) -> dict[str, Any]:
+    terms: list[str] = []
+    words = "not computed"
+    if written:
+        words = equation(found.witness, {found.client: Fraction(1)})
+        rows, digits = _DETAILS
+        if (
+            words.startswith("a combination")
+            and number < rows
+            and sum(map(digits_of, found.witness.values())) <= digits
+        ):
+            terms = [f"{value} · round {printable(label)}" for label, value in found.witness.items()]
+    return {"client": printable(found.client), "round": printable(found.round), "equation": words, "terms": terms}

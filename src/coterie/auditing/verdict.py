@@ -1,0 +1,229 @@
+"""An audit's findings in words: the same verdict for the terminal, the page and the pipeline.
+
+Names come from logs that anybody may have written. What leaves :func:`printable` has no control characters, so it
+cannot steer a terminal; markup is for the caller to escape.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal, NamedTuple
+
+from coterie.auditing.findings import AuditReport, Exposure, Terms
+from coterie.auditing.logs import Label
+
+Level = Literal["danger", "caution", "safe", "nothing"]
+
+_VULGAR = {Fraction(1, 2): "½", Fraction(1, 3): "⅓", Fraction(2, 3): "⅔", Fraction(1, 4): "¼", Fraction(3, 4): "¾"}
+_SHOWN_TERMS = 8  # more rounds than these are counted, not written out
+_SHOWN_DIGITS = 12
+
+
+class Verdict(NamedTuple):
+    """What a person should know first."""
+
+    level: Level
+    headline: str
+    meaning: str
+    advice: str
+
+
+class Measure(NamedTuple):
+    """One number of the audit, as it is shown."""
+
+    name: str
+    value: str
+    note: str
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """The T that a history must have; after the collusion that the audit assumes, if it assumes any."""
+
+    privacy: int
+    weak: bool = False
+
+    def holds(self, report: AuditReport) -> bool | None:
+        """Tell whether it is met; None if there was no time to find out. Nothing revealed meets every requirement."""
+        least, most = self._bounds(report)
+        if least is None or most is None or least >= self.privacy:
+            return True
+        return False if most < self.privacy else None
+
+    def words(self, report: AuditReport) -> str:
+        """Say it in one sentence."""
+        least, most = self._bounds(report)
+        notion = "weak" if self.weak else "strong"
+        required = f"Required: {notion} T of at least {self.privacy}"
+        if report.collusion:
+            required += f" with {_count(report.collusion.members, 'colluding member')} in a group"
+        if least is None:
+            return f"{required}. It holds, since nothing was revealed."
+        return {
+            True: f"{required}. It holds: T is {least if least == most else f'{least} or more'}.",
+            False: f"{required}. It does not hold: T is {most if least == most else f'{most} at most'}.",
+            None: f"{required}. Not decided in time: T is between {least} and {most}.",
+        }[self.holds(report)]
+
+    def _bounds(self, report: AuditReport) -> tuple[int | None, int | None]:
+        if self.weak:
+            return report.weak_privacy_at_least, report.weak_privacy
+        strong = report.collusion.strong_privacy if report.collusion else report.strong_privacy
+        return strong, strong
+
+
+def judge(report: AuditReport) -> Verdict:
+    """Put the whole audit into a headline, what it means and what to do."""
+    strong, weak, exposed = report.strong_privacy, report.weak_privacy, report.exposed
+    if strong is None or weak is None:
+        return Verdict(
+            "nothing",
+            "Nobody was ever aggregated: the server has learned nothing",
+            "The log has no round that revealed a sum.",
+            "Check that this is the log you meant.",
+        )
+    if exposed:
+        first, total = exposed[0], len(report.clients)
+        since = f"{whose(first.client)}, since round {printable(first.round)}"
+        headline = (
+            f"{len(exposed):,} of {total:,} clients are exposed: the server can compute their individual updates "
+            f"(first: {since})"
+            if len(exposed) > 1
+            else f"1 of {_count(total, 'client')} is exposed: the server can compute its individual update ({since})"
+        )
+        return Verdict(
+            "danger",
+            headline,
+            "Adding and subtracting the sums of several rounds leaves the contribution of one client alone, although "
+            "every round by itself was protected by secure aggregation. The result is exact where a client "
+            "contributes the same each time, and close where it changes little.",
+            "What was revealed cannot be taken back, and whoever is exposed stays exposed. From now on form cohorts "
+            "as unions of fixed batches (policy multi-round), sum a batch as a whole or not at all, and let the "
+            "ledger refuse every round that would split one.",
+        )
+    if strong == 1:
+        return Verdict(
+            "caution",
+            f"No client is exposed, but the server can compute combinations of only {_count(weak, 'client')}",
+            "Nobody's contribution comes out alone, but weighted combinations of a few do, and one client may "
+            "dominate such a combination. Some clients share their history with nobody else, so every further round "
+            "can only bring them closer to exposure.",
+            "Do not wait for the round that exposes somebody: form cohorts as unions of fixed batches (policy "
+            "multi-round), and let the ledger refuse every round that would split one.",
+        )
+    return Verdict(
+        "safe",
+        f"No client can be singled out: every sum hides at least {strong:,} clients",
+        f"Whatever rounds the server adds or subtracts, each client stays inside the sum of a group of {strong:,} or "
+        "more who were always aggregated together.",
+        "Keep it so: one round that splits a group ends the guarantee. A ledger refuses such a round before it is "
+        "revealed.",
+    )
+
+
+def collusion_words(report: AuditReport) -> str | None:
+    """Say what remains when members of a group collude with the server."""
+    collusion = report.collusion
+    if collusion is None or collusion.strong_privacy is None:
+        return None
+    members = _count(collusion.members, "colluding member")
+    if not collusion.unprotected:
+        return f"With {members} in each group, every honest client still hides among {collusion.strong_privacy:,}."
+    total = f"{len(collusion.unprotected):,} of {_count(len(report.clients), 'client')}"
+    return f"With {members} in a group, {total} could stand alone: nobody else is left in their groups."
+
+
+def extent(report: AuditReport, skipped: int) -> str:
+    """Say how much was audited; ``skipped`` is how many rounds aggregated nobody."""
+    idle = sum(not times for times in report.frequency.values())
+    clients = _count(len(report.clients), "client") + (f" ({idle:,} never aggregated)" if idle else "")
+    rounds = _count(len(report.rounds), "round") + (f" ({skipped:,} of nobody)" if skipped else "")
+    return f"{clients}, {rounds}"
+
+
+def measures(report: AuditReport) -> list[Measure]:
+    """List the numbers of the audit with what each says."""
+    exposed = report.exposed
+    return [
+        Measure("Strong T", _number(report.strong_privacy), "the fewest clients that any sum hides"),
+        Measure("Weak T", *_weak(report)),
+        Measure(
+            "Exposed",
+            f"{len(exposed):,}",
+            f"since round {printable(exposed[0].round)} at the earliest"
+            if exposed
+            else "nobody's own update can be computed",
+        ),
+        Measure("Fairness gap F", f"{report.fairness_gap:.3f}", "between the most and the least frequent client"),
+        Measure("Cardinality C", f"{report.cardinality:,.2f}", "clients aggregated in a round on average"),
+    ]
+
+
+def _weak(report: AuditReport) -> tuple[str, str]:
+    least, most = report.weak_privacy_at_least, report.weak_privacy
+    involved = "the fewest clients in any combination"
+    if report.weak_privacy_exact:
+        return _number(most), f"{involved} (exact)"
+    return f"{_number(least)}–{_number(most)}", f"{involved} (no time to tell exactly)"
+
+
+def affordable(exposed: Sequence[Exposure], limit: int | None = None, digits: int = 1_250_000) -> int:
+    """Tell how many witnesses to write out: ``limit``, or as many as it takes to fill ``digits`` digits.
+
+    A witness over r independent rounds has up to r coefficients of about r digits, found by exact arithmetic: nothing
+    for a hundred rounds, but a megabyte and some seconds for each witness over a thousand. By default everybody gets
+    theirs at 120 clients, and only the first does at 1,000.
+    """
+    if limit is not None:
+        return min(limit, len(exposed))
+    for number, exposure in enumerate(exposed):
+        if digits <= 0:
+            return number
+        digits -= sum(map(digits_of, exposure.witness.values()))
+    return len(exposed)
+
+
+def equation(terms: Terms, clients: Mapping[str, Fraction]) -> str:
+    """Write a verified combination of rounds down: "round 3 − round 7 + ½·round 9 = client 17's update"."""
+    rounds = _sum({f"round {printable(label)}": value for label, value in terms.items()})
+    rounds = rounds or f"a combination of {len(terms):,} rounds"
+    result = _sum({f"{whose(client)}'s update": value for client, value in clients.items()})
+    return f"{rounds} = {result or f'a combination of the updates of {len(clients):,} clients'}"
+
+
+def _sum(terms: Mapping[str, Fraction]) -> str | None:
+    """Write a linear combination out, or return None if that would be unreadable."""
+    if len(terms) > _SHOWN_TERMS or any(digits_of(value) > _SHOWN_DIGITS for value in terms.values()):
+        return None
+    text = ""
+    for name, value in terms.items():
+        size = abs(value)
+        factor = "" if size == 1 else f"{_VULGAR.get(size, size)}·"
+        sign = ("−" if value < 0 else "") if not text else (" − " if value < 0 else " + ")
+        text += sign + factor + name
+    return text
+
+
+def digits_of(value: Fraction) -> int:
+    """About how many decimal digits a fraction has; counting them exactly would cost as much as writing them."""
+    bits = value.numerator.bit_length() + (value.denominator.bit_length() if value.denominator > 1 else 0)
+    return int(bits * 0.30103) + 1
+
+
+def whose(client: str) -> str:
+    """Return a client's name as it stands in a sentence: bare numbers are introduced."""
+    return f"client {client}" if client.isdecimal() else printable(client)
+
+
+def printable(label: Label, limit: int = 60) -> str:
+    """Return a name without control characters, shortened."""
+    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(label))
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _number(value: int | None) -> str:
+    return "–" if value is None else f"{value:,}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -1,0 +1,166 @@
+"""Our rounds against those of other systems, in turns, in one run.
+
+Rivals train the same model on the same examples, in each round the cohort that our run has just aggregated, with the
+same batches and learning rate. They aggregate plainly. In the first round, which does not count, all start from the
+same model, and a rival's new one must agree with ours up to rounding: it has then done the same work.
+"""
+
+import statistics
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from coterie.bench import training
+from coterie.bench.rivals import flower_training, pfl_training
+from coterie.bench.rivals.process import Order, Rival, Serve
+from coterie.bench.rivals.work import Workplace
+from coterie.bench.training import RoundCost, Scenario, TrainingCosts
+from coterie.cohorts.ledger import Ledger
+from coterie.errors import ConfigError, RoundAborted
+from coterie.runs.folder import RunFolder
+from coterie.training.executors.processes import make_trainer
+from coterie.training.flatten import Arrays
+from coterie.training.strategies import plain_round
+
+
+@dataclass(frozen=True)
+class System:
+    """A system to compare with: its packages, the release of the first that is driven, and how to install them."""
+
+    title: str
+    release: str
+    packages: tuple[str, ...]
+    install: str
+    parts: Callable[[Scenario, int, int], Sequence[Serve]]
+
+    def require(self) -> None:
+        """Check what is installed, without importing it."""
+        found = {package: _installed(package) for package in self.packages}
+        wrong = [f"{package} is not installed" for package, there in found.items() if there is None]
+        package = self.packages[0]
+        if found[package] not in (None, self.release):
+            wrong.append(f"{package} is {found[package]}")
+        if wrong:
+            reason = f"comparing with {self.title} needs {package} {self.release}, but {', '.join(wrong)}"
+            raise ConfigError(f"{reason}: {self.install}")
+
+
+SYSTEMS = {
+    "flower": System("Flower", "1.41.0", ("flwr", "ray"), "pip install 'coterie[simulation]'", flower_training.parts),
+    # pfl asks for a dp-accounting that is older than ours, but does not need it for this.
+    "pfl": System(
+        "pfl",
+        "0.6.0",
+        ("pfl", "prv-accountant", "multiprocess", "dill"),
+        "pip install --no-deps pfl==0.6.0 prv-accountant==0.2.0 multiprocess dill",
+        pfl_training.parts,
+    ),
+}
+"""The systems to compare with, by name."""
+
+
+@dataclass(frozen=True)
+class RivalCosts:
+    """What the rounds cost a rival, those at the same place as ours played right after them."""
+
+    system: System
+    seconds: tuple[float, ...]
+    error: float
+    """The largest deviation of its model from ours after the first round."""
+
+    @property
+    def rounds_per_minute(self) -> float:
+        """How many rounds of the median length fit into a minute."""
+        return 60 / statistics.median(self.seconds)
+
+    def slowdown(self, ours: Sequence[RoundCost]) -> float:
+        """How many times as long as our round a rival's takes: the median over the rounds."""
+        return statistics.median(theirs / cost.seconds for theirs, cost in zip(self.seconds, ours, strict=True))
+
+
+def measure_rivals(
+    scenario: Scenario,
+    rounds: int,
+    workers: int,
+    folder: Path,
+    names: Sequence[str],
+    watch: Callable[[int], None] = lambda _pairs: None,
+) -> tuple[TrainingCosts, dict[str, RivalCosts]]:
+    """Play our pairs of rounds (:func:`~coterie.bench.training.measure_training`), and after each every rival's round.
+
+    Args:
+        scenario: who trains what.
+        rounds: how many count; one more is played before them.
+        workers: processes that train, on each side; the rivals need at least one.
+        folder: where both runs keep their files, and the rivals what they print.
+        names: of the systems to compare with, from :data:`SYSTEMS`.
+        watch: told how many rounds all have played.
+
+    """
+    systems = {name: SYSTEMS[name] for name in dict.fromkeys(names)}
+    for system in systems.values():
+        system.require()
+    total = rounds + 1
+    seconds: dict[str, list[float]] = {name: [] for name in systems}
+    errors: dict[str, float] = {}
+    with ExitStack() as stack:
+        rivals = {
+            name: stack.enter_context(
+                Rival(system.title, system.parts(scenario, total, workers), folder / f"{name}.log")
+            )
+            for name, system in systems.items()
+        }
+        for rival in rivals.values():
+            rival.ready()
+
+        def play(number: int) -> None:
+            if rivals:
+                order = Order(number, _cohort(folder, number))
+                expected = _our_model(scenario, order) if number == 1 else None
+            for name, rival in rivals.items():
+                answer = rival.play(order)
+                seconds[name].append(answer.seconds)
+                if expected is not None:
+                    errors[name] = check_model(rival.name, answer.model, expected, len(order.clients))
+            watch(number)
+
+        costs = training.measure_training(scenario, rounds, workers, folder, play)
+    return costs, {name: RivalCosts(system, tuple(seconds[name][1:]), errors[name]) for name, system in systems.items()}
+
+
+def check_model(name: str, model: Arrays, expected: Arrays, clients: int) -> float:
+    """Return the largest deviation of a rival's model from ours; :class:`RoundAborted` if rounding does not explain it.
+
+    Each side rounds every client's model, their sum and the mean to float32.
+    """
+    error = max(float(np.abs(a - b).max()) for a, b in zip(model, expected, strict=True))
+    bound = (clients + 2) * 2.0**-23 * max(float(np.abs(array).max()) for array in chain(model, expected))
+    if not error <= bound:
+        raise RoundAborted(f"the model of {name} differs from ours by {error:.3g}; rounding explains {bound:.3g}")
+    return error
+
+
+def _cohort(folder: Path, number: int) -> tuple[str, ...]:
+    """Find in the ledger of our run who was aggregated."""
+    with Ledger.open(RunFolder.open(folder / "secure").ledger_file, create=False) as ledger:
+        return dict(ledger.rows())[number]
+
+
+def _our_model(scenario: Scenario, order: Order) -> Arrays:
+    """Play a round of ours without protection, from the initial model."""
+    place = Workplace(scenario, order.number)
+    with make_trainer(place.problem, 0) as trainer:
+        plain_round(place.strategy, trainer, order.number - 1, order.clients)
+    return place.model
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

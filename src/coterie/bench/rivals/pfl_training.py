@@ -1,0 +1,129 @@
+"""Apple's pfl, as a rival: its federated averaging on PyTorch, with one process for each core.
+
+What runs is what users of pfl 0.6.0 get: ``FederatedAveraging.run`` with a ``SimulatedBackend`` and a ``PyTorchModel``,
+whose processes divide the cohort among them and add up their sums by torch.distributed. Each keeps one thread. A round
+is timed from pfl's callbacks, in the slowest process. Nothing is evaluated but in the first round, which pfl insists on
+and which never counts.
+"""
+
+import multiprocessing
+import os
+import socket
+from collections.abc import Sequence
+from functools import partial
+from itertools import cycle
+from typing import Any, TypeAlias
+
+from coterie.bench.rivals.process import Order, Orders, Serve
+from coterie.bench.rivals.work import Workplace
+from coterie.bench.training import Scenario
+from coterie.training import flatten
+from coterie.training.local import LocalSGD, one_thread
+
+# pfl may be absent, so none of its types can be named here.
+_Pfl: TypeAlias = Any
+
+
+def parts(scenario: Scenario, rounds: int, workers: int) -> Sequence[Serve]:
+    """Return what to run: one process for each worker, which find each other at the address of the first."""
+    count = max(1, workers)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    addresses = ",".join(f"127.0.0.1:{port}" for _ in range(count))
+    return [partial(serve, scenario, rounds, addresses if count > 1 else "", rank) for rank in range(count)]
+
+
+def serve(scenario: Scenario, rounds: int, addresses: str, rank: int, orders: Orders) -> None:
+    """Run one of the processes of a simulation."""
+    if addresses:
+        os.environ |= {"PFL_WORKER_ADDRESSES": addresses, "PFL_WORKER_RANK": str(rank)}
+    os.environ["PFL_PYTORCH_DEVICE"] = "cpu"
+    # pfl talks to its other processes only where it believes to be in the main one.
+    multiprocessing.current_process().name = "MainProcess"
+    import torch
+    from pfl.aggregate.simulate import SimulatedBackend
+    from pfl.algorithm.base import NNAlgorithmParams
+    from pfl.algorithm.federated_averaging import FederatedAveraging
+    from pfl.data.dataset import Dataset
+    from pfl.data.federated_dataset import FederatedDataset
+    from pfl.hyperparam import NNTrainHyperParams
+    from pfl.metrics import Weighted
+    from pfl.model.pytorch import PyTorchModel
+
+    place = Workplace(scenario, rounds)
+    problem, module = place.problem, place.problem.model
+    turns = _turns(orders, place)
+    work = turns.work()
+
+    def loss(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return problem.losses(module(x), y).mean()
+
+    def metrics(x: torch.Tensor, y: torch.Tensor) -> dict[str, _Pfl]:
+        return {"examples": Weighted(0.0, len(y))}
+
+    def examples(client: str) -> _Pfl:
+        return Dataset(problem.data.batch(place.work(turns.order.number, client)[1]), user_id=client)
+
+    # pfl looks for them there.
+    module.loss, module.metrics = loss, metrics  # type: ignore[assignment]
+    data = FederatedDataset(examples, turns.client)
+    with one_thread():
+        FederatedAveraging().run(
+            NNAlgorithmParams(
+                central_num_iterations=rounds + 1,  # before the last, it waits until we hang up
+                evaluation_frequency=rounds + 1,
+                train_cohort_size=scenario.cohort,
+                val_cohort_size=0,
+            ),
+            SimulatedBackend(training_data=data, val_data=data),
+            PyTorchModel(
+                module,
+                partial(torch.optim.SGD, momentum=work.momentum, weight_decay=work.weight_decay),
+                torch.optim.SGD(module.parameters(), lr=1.0),
+            ),
+            NNTrainHyperParams(
+                local_batch_size=work.batch_size,
+                local_num_epochs=work.epochs,
+                local_learning_rate=turns,
+            ),
+            callbacks=[turns],
+            send_metrics_to_platform=False,
+        )
+
+
+def _turns(orders: Orders, place: Workplace) -> _Pfl:
+    from pfl.callback.base import TrainingProcessCallback
+    from pfl.hyperparam import HyperParam
+    from pfl.metrics import Metrics
+
+    class Turns(HyperParam, TrainingProcessCallback):  # type: ignore[misc]  # pfl may be absent
+        """Plays a round when it is told to, with the clients it is told; its value is the round's learning rate."""
+
+        order = Order(1, place.strategy.clients)
+
+        def work(self) -> LocalSGD:
+            return place.work(self.order.number, self.order.clients[0])[0]
+
+        def value(self) -> float:
+            return self.work().learning_rate
+
+        def client(self) -> str:
+            """Choose the next client; all processes choose alike, and take every one's own from among them."""
+            return next(self.clients)
+
+        def on_train_begin(self, *, model: _Pfl) -> _Pfl:
+            self.begin()
+            return Metrics()
+
+        def after_central_iteration(
+            self, aggregate_metrics: _Pfl, model: _Pfl, *, central_iteration: int
+        ) -> tuple[bool, _Pfl]:
+            orders.done(lambda: flatten.read(model.pytorch_model))
+            self.begin()
+            return False, Metrics()
+
+        def begin(self) -> None:
+            self.order = orders.next()
+            self.clients = cycle(self.order.clients)
+
+    return Turns()

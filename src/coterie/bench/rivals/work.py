@@ -1,0 +1,40 @@
+"""What a rival's clients are to do, so that it is the work of ours.
+
+Examples, initial model, learning rate and the order in which a client goes through its examples are made in a rival's
+processes by the code that makes them in ours, from the same seed.
+"""
+
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+
+from coterie.bench.training import Scenario
+from coterie.runs import build as assembly
+from coterie.training.flatten import Arrays
+from coterie.training.local import Indices, LocalSGD, LocalTask
+
+
+class Workplace:
+    """What clients need for their work: model, examples, and what to do with them."""
+
+    def __init__(self, scenario: Scenario, rounds: int) -> None:
+        """Prepare so many rounds, the first of which does not count."""
+        materials = scenario.materials()
+        self.problem = materials.problem
+        self.strategy = assembly.make_strategy(scenario.config("plain", rounds, 0), materials)
+
+    @property
+    def model(self) -> Arrays:
+        """The model to begin with."""
+        return self.strategy.models()["global"]
+
+    def task(self, number: int, client: str, model: Arrays) -> LocalTask:
+        """Return what a client does with this model in a round of ours."""
+        return replace(self.strategy.task(number - 1, client), state=model)  # strategies count rounds from 0
+
+    def work(self, number: int, client: str) -> tuple[LocalSGD, Indices]:
+        """Return the same for those who do it their own way: how, and the order of the client's examples."""
+        task = self.strategy.task(number - 1, client)
+        work = cast(LocalSGD, task.work)
+        return work, np.concatenate(list(work.batches(task)))

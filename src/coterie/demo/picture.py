@@ -1,0 +1,59 @@
+"""The picture of a demonstration: what the server saw of one client, and what it learned about all."""
+
+from pathlib import Path
+
+from coterie.demo.fingerprint import CONTRAST, shape_of
+from coterie.demo.report import DemoReport, Vectors
+from coterie.reports.pictures import Column, Histogram, Overlay, draw_columns
+
+SECRET, NOISE, MEAN = "#1d3557", "#c1440e", "#2a7f62"
+
+
+def draw(report: DemoReport, vectors: Vectors, path: Path) -> None:
+    """Write the picture to ``path`` as a PNG; :class:`ImportError` where matplotlib is not installed.
+
+    Three columns: one client's vector, the bytes the server received in its place, and the mean it learned. Below
+    them: how often each value occurs in the first two, and one row of pixels of the mean beside the plain mean.
+    """
+    levels, modulus = (1 << (report.precision_bits - 1)) - 1, 1 << report.ring_bits
+    settings, sight = report.settings, report.sight
+    rows, columns = shape = shape_of(vectors.plain_mean.size)
+    middle = slice(rows // 2 * columns, (rows // 2 + 1) * columns)
+    draw_columns(
+        path,
+        "What the server saw",
+        f"Secure aggregation of {settings.clients:,} clients with {settings.length:,} numbers each; "
+        f"{settings.leaving:,} dropped out on the way.",
+        shape,
+        [
+            Column(
+                f"1  {sight.client} has a secret",
+                "its vector, as pixels",
+                SECRET,
+                vectors.quantised,
+                (-CONTRAST * levels, CONTRAST * levels),
+                Histogram(vectors.quantised, (-levels, levels)),
+                "How often each value occurs: paper on the left,\nink on the right. The secret has a shape.",
+            ),
+            Column(
+                "2  The server received noise",
+                "the same vector, as it arrived",
+                NOISE,
+                vectors.received,
+                (0, modulus),
+                Histogram(vectors.received, (0, modulus - 1)),
+                "Every value equally often. Correlation with the\n"
+                f"secret: {sight.correlation:+.4f}; by chance alone: ±{sight.chance:.4f}.",
+            ),
+            Column(
+                f"3  It learned the mean of {len(report.aggregated):,}",
+                "all together, and nobody in particular",
+                MEAN,
+                vectors.decoded_mean,
+                (-CONTRAST, CONTRAST),
+                Overlay(vectors.plain_mean[middle], vectors.decoded_mean[middle]),
+                "One row of it, plain mean wide, secure mean thin.\n"
+                f"Largest gap {report.mean_error:.1e}; rounding allows {report.mean_error_bound:.1e}.",
+            ),
+        ],
+    )

@@ -1,0 +1,249 @@
+"""A secure aggregation worth watching: many clients, dropouts at every step, and every claim checked.
+
+Each client's private vector is a made-up fingerprint. The session is the real protocol over the real bytes, with
+the operating system's randomness.
+"""
+
+import statistics
+import time
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+
+from coterie.arithmetic import Layout, Quantizer, RingVector
+from coterie.cohorts.circles import batch_sizes
+from coterie.crypto.entropy import SystemEntropy
+from coterie.crypto.signing import Identity
+from coterie.demo.fingerprint import fingerprint
+from coterie.demo.report import Cost, DemoReport, Plan, Settings, Sight, StepView, Vectors
+from coterie.errors import ConfigError, VerificationError
+from coterie.graphs import Complete
+from coterie.graphs.failures import ThreatModel
+from coterie.graphs.guarantees import majority_threshold
+from coterie.graphs.search import search_complete, search_erdos_renyi, search_harary
+from coterie.secagg import Aggregate, Step, Terms, ThreatMode, messages
+from coterie.transports.faults import Fault, Faults, Kind
+from coterie.transports.memory import Session
+
+SEARCHES = {"harary": search_harary, "complete": search_complete, "erdos-renyi": search_erdos_renyi}
+UNMASK = "unmask"
+COLLUSION = 0.1
+PRECISION = 16
+SESSION_BYTES = 16
+
+
+def make_plan(settings: Settings, missing: int) -> Plan:
+    """Find a graph and a threshold that withstand ``missing`` clients; the complete graph and a majority if none do."""
+    if settings.topology not in SEARCHES:
+        raise ConfigError(f"the topology is one of {', '.join(SEARCHES)}, not {settings.topology!r}")
+    try:
+        model = ThreatModel(settings.clients, missing / settings.clients, COLLUSION, active=settings.active)
+        found = SEARCHES[settings.topology](model)
+    except ConfigError as error:
+        everybody = settings.clients
+        return Plan(Complete(), everybody - 1, majority_threshold(everybody), COLLUSION, shortcoming=str(error))
+    return Plan(
+        found.topology,
+        found.degree,
+        found.threshold,
+        COLLUSION,
+        found.privacy_failure_log2,
+        found.reliability_failure_log2,
+    )
+
+
+def schedule(settings: Settings, names: Sequence[str]) -> dict[Step, tuple[str, ...]]:
+    """Choose who drops out in which step: the same number in each, up to one."""
+    order = np.random.default_rng([settings.seed, 0]).permutation(len(names))[: settings.leaving]
+    leaving = [names[client] for client in order]
+    return {step: tuple(leaving[first :: len(settings.steps)]) for first, step in enumerate(settings.steps)}
+
+
+class Demo:
+    """One demonstration; :meth:`rows` may be called from another thread while :meth:`run` runs."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.report: DemoReport | None = None
+        width = len(str(settings.clients))
+        names = tuple(f"client-{number:0{width}}" for number in range(1, settings.clients + 1))
+        batches, leaving = _batches(settings), schedule(settings, names)
+        self.plan = make_plan(settings, _missing(names, batches, leaving))
+        self.quantizer = Quantizer(clip=1.0, precision=PRECISION, clients=settings.clients)
+        entropy = SystemEntropy()
+        identities = {name: Identity.generate(entropy) for name in names} if settings.active else {}
+        self.terms = Terms(
+            session=entropy.draw("session", SESSION_BYTES),
+            clients=names,
+            bits=self.quantizer.ring.bits,
+            length=settings.length + 1,  # the weight travels in front
+            topology=self.plan.topology,
+            threshold=self.plan.threshold,
+            batches=batches,
+            mode=ThreatMode.ACTIVE_SERVER if settings.active else ThreatMode.HONEST_BUT_CURIOUS,
+            identities=tuple(identity.public for identity in identities.values()),
+        )
+        self.pixels = {name: fingerprint(settings.length, self._rng("input", name)) for name in names}
+        self.session = Session(
+            self.terms,
+            self._encode,
+            identities=identities,
+            faults=Faults(rules=tuple(Fault(Kind.DROP, step, gone) for step, gone in leaving.items())),
+            observe=self._observe,
+            on_upload=self._on_upload,
+        )
+        self._candidates = self._expected(leaving)
+        self._shown, self._shown_upload = "", b""
+        self._arrived: dict[Step, set[str]] = {step: set() for step in settings.steps}
+        self._progress: dict[Step, tuple[int, int]] = {}
+        self._rounding_seconds: list[float] = []
+        self._receiving_seconds = 0.0
+        self._over = False
+        self._aggregate: Aggregate | None = None
+
+    def run(self) -> tuple[DemoReport, Vectors]:
+        """Play the session and check its result.
+
+        Raises :class:`~coterie.errors.RoundAborted` if too many clients left, and
+        :class:`~coterie.errors.VerificationError` if the sum is not what it should be, which never happens.
+        """
+        try:
+            aggregate = self._aggregate = self.session.run()
+        finally:
+            self._over = True
+        clients, length, ring, report = aggregate.clients, self.settings.length, self.terms.ring, self.session.report
+        expected = ring.zeros(self.terms.length)
+        for name in clients:
+            expected += self._encode(name)
+        ring.reduce(expected)
+        wrong = int(np.count_nonzero(aggregate.total != expected))
+        if wrong:
+            raise VerificationError(f"the sum is wrong in {wrong} of {expected.size} entries; this is a bug in Coterie")
+
+        began = time.perf_counter()
+        plain = np.zeros(length, np.float32)
+        for name in clients:
+            plain += self.pixels[name]
+        plain /= len(clients)
+        plain_seconds = time.perf_counter() - began
+
+        # Means in float64, so that rounding to integers is the only error there is.
+        plain_mean = sum((self.pixels[name].astype(np.float64) for name in clients), np.zeros(length)) / len(clients)
+        decoded = self.quantizer.decode(aggregate.total, Layout(((length,),), ("float64",)), len(clients))
+        decoded_mean = decoded.mean[0].astype(np.float64)
+        error = float(np.abs(decoded_mean - plain_mean).max())
+        bound = self.quantizer.error_bound(len(clients), decoded.total_weight)
+        if error > bound:
+            raise VerificationError(f"the mean is off by {error:.3g}; rounding explains no more than {bound:.3g}")
+
+        upload = messages.decode(self._shown_upload, messages.MaskedInput, self._shown, self.terms.digest)
+        received = ring.unpack(upload.payload, self.terms.length)[1:]
+        quantised = ring.lift(self._encode(self._shown))[1:]
+        steps = self.rows()
+        self.report = DemoReport(
+            settings=self.settings,
+            plan=self.plan,
+            ring_bits=ring.bits,
+            precision_bits=PRECISION,
+            steps=steps,
+            aggregated=clients,
+            stranded=tuple(sorted(set(report.survivors) - set(clients))),
+            exact=wrong == 0,
+            mean_error=error,
+            mean_error_bound=bound,
+            cost=Cost(
+                upload_bytes=report.upload_bytes,
+                download_bytes=report.download_bytes,
+                client_ms=sum(row.client_ms for row in steps),
+                server_ms=1e3 * report.server_seconds,
+                session_ms=1e3 * report.seconds,
+                plain_upload_bytes=plain.nbytes,
+                plain_integer_bytes=length * PRECISION // 8,
+                plain_ms=1e3 * plain_seconds,
+            ),
+            sight=Sight(
+                client=self._shown,
+                masked_vectors=len(report.survivors),
+                correlation=float(np.corrcoef(quantised, received)[0, 1]),
+                chance=length**-0.5,
+            ),
+        )
+        return self.report, Vectors(quantised, received, plain_mean, decoded_mean)
+
+    def rows(self) -> tuple[StepView, ...]:
+        """The steps as far as they have come, and the unmasking."""
+        costs, present = dict(self.session.report.steps), list(self.terms.clients)
+        rows = []
+        for step in self.settings.steps:
+            if step not in costs:
+                rows.append(StepView(step))
+                continue
+            cost, arrived = costs[step], self._arrived[step].copy()
+            answered, asked = self._progress.get(step, (0, len(present)))
+            done = self._over or step is not list(costs)[-1]
+            client_seconds = cost.median_client_seconds
+            if step is Step.MASK and self._rounding_seconds:
+                client_seconds += statistics.median(self._rounding_seconds)
+            rows.append(
+                StepView(
+                    step,
+                    asked,
+                    asked if done else answered,
+                    len(arrived),
+                    tuple(name for name in present if name not in arrived) if done else (),
+                    _median(cost.upload_bytes),
+                    _median(cost.download_bytes),
+                    1e3 * client_seconds,
+                    1e3 * (self._receiving_seconds if step is Step.REVEAL else cost.server_seconds),
+                    done,
+                )
+            )
+            present = [name for name in present if name in arrived]
+        if self._aggregate is None:
+            return (*rows, StepView(UNMASK))
+        unmasking = costs[Step.REVEAL].server_seconds - self._receiving_seconds
+        return (*rows, StepView(UNMASK, left=len(self._aggregate.clients), server_ms=1e3 * unmasking, done=True))
+
+    def _rng(self, purpose: str, name: str) -> np.random.Generator:
+        return np.random.default_rng([self.settings.seed, 1 + self.terms.index[name], *purpose.encode()])
+
+    def _encode(self, name: str) -> RingVector:
+        began = time.thread_time()
+        vector = self.quantizer.encode(self.pixels[name], self._rng("rounding", name)).vector
+        self._rounding_seconds.append(time.thread_time() - began)
+        return vector
+
+    def _observe(self, step: Step, answered: int, asked: int) -> None:
+        self._progress[step] = answered, asked
+        if step is Step.REVEAL:
+            self._receiving_seconds = self.session.report.steps[step].server_seconds
+
+    def _on_upload(self, step: Step, name: str, message: bytes) -> None:
+        self._arrived[step].add(name)
+        if step is Step.MASK and not self._shown and name in self._candidates:
+            self._shown, self._shown_upload = name, message
+
+    def _expected(self, leaving: Mapping[Step, Collection[str]]) -> frozenset[str]:
+        """Name the clients to be aggregated if nobody else leaves; whoever is aggregated in the end is among them."""
+        gone = {name for step in (Step.ADVERTISE, Step.SHARE, Step.MASK) for name in leaving[step]}
+        survivors = [number for number, name in enumerate(self.terms.clients) if name not in gone]
+        return frozenset(self.terms.clients[number] for number in self.terms.aggregated(survivors))
+
+
+def _batches(settings: Settings) -> tuple[int, ...] | None:
+    if settings.batch_size is None:
+        return None
+    sizes = batch_sizes(settings.clients, settings.batch_size)
+    return tuple(np.repeat(np.arange(sizes.size), sizes).tolist())
+
+
+def _missing(names: Sequence[str], batches: Sequence[int] | None, leaving: Mapping[Step, Collection[str]]) -> int:
+    """Count the clients that leave at some point and, where there are batches, their batch mates."""
+    circles = batches or range(len(names))
+    gone = {name for step in leaving.values() for name in step}
+    broken = {circle for name, circle in zip(names, circles, strict=True) if name in gone}
+    return sum(circle in broken for circle in circles)
+
+
+def _median(sizes: Collection[int]) -> int:
+    return int(statistics.median(sizes)) if sizes else 0

@@ -1,0 +1,226 @@
+"""A plan for many rounds: what every choice of T gives and costs a population, before the first round.
+
+C, skipped rounds and the long-run fairness gap of uniform selection are computed exactly
+(:mod:`coterie.cohorts.theory`). The fairness gap of the fairness-aware modes has no closed form, so it is measured
+in a short seeded run; so is that of uniform selection, to compare like with like, because after any finite number
+of rounds chance alone leaves a gap.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+
+from coterie.cohorts.circles import Batches, Reals, batch_sizes, batches_per_round, random_batches, similar_batches
+from coterie.cohorts.policies import Mode, MultiRound, simulate
+from coterie.cohorts.theory import RECOMMENDED_CONVERGENCE, TradeOff, trade_off
+from coterie.errors import ConfigError
+from coterie.reports.plots import BLUE, GREEN, HAIRLINE, QUIET, SKY, SLATE, foot_legend, page
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+Composition = Literal["any", "random", "similar"]
+
+RULE = (
+    f"the largest T of at least 2 that keeps {RECOMMENDED_CONVERGENCE:.0%} of the cohort on average, C/K >= "
+    f"{RECOMMENDED_CONVERGENCE:g}: convergence slows down by the factor C/K, while privacy only grows with T"
+)
+_LINE: dict[str, Any] = {"linewidth": 2.2, "markersize": 5.5}
+_ALL_LEVELS = 24  # up to this K every T is shown
+_TURNS = 20  # how often a client takes part in a simulated run, if no round is skipped
+_LONGEST_RUN, _LARGEST_RUN = 2_000, 10_000_000  # rounds, and rounds x batches
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """One T under one way of composing batches.
+
+    ``gaps`` has the fairness gap F of each mode after :attr:`PopulationPlan.rounds` simulated rounds; it is empty
+    where the population is too large to simulate in a moment.
+    """
+
+    composition: Composition
+    expected: TradeOff
+    gaps: dict[Mode, float]
+
+
+@dataclass(frozen=True)
+class PopulationPlan:
+    """Everything ``coterie plan --population`` shows.
+
+    ``dropout`` are the levels that clients have evenly. With one level all ways of composing batches are alike and
+    ``outlooks`` has one entry for each T (composition ``any``); with several it has two, ``random`` and ``similar``.
+    """
+
+    population: int
+    cohort: int
+    dropout: tuple[float, ...]
+    survival: float
+    seed: int
+    rounds: int
+    outlooks: tuple[Outlook, ...]
+
+    def composed(self, composition: Composition) -> list[Outlook]:
+        """The outlooks of one composition, ascending in T."""
+        return [outlook for outlook in self.outlooks if outlook.composition == composition]
+
+    @property
+    def main(self) -> list[Outlook]:
+        """The outlooks of batches that are composed without regard to availability."""
+        return self.composed("any") or self.composed("random")
+
+    @property
+    def recommended(self) -> TradeOff | None:
+        """The choice that :data:`RULE` makes among the T shown, if any T satisfies it."""
+        return next((outlook.expected for outlook in self.main if outlook.expected.recommended), None)
+
+    @property
+    def selective(self) -> bool:
+        """Whether only some T were worked out, because there are too many."""
+        return self.cohort > _ALL_LEVELS
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; a family size of more than 300 digits is given by its logarithm only."""
+        best = self.recommended
+        return {
+            "population": self.population,
+            "cohort": self.cohort,
+            "dropout": list(self.dropout),
+            "survival": self.survival,
+            "recommended": best.privacy if best else None,
+            "rule": RULE,
+            "simulated_rounds": self.rounds,
+            "seed": self.seed,
+            "choices": [
+                {
+                    "composition": outlook.composition,
+                    **asdict(outlook.expected),
+                    "family": outlook.expected.family if math.log10(outlook.expected.family) < 300 else None,
+                    "family_log10": math.log10(outlook.expected.family),
+                    "simulated_fairness_gap": outlook.gaps or None,
+                }
+                for outlook in self.outlooks
+            ],
+        }
+
+
+def plan_population(
+    population: int,
+    cohort: int,
+    dropout: Sequence[float],
+    *,
+    privacy: int | None = None,
+    survival: float = 1.0,
+    seed: int = 0,
+) -> PopulationPlan:
+    """Work out every feasible T, or only T = ``privacy``, for a population whose clients have these levels evenly.
+
+    A large cohort gets a selection of T only (1, 2, 5, 10, ...). Random batches are one draw with ``seed``.
+    """
+    if not dropout:
+        raise ConfigError("the dropout of the clients is missing")
+    if not 1 <= cohort <= population:
+        raise ConfigError(f"a cohort of {cohort} cannot be drawn from {population} clients")
+    if privacy is not None:
+        batches_per_round(batch_sizes(population, privacy), cohort)  # refuses a T that does not fit, and says why
+    everyone = np.resize(np.array(dropout, dtype=np.float64), population)
+    compositions: list[Composition] = ["any"] if len(set(dropout)) == 1 else ["random", "similar"]
+    rounds = math.ceil(_TURNS * population / cohort)
+    outlooks: list[Outlook] = []
+    for composition in compositions:
+        compose = partial(_compose, composition, everyone, seed)
+        rows = trade_off(
+            population,
+            cohort,
+            dropout[0] if composition == "any" else everyone,
+            survival=survival,
+            levels=_levels(population, cohort) if privacy is None else [privacy],
+            compose=None if composition == "any" else compose,
+        )
+        for row in rows:
+            short = rounds <= _LONGEST_RUN and rounds * row.batches <= _LARGEST_RUN
+            gaps = _gaps(compose(row.privacy).availability(everyone), row.chosen, rounds, seed) if short else {}
+            outlooks.append(Outlook(composition, row, gaps))
+    return PopulationPlan(population, cohort, tuple(dropout), survival, seed, rounds, tuple(outlooks))
+
+
+def _levels(population: int, cohort: int) -> list[int]:
+    """The T worth showing: those for which N clients do not make larger batches anyway."""
+    if cohort <= _ALL_LEVELS:
+        levels = list(range(1, cohort + 1))
+    else:
+        series = [step * 10**power for power in range(len(str(cohort))) for step in (1, 2, 5)]
+        levels = [level for level in series if level < cohort] + [cohort]
+    return [level for level in levels if batch_sizes(population, level).min() == level]
+
+
+def _compose(composition: Composition, dropout: Reals, seed: int, privacy: int) -> Batches:
+    rng = np.random.default_rng([seed, privacy])
+    if composition == "similar":
+        return similar_batches(dropout, privacy, rng)
+    drawn = random_batches(dropout.size, privacy, rng)
+    # Equal batches must have equal availability to the last bit, or the theory takes each for a different kind:
+    # list the members of a batch in order of their dropout, so that the factors are multiplied in one order.
+    batch = np.repeat(np.arange(len(drawn)), drawn.sizes)
+    return Batches.cut(drawn.members[np.lexsort((dropout[drawn.members], batch))], drawn.sizes)
+
+
+def _gaps(availability: Reals, chosen: int, rounds: int, seed: int) -> dict[Mode, float]:
+    """Fairness gap of each mode after so many rounds, in one seeded run each.
+
+    Batch mates take part together, so a batch is simulated as one client that is available when all of it is.
+    """
+    batches = Batches.cut(np.arange(availability.size), np.ones(availability.size, dtype=np.int64))
+    gaps: dict[Mode, float] = {}
+    for mode in get_args(Mode):
+        policy = MultiRound(batches, chosen, mode)
+        taken = simulate(policy, 1.0 - availability, rounds, np.random.default_rng(seed))
+        gaps[mode] = float(np.ptp(taken.mean(axis=0)))
+    return gaps
+
+
+def draw_trade_off(plan: PopulationPlan, path: Path) -> None:
+    """Draw C against T (So et al. 2023, Figure 3) to ``path`` as a PNG, with the recommended T marked.
+
+    Bars show how many clients fit into a cohort in whole batches: what is above a bar is lost to rounding, what is
+    between a bar and the line to skipped rounds.
+    """
+    levels = ", ".join(f"{level:g}" for level in plan.dropout)
+    subtitle = (
+        f"{plan.population:,} clients, cohorts of {plan.cohort:,}, dropout {levels}.\n"
+        "C: clients aggregated in a round on average, skipped rounds included. T: clients nobody can tell apart."
+    )
+    rows = [outlook.expected for outlook in plan.main]
+    places = range(len(rows))
+    with page(path, "What privacy costs", subtitle, legend=True) as (axes,):
+        room = [row.chosen * plan.population / row.batches for row in rows]
+        axes.bar(places, room, color=HAIRLINE, alpha=0.45, width=0.7, label="room in whole batches")
+        axes.axhline(plan.cohort, color=SLATE, linewidth=0.8)
+        if similar := plan.composed("similar"):
+            ys = [outlook.expected.cardinality for outlook in similar]
+            axes.plot(places, ys, "o-", color=SKY, label="C, batches of similar availability", **_LINE)
+        label = "C, batches composed at random" if similar else "C"
+        axes.plot(places, [row.cardinality for row in rows], "o-", color=BLUE, label=label, **_LINE)
+        if best := plan.recommended:
+            place = rows.index(best)
+            axes.plot(place, best.cardinality, "o", color=GREEN, markersize=12, markeredgecolor="white")
+            axes.text(
+                place,
+                plan.cohort * 1.04,
+                f"T = {best.privacy:,} keeps {best.convergence:.1%}",
+                color=GREEN,
+                fontweight="bold",
+                fontsize=11,
+                ha="left" if place < len(rows) / 2 else "right",
+            )
+        axes.text(len(rows) - 0.55, plan.cohort * 1.01, f"K = {plan.cohort:,}", color=QUIET, ha="right", va="bottom")
+        axes.set_xticks(places, [f"{row.privacy:,}" for row in rows])
+        axes.set(xlabel="strong multi-round privacy T", ylabel="average cardinality C")
+        axes.set(xlim=(-0.55, len(rows) - 0.45), ylim=(0, plan.cohort * 1.12))
+        foot_legend(axes)

@@ -1,0 +1,1 @@
+"""How findings look: pages, pictures and words. Nothing here knows of federated learning."""

@@ -1,0 +1,101 @@
+"""A page of vectors: each drawn as a picture, and below it its distribution or its course, with a caption."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from coterie.reports.plots import HAIRLINE, QUIET, STYLE, TEXT
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_STYLE: dict[Any, Any] = STYLE | {"axes.grid": False, "axes.spines.left": False}
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """How often each value between two limits occurs."""
+
+    values: npt.NDArray[Any]
+    limits: tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Overlay:
+    """Two courses that should be one: the first drawn wide and pale, the second thin on top of it."""
+
+    under: npt.NDArray[Any]
+    over: npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """A vector as pixels between two limits, under a heading, and what is drawn and said below it."""
+
+    title: str
+    subtitle: str
+    color: str
+    pixels: npt.NDArray[Any]
+    limits: tuple[float, float]
+    below: Histogram | Overlay
+    caption: str
+
+
+def draw_columns(path: Path, title: str, subtitle: str, shape: tuple[int, int], columns: Sequence[Column]) -> None:
+    """Write the page to ``path`` as a PNG; pixels fill pictures of ``shape`` row by row.
+
+    :class:`ImportError` where matplotlib is not installed.
+    """
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(4 * len(columns), 8.4), facecolor="white")
+        margins = {"left": 0.045, "right": 0.955, "top": 0.81, "bottom": 0.1}
+        grid = figure.add_gridspec(2, len(columns), height_ratios=(3.3, 1), hspace=0.13, wspace=0.16, **margins)
+        figure.text(0.045, 0.945, title, fontsize=22, fontweight="bold", color=TEXT)
+        figure.text(0.045, 0.907, subtitle, fontsize=11.5, color=QUIET)
+        for place, column in enumerate(columns):
+            _picture(figure.add_subplot(grid[0, place]), column, shape)
+            axes = figure.add_subplot(grid[1, place])
+            if isinstance(column.below, Histogram):
+                _histogram(axes, column.below, column.color)
+            else:
+                _overlay(axes, column.below, column.color)
+            axes.text(0, -0.21, column.caption, transform=axes.transAxes, va="top", linespacing=1.4, color=QUIET)
+        figure.savefig(path, dpi=150, format="png")
+
+
+def _picture(axes: "Axes", column: Column, shape: tuple[int, int]) -> None:
+    from matplotlib.colors import LinearSegmentedColormap
+
+    pixels = np.full(shape[0] * shape[1], np.nan)  # what is missing from the last row stays empty
+    pixels[: column.pixels.size] = column.pixels
+    ink = LinearSegmentedColormap.from_list("ink", ["white", column.color])
+    low, high = column.limits
+    axes.imshow(pixels.reshape(shape), cmap=ink, vmin=low, vmax=high, interpolation="nearest")
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set(visible=True, color=HAIRLINE, linewidth=0.8)
+    axes.set_title(column.title, loc="left", fontsize=14, fontweight="bold", color=column.color, pad=23)
+    axes.text(0, 1.02, column.subtitle, transform=axes.transAxes, fontsize=10.5, color=QUIET)
+
+
+def _histogram(axes: "Axes", histogram: Histogram, color: str) -> None:
+    limits = histogram.limits
+    axes.hist(histogram.values, bins=64, range=limits, color=color)
+    axes.set(yticks=[], xlim=limits)
+    axes.set_xticks(limits, [f"{limit:,}" for limit in limits])
+    first, last = axes.get_xticklabels()
+    first.set_horizontalalignment("left")
+    last.set_horizontalalignment("right")
+
+
+def _overlay(axes: "Axes", overlay: Overlay, color: str) -> None:
+    for values, width, opacity in ((overlay.under, 5.0, 0.3), (overlay.over, 1.2, 1.0)):
+        axes.plot(values, color=color, linewidth=width, alpha=opacity)
+    axes.set(xticks=[], yticks=[])
+    axes.margins(x=0)

@@ -1,0 +1,1 @@
+"""Selection alone, over many rounds: the privacy, cardinality and fairness of the schemes of So et al."""

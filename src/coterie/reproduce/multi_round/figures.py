@@ -1,0 +1,150 @@
+"""The figures of :mod:`coterie.reproduce.multi_round.experiment`."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from coterie.cohorts.theory import trade_off
+from coterie.reports.plots import BLUE, GREEN, HAIRLINE, OCHRE, QUIET, RUST, SKY, SLATE, TEXT, foot_legend, page
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from coterie.reproduce.multi_round.experiment import MultiRoundMetrics
+    from coterie.reproduce.multi_round.outcomes import Curves, Losses, Reals
+
+_WIDE = (13.0, 5.4)
+_COLORS = (RUST, OCHRE, SLATE, BLUE, SKY, GREEN)
+
+
+def draw_theory(experiment: MultiRoundMetrics, curves: Sequence[Curves], path: Path) -> None:
+    """C against T by Theorem 1, for each dropout, and what was measured with all of them mixed (Figure 3)."""
+    cohort = experiment.cohort
+    levels = [t for t in range(1, cohort + 1) if cohort % t == 0]
+    subtitle = (
+        f"N = {experiment.population:,}, K = {cohort}. Lines: Theorem 1, everybody drops out with probability p.\n"
+        "Dots: measured with all these p mixed, mean and standard deviation over the trials."
+    )
+    with page(path, "More privacy, fewer clients in a round", subtitle) as (axes,):
+        height = -np.inf
+        for number, p in enumerate(sorted(experiment.dropout, reverse=True)):
+            ys = [row.cardinality for row in trade_off(experiment.population, cohort, p, levels=levels)]
+            height = max(ys[-1], height + cohort / 24)  # so that labels do not cover each other
+            shade = 1 - 0.75 * number / len(experiment.dropout)
+            axes.plot(range(len(levels)), ys, color=BLUE, alpha=shade, linewidth=2)
+            axes.text(len(levels) - 0.92, height, f"p = {p:g}", color=BLUE, alpha=shade, va="center")
+        for one in curves:
+            if one.scheme.paper and one.scheme.privacy in levels and one.scheme.policy != "weighted-random":
+                place, last = levels.index(one.scheme.privacy), one.cardinality[:, -1]
+                axes.errorbar(place, last.mean(), last.std(), fmt="o", color=RUST, markersize=7, capsize=4, zorder=3)
+        axes.set_xticks(range(len(levels)), [str(level) for level in levels])
+        axes.set(xlabel="T", ylabel="average cardinality C")
+        axes.set(ylim=(0, cohort * 1.05), xlim=(-0.3, len(levels) - 0.5))
+
+
+def draw_privacy(curves: Sequence[Curves], path: Path) -> None:
+    """Weak and strong T over the rounds (Figure 4)."""
+    subtitle = "Mean over the trials. Where T is not known exactly, a band spans what is proved and what is attained."
+    headings = ("Weak T: the fewest clients any combination is about", "Strong T: the smallest group with one weight")
+    with page(path, "What the server can single out", subtitle, headings, _WIDE, legend=True) as (weak, strong):
+        for number, (one, color, _) in enumerate(_main(curves)):
+            style = (0, (3, 1.5)) if number == 1 else "-"  # the first two run on top of each other
+            rounds = np.arange(1, one.strong.shape[1] + 1)
+            low, high = _mean(one.weak_at_least), _mean(one.weak_at_most)
+            weak.fill_between(rounds, low, high, color=color, alpha=0.08, linewidth=0)
+            weak.plot(rounds, high, color=color, linewidth=2.2, linestyle=style, label=one.scheme.name)
+            strong.plot(rounds, _mean(one.strong), color=color, linewidth=2.2, linestyle=style)
+        for axes in (weak, strong):
+            axes.set(xlabel="round", ylim=(0, None))
+            axes.axhline(1, color=QUIET, linewidth=0.8, linestyle=(0, (2, 3)))
+        weak.text(2, 1.12, "T = 1: somebody is exposed", color=QUIET, fontsize=8.5)
+        foot_legend(weak)
+
+
+def draw_cost(curves: Sequence[Curves], path: Path) -> None:
+    """C and F over the rounds (Figure 5)."""
+    subtitle = (
+        "Mean over the trials; from round 10 on the band of C holds 80% of them. Solid: the least-used batches, as the "
+        "authors' code selects. Dashed: Algorithm 2."
+    )
+    headings = ("C: clients in a round", "F per round, as defined", "F per played round")
+    with page(path, "What it costs", subtitle, headings, _WIDE, legend=True) as panels:
+        for one, color, solid in _all(curves):
+            style, width, label = ("-", 2.0, one.scheme.name) if solid else ((0, (4, 2)), 1.4, None)
+            rounds = np.arange(1, one.gap.shape[1] + 1)
+            for axes, values in zip(panels, (one.cardinality, one.gap, one.gap_played), strict=True):
+                if solid or axes is not panels[0]:
+                    axes.plot(rounds, _mean(values), color=color, linewidth=width, linestyle=style, label=label)
+            if solid:
+                low, high = np.quantile(one.cardinality, (0.1, 0.9), axis=0)
+                panels[0].fill_between(rounds[9:], low[9:], high[9:], color=color, alpha=0.12, linewidth=0)
+        for axes in panels:
+            axes.set(xlabel="round", ylim=(0, None if axes is panels[0] else 0.5))
+        foot_legend(panels[0])
+
+
+def draw_losses(losses: Sequence[Losses], path: Path) -> None:
+    """Rounds until the promise breaks and until somebody is exposed, if survivors are summed naively."""
+    horizon = max((one.rounds for one in losses), default=1)
+    subtitle = (
+        "Selected clients drop out inside rounds. Each dot is a history in which the survivors were summed, whoever\n"
+        f"they were; bars are medians. Batch-aligned unmasking sums intact batches only ({horizon} rounds each)."
+    )
+    size = (11.0, 2.4 + 0.8 * len(losses))
+    with page(path, "One dropout at the wrong moment", subtitle, size=size, margin=2.1, legend=True) as (axes,):
+        for place, one in enumerate(losses):
+            across, along = np.random.default_rng(0).uniform(
+                -1, 1, (2, len(one.broken))
+            )  # or dots would hide each other
+            for values, lift, color, label in (
+                (one.broken, -0.24, OCHRE, "strong T falls below the promise"),
+                (one.exposed, 0.0, RUST, "a client's contribution is exposed exactly"),
+            ):
+                xs, ys = values + 0.4 * along, place + lift + 0.1 * across
+                axes.scatter(xs, ys, s=11, color=color, alpha=0.3, linewidth=0, label="" if place else label)
+                if not np.isnan(values).all():
+                    bar = place + lift - 0.12, place + lift + 0.12
+                    axes.vlines(np.nanmedian(values), *bar, color=TEXT, linewidth=2, zorder=3)
+            end = f"{one.aligned_exposed} exposed" if one.aligned_exposed else "never"
+            axes.plot(
+                [1, one.rounds], [place + 0.24] * 2, color=GREEN, linewidth=2.4, label="" if place else "batch-aligned"
+            )
+            axes.plot(one.rounds, place + 0.24, ">", color=GREEN, markersize=7)
+            axes.text(one.rounds * 1.06, place + 0.24, end, color=GREEN, fontweight="bold", va="center")
+            axes.axhline(place + 0.5, color=HAIRLINE, linewidth=0.6)
+        names = [f"{one.setting}\n{1 - one.survival:.0%} lost in a round" for one in losses]
+        axes.set_yticks(range(len(losses)), names)
+        axes.set_xscale("log")
+        ticks = [tick for tick in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if tick <= horizon]
+        axes.set_xticks(ticks, [str(tick) for tick in ticks])
+        axes.minorticks_off()
+        axes.grid(visible=False)
+        axes.spines["left"].set_visible(False)
+        axes.set(xlabel="rounds", xlim=(0.95, horizon * 1.5), ylim=(len(losses) - 0.5, -0.5))
+        foot_legend(axes)
+
+
+def _main(curves: Sequence[Curves]) -> Iterator[tuple[Curves, str, bool]]:
+    """The schemes of the paper, each with its colour."""
+    return (entry for entry in _all(curves) if entry[2])
+
+
+def _all(curves: Sequence[Curves]) -> Iterator[tuple[Curves, str, bool]]:
+    """All schemes; a variant, which has no value in the paper, has the colour of the scheme with the same T."""
+    main = [one for one in curves if one.scheme.paper]
+    colors = {one.scheme.name: _COLORS[number % len(_COLORS)] for number, one in enumerate(main)}
+    by_privacy = {one.scheme.privacy: colors[one.scheme.name] for one in main}
+    for one in curves:
+        solid = one.scheme.paper is not None
+        yield one, colors[one.scheme.name] if solid else by_privacy.get(one.scheme.privacy, SLATE), solid
+
+
+def _mean(values: Reals) -> Reals:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # in the first rounds some schemes have nothing in any trial
+        mean: Reals = np.nanmean(values, axis=0)
+    return mean

@@ -1,0 +1,1 @@
+"""Accuracy tables: whole training runs beside what a paper prints."""

@@ -1,0 +1,133 @@
+"""Tables of trained models: some ways to train, each in some settings, several times (the papers' accuracy tables).
+
+A job is one training run, exactly what ``coterie run`` does with the same settings: real secure aggregation in every
+round, cohorts, ledger and all. Trial number i has the seed ``seed + i`` in every case, so that all schemes of a trial
+start from the same model and meet the same clients, with the same data and the same absences. The run folder stays with
+the results; an interrupted run goes on in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from coterie.errors import ConfigError
+from coterie.reproduce.runner import Job, Record
+from coterie.runs.config_file import make_config
+
+if TYPE_CHECKING:
+    from coterie.reproduce.runner import Desk, Report
+    from coterie.runs.config import RunConfig
+    from coterie.runs.run import RunResult
+
+RUNS = "runs"
+
+
+class Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What one row or one table has of its own: settings of a run, keyed like ``"cohort.size"``."""
+
+    name: str
+    settings: dict[str, Any] = msgspec.field(name="set", default={})
+
+
+class TrainingTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The experiment, an :class:`~coterie.reproduce.runner.Experiment`: a part is a table and a case a row."""
+
+    common: dict[str, Any]
+    """The settings of all runs; those of a table go before these, and those of a row before both."""
+    tables: tuple[Variant, ...]
+    schemes: tuple[Variant, ...]
+    baseline: str
+    """The scheme that others are compared with, run by run."""
+    paper: dict[str, dict[str, float]] = {}
+    """What the paper printed, in percent: by scheme, then by table."""
+    notes: tuple[str, ...] = ()
+    """What a reader of the tables should know, above all where the paper is wrong."""
+
+    def jobs(self, trials: int) -> list[Job]:
+        """One run for each row of each table in every trial."""
+        return [
+            Job(table.name, scheme.name, trial)
+            for trial in range(trials)
+            for table in self.tables
+            for scheme in self.schemes
+        ]
+
+    def config(self, job: Job, seed: int, data: Path | None) -> RunConfig:
+        """Return the settings of a job's run."""
+        table = _named(self.tables, job.part)
+        scheme = _named(self.schemes, job.case)
+        own = {
+            "name": _folder_name(job),
+            "seed": seed + job.trial,
+            "data.folder": str(data.absolute()) if data else "",
+            # Several runs share the machine; neither number changes a result.
+            "training.workers": 0,
+            "aggregation.threads": 1,
+        }
+        return make_config({**self.common, **table.settings, **scheme.settings, **own})
+
+    def run(self, job: Job, seed: int, desk: Desk) -> Record | None:
+        """Train, or go on training, in the job's folder."""
+        from coterie.runs.folder import RunFolder
+        from coterie.runs.observers import Observer
+        from coterie.runs.records import RoundRecord
+        from coterie.runs.run import TrainingRun
+
+        class Stopper(Observer):
+            def played(self, record: RoundRecord) -> None:
+                if desk.stop() and record.round < config.rounds:
+                    run.stop()
+
+        config, folder = self.config(job, seed, desk.data), desk.folder / RUNS / _folder_name(job)
+        if (folder / "config.toml").exists():
+            run = TrainingRun(RunFolder.open(folder), observers=[Stopper()])
+            moved = run.config.data.model_copy(update={"folder": config.data.folder})
+            if run.config.model_copy(update={"data": moved}) != config:
+                raise ConfigError(f"{folder} holds a run with other settings; remove it or give another folder")
+        else:
+            run = TrainingRun.begin(folder, config, observers=[Stopper()])
+        result = run.play()
+        return _record(result) if result.summary.finished else None
+
+    def progress(self, job: Job, folder: Path) -> float:
+        """Tell which share of its rounds a run has played."""
+        metrics = folder / RUNS / _folder_name(job) / "metrics.jsonl"
+        played = metrics.read_bytes().count(b"\n") if metrics.exists() else 0
+        return min(1.0, played / self.config(job, 0, None).rounds)
+
+    def report(self, records: Mapping[Job, Record]) -> Report:
+        """Tables and curves beside the paper's; see :mod:`coterie.reproduce.training_table.report`."""
+        from coterie.reproduce.training_table.report import make_report
+
+        return make_report(self, records)
+
+
+def _record(result: RunResult) -> Record:
+    summary = result.summary
+    return {
+        "accuracy": [[record.round, record.accuracy] for record in result.records if record.accuracy is not None],
+        "parameters": summary.parameters,
+        "rounds": summary.rounds,
+        "skipped": summary.skipped,
+        "aborted": summary.aborted,
+        "strong_privacy": summary.strong_privacy,
+        "exposed": summary.exposed,
+        "cardinality": summary.cardinality,
+        "fairness_gap": summary.fairness_gap,
+        "clipped": summary.clipped,
+        "upload_bytes": summary.upload_bytes,
+        "seconds": summary.seconds,
+    }
+
+
+def _named(variants: tuple[Variant, ...], name: str) -> Variant:
+    return next(variant for variant in variants if variant.name == name)
+
+
+def _folder_name(job: Job) -> str:
+    return re.sub(r"[^a-z0-9.]+", "-", f"{job.part} {job.case} {job.trial}".lower()).strip("-.")

@@ -1,0 +1,330 @@
+"""What a run is told: every setting, its default and what it means.
+
+The defaults together are the run of ``coterie run`` without a file. Settings are values: a run writes the ones it used
+into its folder, and the same settings give the same results.
+"""
+
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, Self, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from coterie.arithmetic.quantize import Quantizer
+from coterie.cohorts.circles import batch_sizes, batches_per_round
+from coterie.errors import ConfigError
+
+OWN = "own"
+"""The name of data or a model that a Python program brings along."""
+
+Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+Positive: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+BelowOne: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
+Count: TypeAlias = Annotated[int, Field(ge=1)]
+Problem: TypeAlias = tuple[str, str]
+"""A setting, by its key, and what is wrong with it."""
+
+
+class Section(BaseModel):
+    """Settings that belong together; unknown keys are refused, and nothing changes once it is made."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, validate_default=True)
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield contradictions between settings."""
+        return iter(())
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if found := list(self.problems()):
+            lines = "; ".join(f"{key}: {message}" if key else message for key, message in found)
+            raise PydanticCustomError("contradiction", "{lines}", {"lines": lines, "problems": found})
+        return self
+
+
+class Data(Section):
+    """What is learnt from."""
+
+    name: Literal["digits", "mnist", "cifar10", "faces", "location30", "energy", "own"] = Field(
+        default="digits",
+        description="the data set: digits comes with Coterie, own is for Python programs, others are in the folder",
+    )
+    folder: str = Field(default="", description="where data sets are; if empty, what COTERIE_DATA says")
+    options: dict[str, Any] = Field(
+        default={}, description="what the data set's loader takes, such as {test_share = 0.2}"
+    )
+
+
+class Partition(Section):
+    """Who holds which examples."""
+
+    kind: Literal["iid", "label-shards", "shared-and-own-label", "dirichlet", "by-person", "time-blocks"] = Field(
+        default="label-shards", description="how examples are divided among the clients"
+    )
+    shards: Count = Field(
+        default=2, description="label-shards: pieces of the data, sorted by label, that each client gets"
+    )
+    alpha: Positive = Field(default=0.5, description="dirichlet: the smaller, the fewer labels each client has")
+    shared: int = Field(
+        default=20, ge=0, description="shared-and-own-label: examples of each label that everybody holds"
+    )
+
+
+class Model(Section):
+    """What is learnt."""
+
+    name: Literal[
+        "softmax-regression", "mlp", "fcn", "mnist-cnn", "mnist-cnn-small", "lenet", "vgg11", "lstm", "own"
+    ] = Field(default="mlp", description="the model; its sizes follow from the data; own is for Python programs")
+
+
+class Clients(Section):
+    """Who there is."""
+
+    count: int = Field(default=40, ge=2, description="how many clients there are; by-person needs one for each person")
+    weighting: Literal["uniform", "samples"] = Field(
+        default="uniform", description="a client's weight in the mean: the same for all, or the number of its examples"
+    )
+
+
+class Availability(Section):
+    """Who is there when a round begins."""
+
+    kind: Literal["equal", "heterogeneous", "label-dependent", "diurnal"] = Field(
+        default="heterogeneous",
+        description="absent with one probability, with one of 0.1, 0.2, ... 0.5 each, by label, or by time of day",
+    )
+    dropout: Share = Field(default=0.1, description="equal: the probability of being absent in a round")
+    low: Share = Field(default=0.1, description="diurnal: the probability of being absent by day")
+    high: Share = Field(default=0.5, description="diurnal: the probability of being absent by night")
+    period: Positive = Field(default=24.0, description="diurnal: rounds in a day")
+
+    def problems(self) -> Iterator[Problem]:
+        """Day comes before night."""
+        if self.low > self.high:
+            yield "low", f"must not be above high, {self.high}"
+
+
+StepName: TypeAlias = Literal["advertise", "share", "mask", "confirm", "reveal"]
+
+
+class Faults(Section):
+    """What goes wrong inside a round, after clients were selected."""
+
+    dropout: BelowOne = Field(
+        default=0.05, description="probability that a selected client leaves in the course of a round"
+    )
+    steps: Annotated[tuple[StepName, ...], Field(min_length=1, strict=False)] = Field(
+        default=("advertise", "share", "mask", "reveal"), description="steps of the protocol in which they leave"
+    )
+    late: BelowOne = Field(default=0.0, description="probability that a client's masked update arrives too late")
+
+
+class Cohort(Section):
+    """Who takes part in a round, and what that promises."""
+
+    policy: Literal["multi-round", "random", "weighted-random", "partition", "iid", "balanced-halves"] = Field(
+        default="multi-round",
+        description="how clients are selected; only multi-round and partition protect over many rounds",
+    )
+    size: Count = Field(default=8, description="K: clients selected for a round")
+    privacy: Count = Field(default=2, description="multi-round: T, fewer than so many clients can never be told apart")
+    mode: Literal["uniform", "fair", "fairest"] = Field(
+        default="fair", description="multi-round: how much to prefer circles that took part less often"
+    )
+    circles: Literal["random", "similar"] = Field(
+        default="random", description="multi-round: circles drawn at random, or of clients that are similarly available"
+    )
+    survival: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=1.0, description="multi-round: below 1, select more circles because members are lost with 1 - survival"
+    )
+    minimum: int = Field(default=2, ge=2, description="fewer clients than this are never aggregated")
+
+
+class Schedule(Section):
+    """How the clients' learning rate changes."""
+
+    kind: Literal["constant", "milestones", "inverse", "cosine"] = Field(
+        default="cosine", description="constant, times factor at milestones, 1 / (1 + decay t), or half a cosine"
+    )
+    milestones: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(strict=False)] = Field(
+        default=(), description="milestones: after how many rounds the rate is multiplied by factor"
+    )
+    factor: Positive = Field(default=0.1, description="milestones: the factor")
+    decay: NotNegative = Field(default=0.01, description="inverse: how fast it falls")
+    floor: Share = Field(default=0.0, description="cosine: where it ends, as a share of where it began")
+
+
+class Training(Section):
+    """How clients train, and what the server makes of it."""
+
+    algorithm: Literal["fedavg", "centralised", "local-only"] = Field(
+        default="fedavg", description="federated averaging, or a baseline: all data in one place, or nothing shared"
+    )
+    epochs: Count = Field(default=5, description="passes over its own examples that a client makes in a round")
+    batch_size: Count = Field(default=10, description="examples in a step")
+    learning_rate: Positive = Field(default=0.1, description="of the clients")
+    momentum: BelowOne = Field(default=0.0, description="of the clients; starts anew in every round")
+    weight_decay: NotNegative = Field(default=0.0, description="of the clients")
+    shuffle: bool = Field(default=True, description="whether each pass goes through the examples in a new order")
+    server_learning_rate: Positive = Field(default=1.0, description="how far the server moves along the mean update")
+    server_momentum: BelowOne = Field(default=0.0, description="how much of its last step the server repeats")
+    schedule: Schedule = Field(default=Schedule(), description="")
+    evaluate_every: Count = Field(
+        default=1, description="rounds between two evaluations; the last round is evaluated always"
+    )
+    executor: Literal["auto", "processes", "vectorised"] = Field(
+        default="vectorised",
+        description="clients in worker processes, or many together as one computation (fast for small models); "
+        "auto measures both and records its choice, which decides how sums are rounded",
+    )
+    workers: int = Field(
+        default=-1, ge=-1, description="worker processes; -1 is one for each core, 0 none; changes no result"
+    )
+
+
+class Aggregation(Section):
+    """How updates become their mean."""
+
+    kind: Literal["secure", "plain"] = Field(
+        default="secure", description="secure: the server sees sums only; plain: it sees every update, for comparison"
+    )
+    clip: Positive = Field(default=0.5, description="entries of an update are clipped to [-clip, clip]")
+    precision: int = Field(default=20, ge=2, le=53, description="bits of an entry")
+    threat: Literal["honest-but-curious", "active-server"] = Field(
+        default="honest-but-curious",
+        description="a server that follows the protocol, or one that may lie: clients then sign",
+    )
+    topology: Literal["complete", "auto", "harary", "erdos-renyi"] = Field(
+        default="complete",
+        description="who shares secrets with whom; auto is the cheapest that withstands what follows",
+    )
+    connection: Share = Field(
+        default=0.0, description="erdos-renyi: probability that two clients share secrets; 0 is as planned"
+    )
+    threshold: int = Field(
+        default=0, ge=0, description="shares that open a client's secret; 0 is a majority, or as planned"
+    )
+    dropout: BelowOne = Field(default=0.1, description="not complete: the share of a cohort that may drop out")
+    collusion: BelowOne = Field(default=0.0, description="not complete: the share of a cohort that may help the server")
+    threads: int = Field(default=-1, ge=-1, description="threads that mask and unmask; -1 is one for each core")
+
+
+class Noise(Section):
+    """Differential privacy: noise that each client adds before masking, so that no sum is ever seen without it."""
+
+    kind: Literal["none", "discrete-gaussian", "skellam"] = Field(
+        default="none", description="the distribution of the noise"
+    )
+    clip_norm: Positive = Field(default=1.0, description="updates are scaled down to this Euclidean norm at most")
+    multiplier: Positive = Field(default=1.0, description="deviation of the noise in a sum, in units of clip_norm")
+    delta: Annotated[float, Field(gt=0, lt=1)] = Field(
+        default=1e-5, description="the delta for which epsilon is stated"
+    )
+
+
+class Tracking(Section):
+    """Where else to report; JSONL, CSV and the console always are."""
+
+    tensorboard: bool = Field(default=False, description="write TensorBoard events into the run folder")
+    mlflow: bool = Field(default=False, description="report to MLflow, at MLFLOW_TRACKING_URI if that is set")
+
+
+class RunConfig(Section):
+    """Everything about a run."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")] = Field(
+        default="digits", description="what the run folder is called"
+    )
+    seed: int = Field(
+        default=0, ge=0, description="decides data, order, selection, faults and rounding; never a key or a mask"
+    )
+    rounds: Count = Field(default=100, description="how many rounds to play")
+    data: Data = Data()
+    partition: Partition = Partition()
+    model: Model = Model()
+    clients: Clients = Clients()
+    availability: Availability = Availability()
+    faults: Faults = Faults()
+    cohort: Cohort = Cohort()
+    training: Training = Training()
+    aggregation: Aggregation = Aggregation()
+    noise: Noise = Noise()
+    tracking: Tracking = Tracking()
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what contradicts across sections."""
+        return contradictions({name: getattr(self, name) for name in type(self).model_fields})
+
+    @property
+    def promised(self) -> int:
+        """The T that every history of this run keeps, by the way clients are selected and summed."""
+        if self.aggregation.kind == "plain" or self.training.algorithm != "fedavg":
+            return 1
+        if self.cohort.policy == "partition":
+            groups = -(-self.clients.count // self.cohort.size)
+            return self.clients.count // groups
+        return self.cohort.privacy if self.cohort.policy == "multi-round" else 1
+
+
+def contradictions(sections: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield what contradicts between these sections; where some are missing, what can be said without them.
+
+    Only baselines may ignore the cohort.
+    """
+    training = sections.get("training")
+    if training is None:
+        return
+    checks = (_selection, _steps, _noise, _ring) if training.algorithm == "fedavg" else (_baseline,)
+    for check in checks:
+        needed = inspect.signature(check).parameters
+        if sections.keys() >= needed.keys():
+            yield from check(**{name: sections[name] for name in needed})
+
+
+def _baseline(training: Training, noise: Noise) -> Iterator[Problem]:
+    if noise.kind != "none":
+        yield "noise.kind", f"must be none: {training.algorithm} training aggregates nothing"
+
+
+def _selection(clients: Clients, cohort: Cohort) -> Iterator[Problem]:
+    if cohort.size > clients.count:
+        yield "cohort.size", f"{cohort.size} cannot be selected from clients.count = {clients.count}"
+    if cohort.minimum > cohort.size:
+        yield "cohort.minimum", f"must not be above cohort.size = {cohort.size}"
+    if cohort.policy == "balanced-halves" and cohort.size % 2:
+        yield "cohort.size", "must be even for balanced-halves"
+    if cohort.policy == "multi-round":
+        if cohort.privacy > cohort.size:
+            yield "cohort.privacy", f"a circle of {cohort.privacy} does not fit into cohort.size = {cohort.size}"
+        elif cohort.size <= clients.count:
+            sizes = batch_sizes(clients.count, cohort.privacy)
+            try:
+                batches_per_round(sizes, cohort.size)
+            except ConfigError as error:
+                yield "cohort.size", str(error)
+
+
+def _steps(faults: Faults, aggregation: Aggregation) -> Iterator[Problem]:
+    if "confirm" in faults.steps and aggregation.threat != "active-server":
+        yield "faults.steps", 'there is no step "confirm" unless aggregation.threat is active-server'
+
+
+def _noise(noise: Noise, aggregation: Aggregation, clients: Clients, cohort: Cohort) -> Iterator[Problem]:
+    if noise.kind == "none":
+        return
+    if aggregation.kind == "plain":
+        yield "noise.kind", "noise is added before masking: it needs aggregation.kind = secure"
+    if clients.weighting != "uniform":
+        yield "clients.weighting", "must be uniform with noise: weights would travel without any"
+    if int(aggregation.collusion * cohort.size) >= cohort.minimum:
+        yield "cohort.minimum", "so few clients may all collude, and then there is no noise the server lacks"
+
+
+def _ring(aggregation: Aggregation, clients: Clients) -> Iterator[Problem]:
+    try:
+        Quantizer(aggregation.clip, aggregation.precision, clients.count)
+    except ConfigError as error:
+        yield "aggregation.precision", str(error)

@@ -1,0 +1,190 @@
+"""Settings from and to TOML: read with all mistakes reported at once, and written with what each key means."""
+
+import difflib
+import json
+import re
+import textwrap
+import tomllib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from coterie.errors import ConfigError
+from coterie.runs.config import RunConfig, contradictions
+
+_WIDTH = 100
+_HEADER = """\
+Settings of a Coterie run. Every key is here, with its default: delete what you do not want to change.
+Run it with: coterie run {file}
+"""
+
+
+def load_config(path: Path | None = None, overrides: Iterable[str] = ()) -> RunConfig:
+    """Read a configuration, the default one without a path, and apply overrides written ``section.key=value``.
+
+    All that is wrong is reported in one :class:`ConfigError`, a line for each mistake.
+    """
+    tree: dict[str, Any] = {}
+    text = ""
+    if path is not None:
+        try:
+            text = path.read_text(encoding="utf-8")
+            tree = tomllib.loads(text)
+        except OSError as error:
+            raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path} is not TOML: {error}") from None
+    settled = dict(map(_parse_override, overrides))
+    for key, value in settled.items():
+        _put(tree, key, value)
+
+    def place(key: str) -> str:
+        key = re.sub(r"(\.\d+)+$", "", key)  # the list, not its entry
+        if any(key == given or key.startswith(f"{given}.") for given in settled):
+            return "--set "
+        line = _line_of(text, key)
+        return f"{path}:{line}: " if line else f"{path}: " if path else ""
+
+    return _validated(tree, place)
+
+
+def make_config(settings: Mapping[str, Any]) -> RunConfig:
+    """Return the default configuration with these changes, keyed like ``{"cohort.size": 12}``."""
+    tree: dict[str, Any] = {}
+    for key, value in settings.items():
+        _put(tree, key, value)
+    return _validated(tree, lambda _key: "")
+
+
+def to_toml(config: RunConfig) -> str:
+    """Write every setting, without explanations."""
+    return "\n".join(_tables(config, explain=False)) + "\n"
+
+
+def commented_toml(file: str = "FILE") -> str:
+    """Write the default of every setting, and above it what it means; taken from the models, so never out of date."""
+    header = [f"# {line}".rstrip() for line in _HEADER.format(file=file).splitlines()]
+    return "\n".join([*header, "", *_tables(RunConfig(), explain=True)]) + "\n"
+
+
+def _validated(tree: Mapping[str, Any], place: Callable[[str], str]) -> RunConfig:
+    try:
+        return RunConfig.model_validate(tree)
+    except ValidationError as error:
+        found = [problem for details in error.errors() for problem in _explain(details)]
+        wrong = {details["loc"][0] for details in error.errors() if details["loc"]}
+        if wrong:  # then contradictions between sections were not looked for yet
+            found += contradictions(_sections(tree, wrong))
+        lines = [f"{place(key)}{key}: {what}" for key, what in found]
+        several = f"{len(lines)} settings are wrong:\n  " if len(lines) > 1 else ""
+        raise ConfigError(several + "\n  ".join(lines)) from None
+
+
+def _sections(tree: Mapping[str, Any], wrong: Collection[object]) -> dict[str, Any]:
+    """Return the sections that nothing is wrong with."""
+    fields = {name: field.annotation for name, field in RunConfig.model_fields.items() if name not in wrong}
+    kinds = {name: kind for name, kind in fields.items() if isinstance(kind, type) and issubclass(kind, BaseModel)}
+    return {name: kind.model_validate(tree.get(name, {})) for name, kind in kinds.items()}
+
+
+def _explain(details: ErrorDetails) -> Iterator[tuple[str, str]]:
+    key = ".".join(str(part) for part in details["loc"])
+    match details["type"]:
+        case "contradiction":
+            for inner, message in details["ctx"]["problems"]:
+                yield f"{key}.{inner}".strip("."), message
+        case "extra_forbidden":
+            known = _keys_around(details["loc"])
+            close = difflib.get_close_matches(str(details["loc"][-1]), known, 1)
+            hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}"
+            yield key, f"there is no such setting; {hint}"
+        case _:
+            said = details["msg"].removeprefix("Input should be ")
+            yield key, f"should be {said}, not {_value(details['input'])}"
+
+
+def _keys_around(location: tuple[int | str, ...]) -> list[str]:
+    model: type[BaseModel] = RunConfig
+    for part in location[:-1]:
+        inner = model.model_fields[str(part)].annotation
+        model = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else model
+    return list(model.model_fields)
+
+
+def _parse_override(text: str) -> tuple[str, Any]:
+    key, equals, value = (part.strip() for part in text.partition("="))
+    if not equals or not re.fullmatch(r"[A-Za-z_]+(\.[A-Za-z_]+)*", key):
+        raise ConfigError(f"--set takes section.key=value, not {text!r}")
+    try:
+        return key, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        if re.fullmatch(r"[\w./~-]*", value):  # a word needs no quotation marks
+            return key, value
+        raise ConfigError(f"--set {key}: {value!r} is not a TOML value") from None
+
+
+def _put(tree: dict[str, Any], key: str, value: object) -> None:
+    *sections, last = key.split(".")
+    for section in sections:
+        tree = tree.setdefault(section, {})
+        if not isinstance(tree, dict):
+            raise ConfigError(f"{key}: {section} is a value, not a section")
+    tree[last] = value
+
+
+def _line_of(text: str, key: str) -> int | None:
+    """Find the line that sets ``section.key``, if it is written the usual way."""
+    section, _, last = key.rpartition(".")
+    current = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if heading := re.match(r"\s*\[\s*([\w.-]+)\s*\]", line):
+            current = heading[1]
+            if current == key:
+                return number
+        elif current == section and re.match(rf"\s*{re.escape(last)}\s*=", line):
+            return number
+    return None
+
+
+def _tables(config: BaseModel, *, explain: bool, path: str = "") -> Iterator[str]:
+    """Yield the lines of a section: its own keys first, as TOML wants it, then the sections inside it."""
+    inner = []
+    for name, field in type(config).model_fields.items():
+        value = getattr(config, name)
+        if isinstance(value, BaseModel):
+            inner.append((f"{path}.{name}".strip("."), value))
+            continue
+        if explain:
+            yield from _comment(field)
+        yield f"{name} = {_value(value)}"
+    for where, section in inner:
+        yield ""
+        if explain:
+            yield f"# {(type(section).__doc__ or '').splitlines()[0]}"
+        yield f"[{where}]"
+        yield from _tables(section, explain=explain, path=where)
+
+
+def _comment(field: FieldInfo) -> Iterator[str]:
+    choices = [choice for choice in get_args(field.annotation) if isinstance(choice, str)]
+    words = f"{field.description}" + (f" ({' | '.join(choices)})" if choices else "")
+    for line in textwrap.wrap(words, _WIDTH - 2):
+        yield f"# {line}"
+
+
+def _value(value: object) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return json.dumps(value, ensure_ascii=False)
+        case list() | tuple():
+            return f"[{', '.join(map(_value, value))}]"
+        case dict():
+            return f"{{{', '.join(f'{json.dumps(key)} = {_value(inner)}' for key, inner in value.items())}}}"
+        case _:
+            return str(value)

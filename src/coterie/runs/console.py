@@ -1,0 +1,203 @@
+"""What a run shows on the console: a view that is redrawn as rounds are played, or a line for each of them."""
+
+import time
+from collections.abc import Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.markup import escape
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from coterie.cohorts.ledger import Outcome
+from coterie.runs.observers import Beginning, Observer
+from coterie.runs.records import RoundRecord
+from coterie.runs.summary import Summary, duration, in_words, size
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_CURVE = 40  # characters
+_SPLIT = 30
+
+
+class Watcher(Observer):
+    """Shows a run on the console."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(highlight=False)
+        self._live: Live | None = None
+        self._view: View | None = None
+        self._rounds, self._folder = 0, ""
+
+    def begin(self, beginning: Beginning) -> None:
+        """Say what is run, and open the view."""
+        self._rounds, self._folder = beginning.config.rounds, escape(str(beginning.folder))
+        self._console.print(*_introduction(beginning), sep="\n", soft_wrap=True)
+        if self._console.is_terminal:
+            self._view = View(beginning)
+            self._live = Live(self._view, console=self._console, refresh_per_second=8)
+            self._live.start()
+
+    def step(self, number: int, step: str, done: int, asked: int) -> None:
+        """Show how far the round has come."""
+        if self._view:
+            self._view.doing = f"round {number}: {step}, {done} of {asked} clients"
+
+    def played(self, record: RoundRecord) -> None:
+        """Show a round."""
+        if self._view:
+            self._view.add(record)
+        else:
+            self._console.print(line(record, self._rounds), soft_wrap=True)
+
+    def end(self, summary: Summary) -> None:
+        """Close the view and tell the run in words."""
+        self.close()
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(no_wrap=True, style="bold")
+        grid.add_column()
+        for about, words in in_words(summary):
+            grid.add_row(about, escape(words))
+        grid.add_row("Report", f"{self._folder}/report.html")
+        if not summary.finished:
+            grid.add_row("Go on", f"coterie resume {self._folder}")
+        self._console.print()
+        self._console.print(grid)
+
+    def close(self) -> None:
+        """Give the terminal back."""
+        if self._live:
+            self._live.stop()
+
+
+class View:
+    """The state of a run, drawn whenever it is asked for."""
+
+    def __init__(self, beginning: Beginning) -> None:
+        self._rounds = beginning.config.rounds
+        self._clients = len(beginning.clients)
+        self._cohort = beginning.config.cohort.size
+        self._records = list(beginning.records)
+        self._began, self._played = time.monotonic(), 0
+        self.doing = ""
+
+    def add(self, record: RoundRecord) -> None:
+        """Take in a round."""
+        self._records.append(record)
+        self._played += 1
+        self.doing = ""
+
+    def __rich__(self) -> RenderableType:
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(style="bold", no_wrap=True)
+        grid.add_column()
+        if self._records:
+            for name, content in self._rows(self._records[-1]):
+                grid.add_row(name, content)
+        return Group(self._progress(), grid, Text(self.doing, style="dim"))
+
+    def _progress(self) -> RenderableType:
+        done = len(self._records)
+        spent = time.monotonic() - self._began
+        left = f"about {duration(spent / self._played * (self._rounds - done))} left" if self._played else ""
+        row = Table.grid(padding=(0, 2))
+        row.add_row(
+            Text(f"round {done}/{self._rounds}", style="bold"),
+            ProgressBar(self._rounds, done, width=_CURVE),
+            duration(spent),
+            left if done < self._rounds else "",
+        )
+        return row
+
+    def _rows(self, last: RoundRecord) -> list[tuple[str, RenderableType]]:
+        records = self._records
+        scores = [record.accuracy for record in records if record.accuracy is not None]
+        losses = [record.test_loss for record in records if record.test_loss is not None]
+        rows: list[tuple[str, RenderableType]] = []
+        if scores:
+            rows.append(("accuracy", Text.assemble((f"{scores[-1]:.1%}  ", "bold green"), curve(scores, 0.0, 1.0))))
+        elif losses:
+            rows.append(("loss", Text.assemble((f"{losses[-1]:.4g}  ", "bold green"), curve(losses, 0.0, max(losses)))))
+        rows.append(("cohort", cohort(last)))
+        if last.selected or last.strong_privacy is not None:
+            exposed = f"{last.exposed} of {self._clients} exposed" if last.exposed else "nobody exposed"
+            safe = not last.exposed and (last.strong_privacy or 2) > 1
+            privacy = f"T = {last.strong_privacy}, {exposed}" if last.strong_privacy else "nothing revealed yet"
+            rows.append(("privacy", Text(privacy, style="green" if safe else "yellow")))
+            fairness = f"F = {last.fairness_gap:.1%} of the rounds apart, C = {last.cardinality:.1f} of {self._cohort}"
+            rows.append(("fairness", Text(fairness)))
+            traffic = f"{size(last.upload_bytes)} up, {size(last.download_bytes)} down by all clients of the round"
+            rows.append(("bytes", Text(traffic)))
+        if last.epsilon is not None:
+            rows.append(("noise", Text(f"ε = {last.epsilon:.3g}")))
+        rows.append(("time", split(records)))
+        return rows
+
+
+def line(record: RoundRecord, rounds: int) -> str:
+    """Return a round as one line."""
+    score = f"accuracy {record.accuracy:.1%}" if record.accuracy is not None else ""
+    if not score and record.test_loss is not None:
+        score = f"loss {record.test_loss:.4g}"
+    measures = f"T={record.strong_privacy or '-'} F={record.fairness_gap:.2f} C={record.cardinality:.1f}"
+    epsilon = f" epsilon={record.epsilon:.3g}" if record.epsilon is not None else ""
+    return (
+        f"round {record.round}/{rounds}  {score}  {cohort(record)}  {measures}{epsilon}  "
+        f"{size(record.upload_bytes + record.download_bytes)}  "
+        f"train {duration(record.train_seconds)}, protect {duration(record.protect_seconds)}"
+    )
+
+
+def cohort(record: RoundRecord) -> str:
+    """Say what became of the clients of a round."""
+    if record.outcome is Outcome.SKIPPED:
+        return f"skipped: {record.reason}"
+    if not record.completed:
+        return f"{record.outcome}: {record.reason}"
+    parts = [f"{len(record.aggregated)} of {record.selected} aggregated"] if record.selected else ["trained"]
+    if record.dropped:
+        parts.append(f"{len(record.dropped)} left")
+    if record.stranded:
+        parts.append(f"{len(record.stranded)} sat out with them")
+    return ", ".join(parts)
+
+
+def curve(values: Sequence[float], low: float, high: float) -> str:
+    """Draw values in a line of characters, the last ones or, if there are many, some of them."""
+    if len(values) > _CURVE:
+        values = [values[round(at * (len(values) - 1) / (_CURVE - 1))] for at in range(_CURVE)]
+    span = (high - low) or 1.0
+    top = len(_BLOCKS) - 1
+    return "".join(_BLOCKS[min(top, max(0, round((value - low) / span * top)))] for value in values)
+
+
+def split(records: Sequence[RoundRecord]) -> Text:
+    """Draw where the time went so far."""
+    total = sum(record.seconds for record in records) or 1.0
+    train = sum(record.train_seconds for record in records) / total
+    protect = sum(record.protect_seconds for record in records) / total
+    rest = max(0.0, 1 - train - protect)
+    parts = (("train", train, "blue"), ("protect", protect, "green"), ("rest", rest, "bright_black"))
+    drawn = Text()
+    for _, share, color in parts:
+        drawn.append("█" * round(share * _SPLIT), style=color)
+    for name, share, color in parts:
+        drawn.append(f"  {name} {share:.0%}", style=color)
+    return drawn
+
+
+def _introduction(beginning: Beginning) -> list[str]:
+    config, count = beginning.config, len(beginning.clients)
+    if config.training.algorithm != "fedavg":
+        how = f"{config.training.algorithm} training, a baseline"
+    elif config.aggregation.kind == "plain":
+        how = "plain aggregation, for comparison: the server sees every update"
+    else:
+        how = f"secure aggregation, T = {config.promised} promised" if config.promised > 1 else "secure aggregation"
+    again = f" from round {len(beginning.records) + 1}" if beginning.records else ""
+    what = f"{config.rounds} rounds{again} on {config.data.name}: {count} clients, {config.cohort.size} in a round"
+    return [
+        f"[bold]{what}; {how}[/]",
+        f"{config.model.name} with {beginning.parameters:,} parameters, {config.cohort.policy} selection; "
+        f"results in {escape(str(beginning.folder))}",
+    ]

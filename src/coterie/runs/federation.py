@@ -1,0 +1,72 @@
+"""What a run works on: the examples, who holds which of them, and the model; from the settings or from the caller."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from coterie.errors import ConfigError
+from coterie.runs.config import OWN, RunConfig
+from coterie.training.data import partitions
+from coterie.training.data.datasets import Dataset, Targets, load
+from coterie.training.local import ArrayData, Indices, Loss, Problem, cross_entropy, squared_error
+from coterie.training.models import build
+from coterie.training.own import Module
+from coterie.training.streams import stream, torch_seed
+
+
+@dataclass(frozen=True, eq=False)
+class Materials:
+    """What is learnt, from which examples; ``parts`` says which of them each client has, by name."""
+
+    problem: Problem = field(repr=False)
+    test: ArrayData = field(repr=False)
+    parts: dict[str, Indices] = field(repr=False)
+    labels: Indices | None = field(repr=False)
+    """Every example's label, where targets are labels."""
+
+
+def find_materials(config: RunConfig) -> Materials:
+    """Load the data set and build the model that the settings name."""
+    if OWN in (config.data.name, config.model.name):
+        raise ConfigError(
+            f'a run with data.name or model.name = "{OWN}" gets them from a Python program, by coterie.train(...); '
+            "the same call with resume=True goes on with it"
+        )
+    dataset = load(config.data.name, config.data.folder or None, **config.data.options)
+    seed = torch_seed(config.seed, "model")
+    return make_materials(config, dataset, build(config.model.name, dataset.input_shape, dataset.outputs, seed))
+
+
+def make_materials(config: RunConfig, dataset: Dataset, model: Module, loss: Loss | None = None) -> Materials:
+    """Divide this data set among the clients, for this model."""
+    labels = dataset.train_y.astype(np.int64) if dataset.classes is not None else None
+    parts = _divide(config, dataset.train_y, labels)
+    if len(parts) != config.clients.count:
+        raise ConfigError(f"clients.count: must be {len(parts)} for this partition, not {config.clients.count}")
+    width = len(str(len(parts)))
+    names = [f"client-{number:0{width}}" for number in range(1, len(parts) + 1)]
+    problem = Problem(
+        model,
+        ArrayData(dataset.train_x, dataset.train_y),
+        loss or (squared_error if labels is None else cross_entropy),
+    )
+    return Materials(problem, ArrayData(dataset.test_x, dataset.test_y), dict(zip(names, parts, strict=True)), labels)
+
+
+def _divide(config: RunConfig, targets: Targets, labels: Indices | None) -> list[Indices]:
+    partition, clients = config.partition, config.clients.count
+    rng = stream(config.seed, "partition")
+    by_label: dict[str, Callable[[Indices], list[Indices]]] = {
+        "label-shards": lambda labels: partitions.label_shards(labels, clients, rng, partition.shards),
+        "shared-and-own-label": lambda labels: partitions.shared_and_own_label(labels, clients, rng, partition.shared),
+        "dirichlet": lambda labels: partitions.dirichlet(labels, clients, rng, partition.alpha),
+        "by-person": partitions.by_person,
+    }
+    if partition.kind == "iid":
+        return partitions.iid(len(targets), clients, rng)
+    if partition.kind == "time-blocks":
+        return partitions.time_blocks(len(targets), clients)
+    if labels is None:
+        raise ConfigError(f"partition.kind: {partition.kind} needs labels, and this data set has none")
+    return by_label[partition.kind](labels)

@@ -1,0 +1,162 @@
+"""The plots of a training run, as data for :mod:`coterie.reports.html`."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from coterie.auditing.figures import sample
+from coterie.cohorts.ledger import Outcome
+from coterie.reports.html import Figure, text
+from coterie.runs.records import RoundRecord
+
+_POINTS = 1000  # more rounds than these are thinned out
+_BARS = 200  # more rounds than these share a bar
+
+Trace = dict[str, Any]
+
+
+def learning(records: Sequence[RoundRecord], *, labels: bool) -> Figure:
+    """Draw accuracy over the rounds, or the loss where there are no labels, and mark rounds without a result."""
+    scored = [record for record in records if record.test_loss is not None]
+    scored = [scored[at] for at in sample(len(scored), _POINTS)] if scored else []
+    values = [record.accuracy if labels else record.test_loss for record in scored]
+    name = "accuracy" if labels else "loss"
+    shown = "%{y:.1%}" if labels else "%{y:.4g}"
+    line = {
+        "type": "scatter",
+        "mode": "lines",
+        "x": [record.round for record in scored],
+        "y": values,
+        "line": {"color": "@accent", "width": 2.5},
+        "hovertemplate": f"round %{{x}}<br>{name} on the test examples {shown}<extra></extra>",
+    }
+    failed = [record for record in records if not record.completed]
+    marks = {
+        "type": "scatter",
+        "mode": "markers",
+        "x": [record.round for record in failed],
+        "y": [0.02] * len(failed),
+        "yaxis": "y2",
+        "text": [text(f"{record.outcome}: {record.reason}"[:120]) for record in failed],
+        "marker": {"symbol": "x-thin", "size": 7, "line": {"color": "@caution", "width": 2}},
+        "hovertemplate": "round %{x}<br>%{text}<extra></extra>",
+    }
+    axis: dict[str, Any] = {"title": _title(name), "rangemode": "tozero"}
+    if labels:
+        axis |= {"tickformat": "~%", "range": [0, 1.02]}
+    layout = {
+        "xaxis": _rounds(records),
+        "yaxis": axis,
+        "yaxis2": {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
+    }
+    last = f"{values[-1]:.3g}" if values and values[-1] is not None else "unknown"
+    return Figure([line, marks], layout, 340, f"Line chart: {name} over {len(records):,} rounds; in the end {last}.")
+
+
+def cohorts(records: Sequence[RoundRecord]) -> Figure:
+    """Draw what became of the clients selected in each round."""
+    edges = _edges(len(records))
+    fates = {
+        "aggregated": ("@accent", [len(record.aggregated) if record.completed else 0 for record in records]),
+        "sat out with one that left": ("@accent-soft", [len(record.stranded) for record in records]),
+        "left before it counted": ("@caution", [_lost(record) for record in records]),
+    }
+    bars = [_bar(name, values, edges, records, color, "%{y:.3~g} clients") for name, (color, values) in fates.items()]
+    layout = {
+        "xaxis": _rounds(records),
+        "yaxis": {"title": _title("clients selected"), "rangemode": "tozero"},
+        **_stacked(len(edges) - 1),
+    }
+    return Figure(bars, layout, 300, "Stacked bar chart: clients aggregated, sitting out and lost in each round.")
+
+
+def times(records: Sequence[RoundRecord]) -> Figure:
+    """Draw where the time of each round went."""
+    edges = _edges(len(records))
+    train = [record.train_seconds for record in records]
+    protect = [record.protect_seconds for record in records]
+    rest = [max(0.0, r.seconds - r.train_seconds - r.protect_seconds) for r in records]
+    parts = (("training", train, "@accent"), ("protection", protect, "@safe"), ("evaluation and ledger", rest, "@line"))
+    bars = [_bar(name, values, edges, records, color, "%{y:.3s}s") for name, values, color in parts]
+    layout = {
+        "xaxis": _rounds(records),
+        "yaxis": {"title": _title("seconds"), "rangemode": "tozero"},
+        **_stacked(len(edges) - 1),
+    }
+    return Figure(bars, layout, 300, "Stacked bar chart: seconds of training, protection and the rest in each round.")
+
+
+def traffic(records: Sequence[RoundRecord]) -> Figure:
+    """Draw what all clients together sent and received in each round."""
+    edges = _edges(len(records))
+    up, down = [record.upload_bytes for record in records], [record.download_bytes for record in records]
+    parts = (("sent", up, "@accent"), ("received", down, "@caution"))
+    bars = [_bar(name, values, edges, records, color, "%{y:.3s}B") for name, values, color in parts]
+    layout = {
+        "xaxis": _rounds(records),
+        "yaxis": {"title": _title("bytes"), "rangemode": "tozero", "tickformat": "~s"},
+        **_stacked(len(edges) - 1),
+    }
+    return Figure(bars, layout, 260, "Stacked bar chart: bytes sent and received by all clients in each round.")
+
+
+def spending(records: Sequence[RoundRecord], delta: float) -> Figure:
+    """Draw the epsilon spent so far."""
+    shown = [records[at] for at in sample(len(records), _POINTS)]
+    line = {
+        "type": "scatter",
+        "mode": "lines",
+        "x": [record.round for record in shown],
+        "y": [record.epsilon for record in shown],
+        "line": {"color": "@caution", "width": 2.5},
+        "hovertemplate": "after round %{x}<br>ε = %{y:.3g}<extra></extra>",
+    }
+    layout = {
+        "xaxis": _rounds(records),
+        "yaxis": {"title": _title(f"ε at δ = {delta:g}"), "rangemode": "tozero"},
+    }
+    return Figure([line], layout, 260, f"Line chart: epsilon over the rounds; in the end {records[-1].epsilon:.3g}.")
+
+
+def _lost(record: RoundRecord) -> int:
+    """How many were selected and are not in the sum, other than those that sat out."""
+    return record.selected - len(record.stranded) - (len(record.aggregated) if record.completed else 0)
+
+
+def _edges(count: int) -> list[int]:
+    """Cut the rounds into as many pieces as there may be bars."""
+    return [round(edge) for edge in np.linspace(0, count, min(count, _BARS) + 1).tolist()]
+
+
+def _bar(
+    name: str, values: Sequence[float], edges: Sequence[int], records: Sequence[RoundRecord], color: str, shown: str
+) -> Trace:
+    pieces = list(pairwise(edges))
+    return {
+        "type": "bar",
+        "name": name,
+        "x": [(records[first].round + records[last - 1].round) / 2 for first, last in pieces],
+        "y": [sum(values[first:last]) / (last - first) for first, last in pieces],
+        "marker": {"color": color, "line": {"width": 0}},
+        "hovertemplate": f"round %{{x:.0f}}<br>{shown} {name}<extra></extra>",
+    }
+
+
+def _stacked(bars: int) -> dict[str, Any]:
+    legend = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "traceorder": "normal"}
+    return {"barmode": "stack", "bargap": 0.15 if bars <= 120 else 0, "showlegend": True, "legend": legend}
+
+
+def _title(words: str) -> dict[str, Any]:
+    return {"text": words, "standoff": 12}
+
+
+def _rounds(records: Sequence[RoundRecord]) -> dict[str, Any]:
+    return {"title": _title("round"), "showgrid": False, "range": [0.5, len(records) + 0.5]}
+
+
+def failures(records: Sequence[RoundRecord]) -> list[tuple[int, Outcome, str]]:
+    """List the rounds without a result, for a table."""
+    return [(record.round, record.outcome, record.reason) for record in records if not record.completed]

@@ -1,0 +1,202 @@
+"""The folder of a run: what is in it, and how it survives a crash.
+
+Whatever a run needs to go on is replaced as a whole or not at all: written under another name, brought to disk, and
+renamed. Metrics are appended and brought to disk before the checkpoint that counts them, so that after a crash the
+checkpoint never knows of more than there is, and what goes beyond it is cut off.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from coterie.arithmetic import FloatArray
+from coterie.cohorts.ledger import Head
+from coterie.errors import ConfigError, InputError
+from coterie.runs.config import RunConfig
+from coterie.runs.config_file import load_config, to_toml
+from coterie.runs.records import RoundRecord
+
+SECRET_BYTES = 32
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="format", tag=1):
+    """How far a run has come; beside it, a checkpoint holds the strategy's arrays."""
+
+    rounds: int
+    """Rounds that are over."""
+    ledger: tuple[int, str] | None = None
+    """The ledger's head by then: a ledger that lost its tail, or was rewritten, is found out."""
+
+    @property
+    def head(self) -> Head | None:
+        """The ledger's head."""
+        return Head(*self.ledger) if self.ledger else None
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """All that a run needs to go on."""
+
+    progress: Progress
+    state: Mapping[str, FloatArray] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of one run."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, path: Path, config: RunConfig) -> "RunFolder":
+        """Make the folder of a new run; one that holds a run already is refused."""
+        folder = cls(path)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            if folder.config_file.exists():
+                raise ConfigError(f"{path} holds a run already; go on with it by: coterie resume {path}")
+            descriptor = os.open(folder.secret_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(os.urandom(SECRET_BYTES))
+                os.fsync(file.fileno())
+            write_whole(folder.config_file, to_toml(config).encode())
+        except OSError as error:
+            raise ConfigError(f"cannot write to {path}: {error.strerror}") from None
+        return folder
+
+    @classmethod
+    def open(cls, path: Path) -> "RunFolder":
+        """Find the folder of a run that was begun."""
+        folder = cls(path)
+        if not folder.config_file.is_file():
+            raise ConfigError(f"{path} is not the folder of a run: it has no {folder.config_file.name}")
+        return folder
+
+    @property
+    def config_file(self) -> Path:
+        """The settings, all of them."""
+        return self.path / "config.toml"
+
+    @property
+    def metrics_file(self) -> Path:
+        """A JSON line for each round: the truth about what happened."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def table_file(self) -> Path:
+        """The same for spreadsheets."""
+        return self.path / "metrics.csv"
+
+    @property
+    def ledger_file(self) -> Path:
+        """Who was aggregated with whom, ever."""
+        return self.path / "ledger.sqlite"
+
+    @property
+    def roster_file(self) -> Path:
+        """The clients and their circles."""
+        return self.path / "roster.msgpack"
+
+    @property
+    def secret_file(self) -> Path:
+        """What only the simulated clients would know: their signing keys and their noise are derived from it.
+
+        Whoever has it can take the noise out of every sum: it does not belong where the other files are published.
+        """
+        return self.path / "clients.secret"
+
+    @property
+    def checkpoint_file(self) -> Path:
+        """What is needed to go on."""
+        return self.path / "checkpoint.safetensors"
+
+    @property
+    def model_file(self) -> Path:
+        """What was learnt."""
+        return self.path / "model.safetensors"
+
+    @property
+    def report_file(self) -> Path:
+        """The report for people."""
+        return self.path / "report.html"
+
+    def config(self) -> RunConfig:
+        """Read the settings of the run."""
+        return load_config(self.config_file)
+
+    def secret(self) -> bytes:
+        """Read the clients' secret."""
+        secret = self.secret_file.read_bytes() if self.secret_file.is_file() else b""
+        if len(secret) != SECRET_BYTES:
+            raise InputError(f"{self.secret_file} is missing or incomplete; the run cannot go on without it")
+        return secret
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Replace the checkpoint."""
+        arrays = {name: np.ascontiguousarray(array) for name, array in checkpoint.state.items()}
+        progress = msgspec.json.encode(checkpoint.progress).decode()
+        write_whole(self.checkpoint_file, save(arrays, {"progress": progress}))
+
+    def checkpoint(self) -> Checkpoint | None:
+        """Read the checkpoint; None if the run was stopped before its first one."""
+        if not self.checkpoint_file.exists():
+            return None
+        try:
+            with safe_open(self.checkpoint_file, "numpy") as file:
+                progress = msgspec.json.decode(file.metadata()["progress"], type=Progress)
+                return Checkpoint(progress, {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+        except (SafetensorError, KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{self.checkpoint_file} cannot be read: {error}") from error
+
+    def records(self) -> list[RoundRecord]:
+        """Read what is recorded of all rounds; a line cut short by a crash ends the list."""
+        records: list[RoundRecord] = []
+        lines = self.metrics_file.read_bytes().splitlines() if self.metrics_file.exists() else []
+        for number, line in enumerate(lines, 1):
+            try:
+                records.append(msgspec.json.decode(line, type=RoundRecord))
+            except ValueError as error:
+                if number < len(lines):
+                    raise InputError(f"{self.metrics_file}, line {number}: {error}") from error
+        return records
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Replace a file so that, whenever the machine stops, it is there as it was or as it is now."""
+    draft = path.with_name(path.name + ".draft")
+    with draft.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def named_arrays(models: Mapping[str, Mapping[str, FloatArray]]) -> bytes:
+    """Return safetensors of models by name; a single model's arrays keep their own names."""
+    prefix = {model: f"{model}." if len(models) > 1 else "" for model in models}
+    return save(
+        {
+            prefix[model] + key: np.ascontiguousarray(array)
+            for model, arrays in models.items()
+            for key, array in arrays.items()
+        }
+    )
+
+
+def checked_records(records: Sequence[RoundRecord], rounds: int, source: Path) -> list[RoundRecord]:
+    """Return the records of the first ``rounds`` rounds; they are all there, or the folder was tampered with."""
+    kept = list(records[:rounds])
+    if [record.round for record in kept] != list(range(1, rounds + 1)):
+        raise InputError(f"{source} does not have the {rounds} rounds that the checkpoint counts")
+    return kept

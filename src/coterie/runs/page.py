@@ -1,0 +1,109 @@
+"""``report.html``: what a run learnt, what it protected, how fair it was and what it cost, on one page."""
+
+from collections.abc import Sequence
+
+from coterie.auditing import figures as audit_figures
+from coterie.auditing.auditor import audit
+from coterie.auditing.findings import AuditReport
+from coterie.auditing.logs import Participation
+from coterie.auditing.verdict import Measure, Requirement
+from coterie.reports.html import Figure, render
+from coterie.runs import figures as run_figures
+from coterie.runs.config_file import to_toml
+from coterie.runs.records import RoundRecord
+from coterie.runs.summary import Summary, duration, in_words, size
+
+_WEAK_SECONDS = 5.0  # for weak T: it is no more than a note here
+_FAILURES = 100
+
+
+def run_page(summary: Summary, clients: Sequence[str], records: Sequence[RoundRecord], folder: str) -> str:
+    """Return one self-contained HTML page on a run."""
+    words = dict(in_words(summary))
+    figures: dict[str, Figure] = {}
+    captions: dict[str, str] = {}
+    report: AuditReport | None = None
+    if records:
+        figures["learning"] = run_figures.learning(records, labels=summary.accuracy is not None)
+        figures["times"] = run_figures.times(records)
+    if any(record.selected for record in records):
+        figures["cohorts"] = run_figures.cohorts(records)
+        figures["traffic"] = run_figures.traffic(records)
+    if any(record.aggregated for record in records):
+        participation = _participation(clients, records)
+        report = audit(participation, weak_budget_seconds=_WEAK_SECONDS)
+        rounds = audit_figures.Rounds(participation.rounds)
+        if summary.config.aggregation.kind == "secure":
+            promise = Requirement(summary.config.promised)
+            figures["privacy"] = audit_figures.privacy(report, rounds, promise)
+        figures["participation"], captions["participation"] = audit_figures.participation_map(
+            participation, report.exposed, rounds
+        )
+        figures["frequency"], captions["frequency"] = audit_figures.frequency(report)
+    if summary.epsilon is not None and records:
+        figures["spending"] = run_figures.spending(records, summary.config.noise.delta)
+    failed = run_figures.failures(records)
+    return render(
+        "coterie.runs",
+        "run.html.j2",
+        figures,
+        summary=summary,
+        level=_level(summary),
+        headline=_headline(summary),
+        words=words,
+        measures=_measures(summary),
+        captions=captions,
+        drawn=set(figures),
+        folder=folder,
+        settings=to_toml(summary.config),
+        failures=failed[:_FAILURES],
+        more_failures=max(0, len(failed) - _FAILURES),
+    )
+
+
+def _participation(clients: Sequence[str], records: Sequence[RoundRecord]) -> Participation:
+    number = {name: position for position, name in enumerate(clients)}
+    members = tuple(tuple(sorted(number[name] for name in record.aggregated)) for record in records)
+    return Participation(tuple(clients), tuple(record.round for record in records), members)
+
+
+def _level(summary: Summary) -> str:
+    if summary.config.training.algorithm != "fedavg" or summary.strong_privacy is None:
+        return "nothing"
+    if summary.exposed:
+        return "danger"
+    return "safe" if summary.strong_privacy > 1 else "caution"
+
+
+def _headline(summary: Summary) -> str:
+    if summary.accuracy is not None:
+        learnt = f"{summary.accuracy:.1%} accuracy after {summary.rounds:,} rounds"
+    elif summary.test_loss is not None:
+        learnt = f"A loss of {summary.test_loss:.4g} after {summary.rounds:,} rounds"
+    else:
+        learnt = f"{summary.rounds:,} rounds"
+    if _level(summary) == "danger":
+        return f"{learnt}, and {summary.exposed:,} clients exposed"
+    if _level(summary) == "safe":
+        return f"{learnt}, and no client can be singled out (T = {summary.strong_privacy})"
+    return learnt
+
+
+def _measures(summary: Summary) -> list[Measure]:
+    share = summary.protect_seconds / summary.seconds if summary.seconds else 0.0
+    found: list[Measure] = []
+    if summary.accuracy is not None:
+        found.append(Measure("Accuracy", f"{summary.accuracy:.1%}", f"at best {summary.best_accuracy:.1%}"))
+    elif summary.test_loss is not None:
+        found.append(Measure("Loss", f"{summary.test_loss:.4g}", "on the test examples"))
+    if summary.config.training.algorithm != "fedavg":
+        return [*found, Measure("Time", duration(summary.seconds), f"for {summary.rounds:,} rounds")]
+    privacy = "–" if summary.strong_privacy is None else f"{summary.strong_privacy:,}"
+    exposed = f"{summary.exposed:,} of {summary.clients:,} clients exposed" if summary.exposed else "nobody exposed"
+    return [
+        *found,
+        Measure("Strong T", privacy, exposed),
+        Measure("Cohort C", f"{summary.cardinality:.1f}", f"of {summary.config.cohort.size} in a round, on average"),
+        Measure("Fairness gap F", f"{summary.fairness_gap:.1%}", "of the rounds"),
+        Measure("Protection", f"{share:.0%}", f"of the time, and {size(summary.upload_bytes)} up for each client"),
+    ]

@@ -1,0 +1,175 @@
+"""A training run: rounds, one after the other, each on disk before the next begins.
+
+A run is its folder. :meth:`TrainingRun.play` goes on from whatever the folder holds, be that nothing yet, a run that
+was stopped, or one that was killed at any moment; the result is the same, bit for bit, but for times. That is because
+
+* everything random but secrets comes from a stream named by purpose, round and client;
+* a round changes nothing on disk but the ledger until it is over, and then metrics and checkpoint are written in this
+  order, each whole or not at all;
+* the round that a crash interrupted is played again, with new keys but with the same clients, updates, rounding and
+  noise. The ledger, which may have recorded it, makes sure that no other sum is opened the second time.
+
+On a sparse graph, whose edges depend on the keys, a repeated round can fail where the first attempt did not, or the
+other way round: about as rarely as the graph was planned to fail.
+"""
+
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from coterie.host import cores
+from coterie.runs import build as assembly
+from coterie.runs.config import RunConfig
+from coterie.runs.config_file import to_toml
+from coterie.runs.federation import Materials, find_materials
+from coterie.runs.folder import RunFolder, checked_records, named_arrays, write_whole
+from coterie.runs.locks import locked
+from coterie.runs.loop import Engine
+from coterie.runs.observers import Beginning, Journal, Observer, trackers
+from coterie.runs.page import run_page
+from coterie.runs.records import RoundRecord
+from coterie.runs.summary import Summary
+from coterie.training.executors.vectorised import choose_executor
+from coterie.training.models import parameter_count
+from coterie.training.own import Module, named_state
+from coterie.training.strategies import Strategy
+
+
+@dataclass(frozen=True, eq=False)
+class RunResult:
+    """What a run leaves behind, besides its folder."""
+
+    folder: Path
+    summary: Summary
+    records: tuple[RoundRecord, ...] = field(repr=False)
+    models: dict[str, Module] = field(repr=False)
+    """What was learnt: one model for all, ``global``, or for clients that trained alone one for each."""
+
+    @property
+    def model(self) -> Module:
+        """The one model of all."""
+        return self.models["global"]
+
+    @property
+    def accuracy(self) -> float | None:
+        """The share of test examples that the model is right on, where they have labels."""
+        return self.summary.accuracy
+
+    @property
+    def privacy(self) -> int | None:
+        """T: fewer than so many clients can never be told apart."""
+        return self.summary.strong_privacy
+
+
+class TrainingRun:
+    """The run in a folder."""
+
+    def __init__(
+        self, folder: RunFolder, materials: Materials | None = None, observers: Sequence[Observer] = ()
+    ) -> None:
+        """Take up the run; ``materials`` must be the same whenever it is, and are found by its settings by default."""
+        self.folder = folder
+        self.config = folder.config()
+        self._materials = materials or find_materials(self.config)
+        self._observers = [*observers, *trackers(self.config)]
+        self._number = 0
+        self._stopping = False
+
+    @classmethod
+    def begin(
+        cls, path: Path, config: RunConfig, materials: Materials | None = None, observers: Sequence[Observer] = ()
+    ) -> "TrainingRun":
+        """Make the folder of a new run, unless something is wrong with its settings."""
+        materials = materials or find_materials(config)
+        assembly.rehearse(config, materials)
+        trackers(config)
+        return cls(RunFolder.create(path, config), materials, observers)
+
+    def stop(self) -> None:
+        """Stop after the round that is being played."""
+        self._stopping = True
+
+    def play(self) -> RunResult:
+        """Play the rounds that are left."""
+        with ExitStack() as stack:
+            for observer in self._observers:
+                stack.callback(observer.close)
+            return self._play()
+
+    def _play(self) -> RunResult:
+        with locked(self.folder.path):
+            strategy = assembly.make_strategy(self.config, self._materials)
+            found = self.folder.checkpoint()
+            records: list[RoundRecord] = []
+            if found is None:
+                self._settle_executor(strategy)
+            else:
+                strategy.restore(found.state)
+                records = checked_records(self.folder.records(), found.progress.rounds, self.folder.metrics_file)
+            head = found.progress.head if found else None
+            engine = Engine(self.config, self._materials, self.folder, strategy, records, head, self._step)
+            with engine, closing(Journal(self.folder, records)) as journal:
+                if found is None:
+                    self.folder.save(engine.checkpoint(0))
+                self._begin(records)
+                for number in range(len(records) + 1, self.config.rounds + 1):
+                    if self._stopping:
+                        break
+                    self._number = number
+                    resuming = found is not None and number == found.progress.rounds + 1
+                    record = engine.round(number, resuming=resuming)
+                    journal.add(record)
+                    self.folder.save(engine.checkpoint(number))
+                    records.append(record)
+                    for observer in self._observers:
+                        observer.played(record)
+                result = self._conclude(engine, strategy, records)
+        for observer in self._observers:
+            observer.end(result.summary)
+        return result
+
+    def _settle_executor(self, strategy: Strategy) -> None:
+        """Measure which way of training is faster, if that was left open, and write the answer into the settings."""
+        training = self.config.training
+        if training.executor != "auto":
+            return
+        tasks = [strategy.task(0, name) for name in strategy.clients[: self.config.cohort.size]]
+        workers = training.workers if training.workers >= 0 else cores()
+        choice = choose_executor(self._materials.problem, tasks, workers)
+        settled = training.model_copy(update={"executor": choice.executor})
+        self.config = self.config.model_copy(update={"training": settled})
+        write_whole(self.folder.config_file, to_toml(self.config).encode())
+
+    def _begin(self, records: Sequence[RoundRecord]) -> None:
+        beginning = Beginning(
+            self.config, self.folder.path, tuple(self._materials.parts), self._parameters, tuple(records)
+        )
+        for observer in self._observers:
+            observer.begin(beginning)
+
+    def _step(self, step: str, done: int, asked: int) -> None:
+        for observer in self._observers:
+            observer.step(self._number, step, done, asked)
+
+    def _conclude(self, engine: Engine, strategy: Strategy, records: Sequence[RoundRecord]) -> RunResult:
+        problem = self._materials.problem
+        models = {name: problem.instance(state) for name, state in strategy.models().items()}
+        states = {name: named_state(model) for name, model in models.items()}
+        write_whole(self.folder.model_file, named_arrays(states))
+        clients = tuple(self._materials.parts)
+        summary = Summary.of(
+            self.config,
+            clients,
+            self._parameters,
+            records,
+            protocol=engine.protocol,
+            assumptions=engine.assumptions,
+        )
+        page = run_page(summary, clients, records, self.folder.path.name)
+        write_whole(self.folder.report_file, page.encode())
+        return RunResult(self.folder.path, summary, tuple(records), models)
+
+    @property
+    def _parameters(self) -> int:
+        return parameter_count(self._materials.problem.model)

@@ -1,0 +1,215 @@
+"""What a run comes to, as numbers and in plain words."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from coterie.cohorts.ledger import Outcome
+from coterie.runs.config import RunConfig
+from coterie.runs.records import RoundRecord
+
+_ABORTED = (Outcome.ABORTED_BEFORE_REVEAL, Outcome.ABORTED_AFTER_REVEAL)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A run in a few numbers; those that say "so far" are of its last round."""
+
+    config: RunConfig
+    clients: int
+    parameters: int
+    rounds: int
+    completed: int
+    skipped: int
+    aborted: int
+    accuracy: float | None
+    best_accuracy: float | None
+    test_loss: float | None
+    strong_privacy: int | None
+    exposed: int
+    never: int
+    """Clients that were never aggregated."""
+    fairness_gap: float
+    cardinality: float
+    dropped: int
+    """How often a selected client left inside a round."""
+    stranded: int
+    """How often a client was left out because one of its circle had left."""
+    clipped: float
+    """Share of clipped entries, on average over the rounds that trained."""
+    epsilon: float | None
+    upload_bytes: int
+    """What a client sent in a round it was selected for, on average."""
+    download_bytes: int
+    seconds: float
+    train_seconds: float
+    protect_seconds: float
+    protocol: str = ""
+    """How updates were protected, in words."""
+    assumptions: tuple[str, ...] = ()
+    """What epsilon rests on."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether all rounds were played."""
+        return self.rounds >= self.config.rounds
+
+    @classmethod
+    def of(
+        cls,
+        config: RunConfig,
+        clients: Sequence[str],
+        parameters: int,
+        records: Sequence[RoundRecord],
+        *,
+        protocol: str = "",
+        assumptions: tuple[str, ...] = (),
+    ) -> "Summary":
+        """Add the records up."""
+        last = records[-1] if records else RoundRecord(round=0, outcome=Outcome.SKIPPED)
+        scores = [record for record in records if record.test_loss is not None]
+        accuracies = [record.accuracy for record in scores if record.accuracy is not None]
+        trained = [record.clipped for record in records if record.train_loss is not None]
+        selected = max(1, sum(record.selected for record in records))
+        seen = {name for record in records for name in record.aggregated}
+        return cls(
+            config=config,
+            clients=len(clients),
+            parameters=parameters,
+            rounds=len(records),
+            completed=sum(record.completed for record in records),
+            skipped=sum(record.outcome is Outcome.SKIPPED for record in records),
+            aborted=sum(record.outcome in _ABORTED for record in records),
+            accuracy=accuracies[-1] if accuracies else None,
+            best_accuracy=max(accuracies, default=None),
+            test_loss=scores[-1].test_loss if scores else None,
+            strong_privacy=last.strong_privacy,
+            exposed=last.exposed,
+            never=len(clients) - len(seen),
+            fairness_gap=last.fairness_gap,
+            cardinality=last.cardinality,
+            dropped=sum(len(record.dropped) for record in records),
+            stranded=sum(len(record.stranded) for record in records),
+            clipped=sum(trained) / len(trained) if trained else 0.0,
+            epsilon=last.epsilon,
+            upload_bytes=sum(record.upload_bytes for record in records) // selected,
+            download_bytes=sum(record.download_bytes for record in records) // selected,
+            seconds=sum(record.seconds for record in records),
+            train_seconds=sum(record.train_seconds for record in records),
+            protect_seconds=sum(record.protect_seconds for record in records),
+            protocol=protocol,
+            assumptions=assumptions,
+        )
+
+
+def in_words(summary: Summary) -> Iterator[tuple[str, str]]:
+    """Tell a run in sentences, each with what it is about."""
+    yield "Model", _model(summary)
+    yield "Rounds", _rounds(summary)
+    yield "Privacy", _privacy(summary)
+    if summary.epsilon is not None:
+        noise = summary.config.noise
+        yield (
+            "Noise",
+            f"({summary.epsilon:.3g}, {noise.delta:g})-differential privacy for each client with all its data, "
+            f"by {noise.kind} noise; the report lists what that assumes.",
+        )
+    if summary.config.training.algorithm == "fedavg":
+        yield "Fairness", _fairness(summary)
+        yield "Cost", _cost(summary)
+    if summary.clipped > 0.01:
+        yield (
+            "Clipping",
+            f"{summary.clipped:.1%} of the entries of updates were cut off at ±{summary.config.aggregation.clip:g}: "
+            "a larger aggregation.clip would lose less.",
+        )
+
+
+def _model(summary: Summary) -> str:
+    what = f"{summary.config.model.name} with {summary.parameters:,} parameters"
+    if summary.accuracy is not None and summary.best_accuracy is not None:
+        best = f" (at best {summary.best_accuracy:.1%})" if summary.best_accuracy > summary.accuracy else ""
+        return f"The {what} is right on {summary.accuracy:.1%} of the test examples{best}."
+    if summary.test_loss is not None:
+        return f"The {what} has a loss of {summary.test_loss:.4g} on the test examples."
+    return f"The {what} was not evaluated yet."
+
+
+def _rounds(summary: Summary) -> str:
+    parts = [f"{summary.completed:,} of {summary.rounds:,} taught the model something"]
+    if summary.skipped:
+        parts.append(f"{summary.skipped:,} had too few clients available")
+    if summary.aborted:
+        parts.append(f"{summary.aborted:,} lost too many on the way")
+    if summary.dropped:
+        left = f"{_times(summary.dropped)} a client left in the middle of a round"
+        parts.append(left + (f", and {_times(summary.stranded)} another sat out with it" if summary.stranded else ""))
+    text = "; ".join(parts) + "."
+    return text if summary.finished else f"{text} {summary.config.rounds - summary.rounds:,} are still to be played."
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
+
+
+def _privacy(summary: Summary) -> str:
+    config = summary.config
+    if config.training.algorithm == "centralised":
+        return "None: all data is in one place. This is a baseline."
+    if config.training.algorithm == "local-only":
+        return "Nothing left any client, and nobody learnt from others. This is a baseline."
+    if config.aggregation.kind == "plain":
+        return f"None: the server saw the update of every client, {summary.exposed:,} in all. This is for comparison."
+    if summary.strong_privacy is None:
+        return "Nothing was revealed about anybody."
+    if summary.exposed:
+        return (
+            f"{summary.exposed:,} of {summary.clients:,} clients are exposed: from all the sums together, the server "
+            "can compute their own updates. Selection by circles (cohort.policy = multi-round) prevents this."
+        )
+    if summary.strong_privacy == 1:
+        return (
+            "T = 1: nobody is exposed yet, but some clients can be told apart from all others, and it is a matter of "
+            "rounds. Selection by circles (cohort.policy = multi-round) prevents this."
+        )
+    return (
+        f"T = {summary.strong_privacy}: whatever the server computes from all the sums it saw, it never gets closer "
+        f"than to {summary.strong_privacy} clients together. Nobody is exposed, and no number of rounds changes that."
+    )
+
+
+def _fairness(summary: Summary) -> str:
+    never = f"; {summary.never:,} never took part" if summary.never else "; everybody took part"
+    return (
+        f"{summary.cardinality:.1f} clients a round on average (C); the most and the least frequent client are "
+        f"{summary.fairness_gap:.1%} of the rounds apart (F){never}."
+    )
+
+
+def _cost(summary: Summary) -> str:
+    rest = summary.seconds - summary.train_seconds - summary.protect_seconds
+    share = summary.protect_seconds / summary.seconds if summary.seconds else 0.0
+    return (
+        f"{size(summary.upload_bytes)} up and {size(summary.download_bytes)} down for a client in a round, the model "
+        f"itself not counted. Of {duration(summary.seconds)} in all, {duration(summary.train_seconds)} went into "
+        f"training, {duration(summary.protect_seconds)} ({share:.0%}) into protection, {duration(rest)} into "
+        "evaluation and safe-keeping."
+    )
+
+
+def size(count: float) -> str:
+    """Return a number of bytes for people."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000 or unit == "GB":
+            break
+        count /= 1000
+    return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
+
+
+def duration(seconds: float) -> str:
+    """Return a time for people."""
+    if seconds < 1:
+        return f"{1000 * seconds:.0f} ms"
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02} min"

@@ -1,0 +1,312 @@
+"""Data sets as arrays in memory: the bundled default, the usual public ones from disk, and any of the user's own.
+
+:func:`load` reads a data set by name and never downloads anything; :func:`from_torch` and :func:`from_huggingface`
+take what the user already has. What a model sees is fixed here: the shape of an input, how numbers are scaled, and
+which examples are kept for testing.
+"""
+
+import importlib.util
+import inspect
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from coterie.errors import ConfigError, InputError
+from coterie.training.data.readers import (
+    Bytes,
+    read_cifar_batch,
+    read_hourly,
+    read_idx,
+    read_integers,
+    read_labelled_rows,
+    read_pgm,
+)
+
+Inputs = npt.NDArray[np.float32]
+Targets = npt.NDArray[np.int64] | npt.NDArray[np.float32]
+
+DATA_VARIABLE = "COTERIE_DATA"
+"""The environment variable that names the data folder where no other is given."""
+
+# Mean and standard deviation of the training pixels, on a scale from 0 to 1. They are constants, not computed from
+# what is loaded: no client of a federation could compute them from its own data.
+_MNIST_SCALE = (0.1307,), (0.3081,)
+_CIFAR_SCALE = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Examples to train on and examples to test with.
+
+    Inputs are float32, the first axis being the example. Targets are labels, int64 from 0 to ``classes`` - 1, or
+    where ``classes`` is None (regression) float32 columns, examples x outputs: the shape a model answers with, so
+    that no loss broadcasts one against the other.
+    """
+
+    name: str
+    train_x: Inputs = field(repr=False)
+    train_y: Targets = field(repr=False)
+    test_x: Inputs = field(repr=False)
+    test_y: Targets = field(repr=False)
+    classes: int | None
+
+    def __post_init__(self) -> None:
+        for part, x, y in ("training", self.train_x, self.train_y), ("test", self.test_x, self.test_y):
+            if len(x) == 0 or len(x) != len(y):
+                raise InputError(f"{self.name}: {len(x)} {part} inputs and {len(y)} targets")
+            if x.dtype != np.float32 or not np.isfinite(x).all():
+                raise InputError(f"{self.name}: {part} inputs must be finite numbers of type float32")
+            if self.classes is None:
+                if y.dtype != np.float32 or y.ndim != 2 or not np.isfinite(y).all():
+                    raise InputError(f"{self.name}: {part} targets must be finite float32 columns")
+            elif y.dtype != np.int64 or y.ndim != 1 or y.min() < 0 or y.max() >= self.classes:
+                raise InputError(f"{self.name}: {part} labels must be int64 from 0 to {self.classes - 1}")
+        if self.train_x.shape[1:] != self.test_x.shape[1:] or self.train_y.shape[1:] != self.test_y.shape[1:]:
+            raise InputError(f"{self.name}: training and test examples differ in shape")
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of one input: channels x height x width, time x values, or features."""
+        return self.train_x.shape[1:]
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers a model answers with: one for each class, or the targets of a regression."""
+        return self.train_y.shape[1] if self.classes is None else self.classes
+
+
+def load(name: str, data_dir: Path | str | None = None, **options: Any) -> Dataset:  # noqa: ANN401  (each loader's own)
+    """Read the data set ``name``, one of :data:`DATASETS`, with its loader's ``options``.
+
+    All but ``digits`` are read from ``data_dir`` or else from the folder that :data:`DATA_VARIABLE` names. Where
+    something is missing, :class:`ConfigError` says which files belong where; nothing is ever downloaded. Files
+    that are there and wrong are an :class:`InputError`.
+    """
+    if name not in _LOADERS:
+        raise ConfigError(f"unknown data set {name!r}; known are {', '.join(DATASETS)}")
+    loader, files = _LOADERS[name]
+    known = {option.name: option.annotation for option in list(inspect.signature(loader).parameters.values())[1:]}
+    for option, value in options.items():
+        if option not in known:
+            raise ConfigError(f"data set {name!r} has no option {option!r}; it has {', '.join(known) or 'none'}")
+        if not isinstance(value, known[option]):
+            raise ConfigError(f"data set {name!r}: {option} must be of type {known[option].__name__}, not {value!r}")
+    folder = data_dir or os.environ.get(DATA_VARIABLE, "")
+    wanted = f"{name!r} is read from {files}; nothing is downloaded"
+    if files and not folder:
+        raise ConfigError(f"no data folder: give one (--data-dir) or set {DATA_VARIABLE}; in it, {wanted}")
+    try:
+        return loader(Path(folder), **options)
+    except FileNotFoundError as error:
+        raise ConfigError(f"there is no {error.filename}; in the data folder {folder}, {wanted}") from error
+
+
+def digits(_folder: Path | None = None) -> Dataset:
+    """The 1,797 handwritten digits (1 x 8 x 8) that scikit-learn brings along, scaled from 0..16 to 0..1.
+
+    A fifth of them, drawn once and for all, is the test set: every run is judged by the same examples.
+    """
+    # Importing scikit-learn takes more than a second, reading its file some hundredths.
+    package = importlib.util.find_spec("sklearn")
+    if package is None or package.origin is None:
+        raise ConfigError("the bundled digits come with scikit-learn, which is missing: pip install 'coterie[train]'")
+    path = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
+    if not path.is_file():
+        raise ConfigError(f"this version of scikit-learn has no {path}, from which the digits are read")
+    table = read_integers(path, columns=65)
+    x, y = (table[:, :64] / 16).astype(np.float32).reshape(-1, 1, 8, 8), table[:, 64]
+    test, train = np.split(np.random.default_rng(0).permutation(len(x)), [len(x) // 5])
+    return Dataset("digits", x[train], y[train], x[test], y[test], classes=10)
+
+
+def mnist(folder: Path) -> Dataset:
+    """MNIST (1 x 28 x 28) from IDX files; pixels from 0 to 1, less mean 0.1307, over deviation 0.3081."""
+
+    def read(name: str, dimensions: int) -> Bytes:
+        places = [folder / place / f"{name}{ending}" for place in ("MNIST/raw", "mnist") for ending in ("", ".gz")]
+        return read_idx(next((place for place in places if place.exists()), places[0]), dimensions)
+
+    def part(name: str) -> tuple[Inputs, Targets]:
+        pictures, labels = read(f"{name}-images-idx3-ubyte", 3), read(f"{name}-labels-idx1-ubyte", 1)
+        return _scaled(pictures[:, None], *_MNIST_SCALE), labels.astype(np.int64)
+
+    return Dataset("mnist", *part("train"), *part("t10k"), classes=10)
+
+
+def cifar10(folder: Path, train_rows: int = 0) -> Dataset:
+    """CIFAR-10 (3 x 32 x 32) from its python batches; each channel less its training mean, over its deviation.
+
+    With ``train_rows``, only the first so many of the training pictures; 0 is all.
+    """
+
+    def part(*names: str) -> tuple[Inputs, Targets]:
+        pictures, labels = zip(
+            *(read_cifar_batch(folder / "cifar-10-batches-py" / name) for name in names), strict=True
+        )
+        return _scaled(np.concatenate(pictures), *_CIFAR_SCALE), np.concatenate(labels)
+
+    x, y = part(*(f"data_batch_{number}" for number in range(1, 6)))
+    if not 0 <= train_rows <= len(y):
+        raise ConfigError(f"CIFAR-10 has {len(y)} training pictures, of which {train_rows} cannot be taken")
+    kept = slice(train_rows or None)
+    return Dataset("cifar10", x[kept], y[kept], *part("test_batch"), classes=10)
+
+
+def faces(folder: Path, test_pictures: int = 3) -> Dataset:
+    """The AT&T faces (1 x 112 x 92, scaled to 0..1): the label is the person, counted from 0.
+
+    The last ``test_pictures`` of every person are for testing. Choi et al. 2020 train on these faces with one
+    person per client and do not say how they split them.
+    """
+    place = folder / "att_faces"
+    people, each = (max(1, len(list(place.glob(pattern)))) for pattern in ("s*/1.pgm", "s1/*.pgm"))
+    pictures = [read_pgm(place / f"s{i}" / f"{j}.pgm") for i in range(1, people + 1) for j in range(1, each + 1)]
+    found = len(list(place.glob("s*/*.pgm")))
+    if found != len(pictures) or len({picture.shape for picture in pictures}) > 1:
+        raise InputError(f"{place} has {found} pictures, not {each} of one size for each of {people} people")
+    if not 0 < test_pictures < each:
+        raise ConfigError(f"of {each} pictures a person, {test_pictures} cannot be kept for testing")
+    x = _scaled(np.stack(pictures)[:, None], (0.0,), (1.0,))
+    person, picture = np.divmod(np.arange(len(x)), each)
+    train = picture < each - test_pictures
+    return Dataset("faces", x[train], person[train], x[~train], person[~train], classes=people)
+
+
+def location30(folder: Path, train_rows: int = 4000) -> Dataset:
+    """Location30: 446 zeros and ones for each of 5,010 people, in 30 classes (Shokri et al. 2017).
+
+    The first ``train_rows`` of the file are for training and the others, 1,010 by default, for testing.
+    """
+    path = folder / "location30" / "bangkok"
+    values, y = read_labelled_rows(path, features=446, classes=30)
+    if not 0 < train_rows < len(y):
+        raise ConfigError(f"{path} has {len(y)} rows and cannot be split after row {train_rows}")
+    x = values.astype(np.float32)
+    return Dataset("location30", x[:train_rows], y[:train_rows], x[train_rows:], y[train_rows:], classes=30)
+
+
+def energy(folder: Path, region: str = "DAYTON", window: int = 100, test_from: str = "2016-01-01") -> Dataset:
+    """PJM's hourly load: predict the next hour from the last ``window`` (an input is window x 1, a target 1).
+
+    Hours from ``test_from`` on are test targets, earlier ones training targets; the windows of the first test hours
+    reach back into the training years, which are known by then. Both parts are standardised with mean and deviation
+    of the hours before ``test_from`` alone.
+
+    The file is sorted by time first. Local time repeats an hour each autumn and skips one each spring: readings of
+    the same hour are averaged (their order is not recorded), and skipped or missing hours are closed up, so that
+    a window is the last ``window`` readings there are. The first ``window`` readings are inputs only.
+    """
+    try:
+        start = np.datetime64(test_from, "s")
+    except ValueError as error:
+        raise ConfigError(f"test_from must be a date such as 2016-01-01, not {test_from!r}") from error
+    path = folder / "hec" / f"{region}_hourly.csv"
+    times, load = read_hourly(path, f"{region}_MW")
+    hours, which, readings = np.unique(times, return_inverse=True, return_counts=True)
+    series = np.bincount(which, load) / readings
+    split = int(np.searchsorted(hours, start))
+    if not 0 < window < split < hours.size:
+        known = f"{split} hours before {test_from} and {hours.size - split} from then on"
+        raise ConfigError(f"{path} has {known}: too few for windows of {window}")
+    deviation = float(series[:split].std())
+    if deviation == 0:
+        raise InputError(f"{path} has the same load in every hour before {test_from}")
+    series = ((series - series[:split].mean()) / deviation).astype(np.float32)
+    x = np.lib.stride_tricks.sliding_window_view(series[:-1], window)[..., None].copy()
+    y, split = series[window:, None], split - window
+    return Dataset("energy", x[:split], y[:split], x[split:], y[split:], classes=None)
+
+
+def from_torch(train: Any, test: Any, *, classes: int | None = None, name: str = "custom") -> Dataset:  # noqa: ANN401
+    """Take the (input, target) pairs of two torch data sets, map-style or iterable, or of anything alike.
+
+    Transforms are applied once, here. Inputs are taken as they come, except that PIL images (of 8 bits) become
+    channels x height x width from 0 to 1. Whole numbers are labels (of ``classes``, or as many as occur); numbers
+    with a fraction are targets of a regression.
+    """
+
+    def pairs(dataset: Any) -> Iterable[Any]:  # noqa: ANN401
+        return dataset if hasattr(dataset, "__iter__") else (dataset[index] for index in range(len(dataset)))
+
+    return _collected(name, pairs(train), pairs(test), classes)
+
+
+def from_huggingface(
+    splits: Mapping[str, Any],
+    input_column: str,
+    label_column: str,
+    *,
+    train_split: str = "train",
+    test_split: str = "test",
+    classes: int | None = None,
+    name: str = "custom",
+) -> Dataset:
+    """Take two columns of two splits of a Hugging Face ``DatasetDict``; inputs and targets as :func:`from_torch`.
+
+    With flwr-datasets: ``{split: federated.load_split(split) for split in ("train", "test")}``. Anything that is
+    indexed by split and then by column will do.
+    """
+
+    def pairs(split: str) -> Iterable[Any]:
+        try:
+            return zip(splits[split][input_column], splits[split][label_column], strict=True)
+        except KeyError as error:
+            raise ConfigError(f"{name}: there is no split or column {error}") from error
+
+    return _collected(name, pairs(train_split), pairs(test_split), classes)
+
+
+def _collected(name: str, train: Iterable[Any], test: Iterable[Any], classes: int | None) -> Dataset:
+    def part(pairs: Iterable[Any]) -> tuple[Inputs, npt.NDArray[Any]]:
+        inputs, targets = [], []
+        for x, y in pairs:
+            inputs.append(_image(x) if hasattr(x, "getbands") else np.asarray(x, np.float32))
+            targets.append(np.asarray(y))
+        return np.stack(inputs), np.stack(targets)
+
+    try:
+        (train_x, train_y), (test_x, test_y) = part(train), part(test)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name}: not pairs of equally shaped arrays of numbers: {error}") from error
+    if train_y.dtype.kind == "f" and classes is None:
+        columns = [y.reshape(len(y), -1).astype(np.float32) for y in (train_y, test_y)]
+        return Dataset(name, train_x, columns[0], test_x, columns[1], classes=None)
+    if not {train_y.dtype.kind, test_y.dtype.kind} <= set("biu"):
+        raise InputError(f"{name}: labels must be whole numbers, not {train_y.dtype} and {test_y.dtype}")
+    count = classes or 1 + int(max(train_y.max(), test_y.max()))
+    return Dataset(name, train_x, train_y.astype(np.int64), test_x, test_y.astype(np.int64), classes=count)
+
+
+def _image(image: Any) -> Inputs:  # noqa: ANN401  (a PIL image; importing PIL to say so is not worth it)
+    pixels: Inputs = np.asarray(image, np.float32) / np.float32(255)
+    return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+
+
+def _scaled(pictures: Bytes, mean: tuple[float, ...], deviation: tuple[float, ...]) -> Inputs:
+    """Bring pixels to 0..1, then subtract the mean and divide by the deviation of their channel (the second axis)."""
+    scaled = pictures.astype(np.float32)
+    scaled -= 255 * np.array(mean, np.float32)[:, None, None]
+    scaled /= 255 * np.array(deviation, np.float32)[:, None, None]
+    return scaled
+
+
+_LOADERS: dict[str, tuple[Callable[..., Dataset], str]] = {
+    "digits": (digits, ""),
+    "mnist": (
+        mnist,
+        "MNIST/raw/ (or mnist/): train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
+        "t10k-labels-idx1-ubyte, each as it is or as .gz",
+    ),
+    "cifar10": (cifar10, "cifar-10-batches-py/data_batch_1 to data_batch_5 and cifar-10-batches-py/test_batch"),
+    "faces": (faces, "att_faces/s1/1.pgm to att_faces/s40/10.pgm"),
+    "location30": (location30, "location30/bangkok"),
+    "energy": (energy, "hec/DAYTON_hourly.csv (or of another region, as hec/REGION_hourly.csv)"),
+}
+
+DATASETS = tuple(_LOADERS)
+"""The names :func:`load` knows."""

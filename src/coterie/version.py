@@ -1,0 +1,3 @@
+"""The version of this package: said once, here."""
+
+__version__ = "0.1.0"

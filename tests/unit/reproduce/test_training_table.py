@@ -1,0 +1,162 @@
+"""Tables of trained models, at sizes that take a moment: every run in them is a real one."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from matplotlib.image import imread
+
+from coterie.cli.reproduce import _work
+from coterie.errors import ConfigError
+from coterie.reproduce.runner import (
+    FULL,
+    JOURNAL,
+    QUICK,
+    REPORT,
+    RESULTS,
+    Declaration,
+    Desk,
+    Job,
+    Run,
+    declared,
+    read_declaration,
+)
+from coterie.reproduce.training_table.experiment import RUNS, TrainingTable
+from coterie.runs.run import TrainingRun
+
+SMALL = """
+title = "Small"
+paper = "Nobody et al."
+kind = "training-table"
+sizes = { quick = { trials = 1 }, full = { trials = 2 } }
+[settings]
+baseline = "random"
+[settings.common]
+rounds = 3
+"model.name" = "softmax-regression"
+"clients.count" = 8
+"cohort.size" = 4
+"training.epochs" = 1
+[[settings.tables]]
+name = "IID"
+set = { "partition.kind" = "iid" }
+[[settings.schemes]]
+name = "random"
+set = { "cohort.policy" = "random" }
+[[settings.schemes]]
+name = "T=2"
+set = { "cohort.privacy" = 2 }
+[remarks]
+paper = { "T=2" = { "IID" = 12.34 } }
+notes = ["Nobody has checked this."]
+"""
+TRAINING = ("ccesa-cifar10", "ccesa-faces", "multi-round-ablation", "multi-round-cifar10", "multi-round-mnist")
+
+
+@pytest.fixture
+def declaration() -> Declaration:
+    return msgspec.toml.decode(SMALL, type=Declaration)
+
+
+def table(declaration: Declaration, size: str = FULL) -> TrainingTable:
+    experiment = declaration.experiment(size)
+    assert isinstance(experiment, TrainingTable)
+    return experiment
+
+
+@pytest.mark.parametrize("name", TRAINING)
+def test_shipped_tables_can_be_run_and_are_about_their_own_rows(name: str) -> None:
+    declaration = read_declaration(declared()[name])
+    assert {QUICK, FULL} <= set(declaration.sizes)
+    for size in declaration.sizes:
+        experiment = table(declaration, size)
+        schemes, tables = ({variant.name for variant in part} for part in (experiment.schemes, experiment.tables))
+        assert experiment.baseline in schemes
+        assert set(experiment.paper) <= schemes
+        assert all(set(values) <= tables for values in experiment.paper.values())
+        configs = [experiment.config(job, 0, None) for job in experiment.jobs(2)]
+        assert len(configs) == 2 * len(schemes) * len(tables)
+        assert {config.aggregation.kind for config in configs} == {"secure"}
+        assert {config.seed for config in configs} == {0, 1}
+
+
+def test_tables_of_the_six_schemes_have_the_papers_values_and_settings() -> None:
+    experiment = table(read_declaration(declared()["multi-round-mnist"]))
+    config = experiment.config(Job("non-IID", "T=4", 0), 5, None)
+    assert (config.rounds, config.model.name, config.clients.count, config.cohort.size) == (200, "mnist-cnn", 120, 12)
+    assert (config.cohort.policy, config.promised, config.availability.kind) == ("multi-round", 4, "label-dependent")
+    assert experiment.paper["T=4"] == {"IID": 98.11, "non-IID": 92.51}
+    cifar = table(read_declaration(declared()["multi-round-cifar10"]))
+    assert cifar.config(Job("IID", "random", 0), 0, None).training.schedule.milestones == (400, 800)
+
+
+def test_a_job_is_the_run_with_its_settings(declaration: Declaration, tmp_path: Path) -> None:
+    experiment, job = table(declaration), Job("IID", "T=2", 1)
+    record = experiment.run(job, 3, Desk(tmp_path, None, lambda: False))
+    assert record is not None
+    config = experiment.config(job, 3, None)
+    assert (config.seed, config.cohort.privacy, config.partition.kind) == (4, 2, "iid")
+    same = TrainingRun.begin(tmp_path / "same", config).play()
+    assert record["accuracy"][-1] == [3, same.accuracy]
+    assert record["strong_privacy"] == same.privacy
+    assert experiment.progress(job, tmp_path) == 1
+
+
+def test_interrupted_jobs_go_on_and_workers_change_nothing(declaration: Declaration, tmp_path: Path) -> None:
+    whole = Run("small", declaration, tmp_path / "whole")
+    assert not _work(whole, workers=2)
+    whole.write_report()
+
+    parts = Run("small", declaration, tmp_path / "parts")
+    experiment, job = parts.experiment, parts.jobs[0]
+    asked: list[bool] = []
+
+    def stop_at_second() -> bool:
+        asked.append(len(asked) == 1)
+        return asked[-1]
+
+    assert experiment.progress(job, parts.folder) == 0
+    assert experiment.run(job, 0, Desk(parts.folder, None, stop_at_second)) is None
+    assert experiment.progress(job, parts.folder) == pytest.approx(2 / 3)
+    seen: list[float] = []
+    parts.work(watch=seen.append)
+    assert seen == sorted(seen)
+    assert any(done % 1 > 0 for done in seen)
+    parts.write_report()
+    ours, theirs = (json.loads((run.folder / RESULTS).read_bytes()) for run in (parts, whole))
+    assert ours == theirs
+    text = (whole.folder / REPORT).read_text()
+    assert text == (parts.folder / REPORT).read_text()
+    assert "| T=2 | 12.34 | " in text
+    assert "- Nobody has checked this." in text
+    assert imread(whole.folder / "accuracy.png").ndim == 3
+
+
+def test_a_report_is_possible_after_the_first_job(declaration: Declaration, tmp_path: Path) -> None:
+    run = Run("small", declaration, tmp_path, QUICK)
+    experiment = table(declaration, QUICK)
+    record = experiment.run(run.jobs[1], 0, Desk(tmp_path, None, lambda: False))
+    assert record is not None
+    report = experiment.report({run.jobs[1]: record})
+    accuracy = 100 * record["accuracy"][-1][1]
+    assert report.headlines == [f"IID: T=2, {accuracy:.2f} %."]
+    both = experiment.report(dict.fromkeys(run.jobs, record))
+    assert both.headlines == [f"IID: all 2 schemes alike, {accuracy:.2f} %."]
+
+
+def test_a_folder_with_other_settings_is_refused(declaration: Declaration, tmp_path: Path) -> None:
+    experiment, job = table(declaration), Job("IID", "random", 0)
+    assert experiment.run(job, 0, Desk(tmp_path, None, lambda: True)) is None
+    config = next((tmp_path / RUNS).iterdir()) / "config.toml"
+    config.write_text(config.read_text().replace("epochs = 1", "epochs = 2"))
+    with pytest.raises(ConfigError, match="other settings"):
+        experiment.run(job, 0, Desk(tmp_path, None, lambda: False))
+
+
+def test_missing_data_is_told_in_words_from_any_worker(declaration: Declaration, tmp_path: Path) -> None:
+    settings = {**declaration.settings, "common": {**declaration.settings["common"], "data.name": "mnist"}}
+    run = Run("small", msgspec.structs.replace(declaration, settings=settings), tmp_path / "out", data=tmp_path)
+    with pytest.raises(ConfigError, match="nothing is downloaded"):
+        run.work(workers=2)
+    assert (tmp_path / "out" / JOURNAL).read_text().count("\n") == 1

@@ -1,0 +1,217 @@
+"""Settings: what is wrong is all said at once and with its place, and what is written is read back the same."""
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, ValidationError
+
+from coterie.cohorts.policies import POLICIES
+from coterie.errors import ConfigError
+from coterie.runs.config import OWN, Cohort, Data, Model, RunConfig
+from coterie.runs.config_file import commented_toml, load_config, make_config, to_toml
+from coterie.secagg.server import Step
+from coterie.training.data.datasets import DATASETS
+
+
+def complaints(path: Path | None = None, *overrides: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load_config(path, overrides)
+    lines = str(caught.value).splitlines()
+    if len(lines) > 1:
+        assert lines[0] == f"{len(lines) - 1} settings are wrong:"
+    return [line.strip() for line in lines[len(lines) > 1 :]]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "run.toml"
+
+
+def test_the_commented_file_is_the_default(file: Path) -> None:
+    file.write_text(commented_toml(file.name))
+    assert load_config(file) == load_config() == RunConfig()
+
+
+def settings(model: type[BaseModel], path: str = "") -> Iterator[tuple[str, str]]:
+    for name, field in model.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            yield from settings(inner, f"{path}{name}.")
+        else:
+            yield f"{path}{name}", field.description or ""
+
+
+def test_every_setting_is_explained() -> None:
+    tree = tomllib.loads(commented_toml())
+    for key, description in settings(RunConfig):
+        assert description, key
+        *sections, last = key.split(".")
+        table = tree
+        for section in sections:
+            table = table[section]
+        assert last in table
+        first_words = " ".join(description.split()[:3])
+        assert first_words in commented_toml().replace("\n# ", " ")
+
+
+def test_choices_are_those_that_exist() -> None:
+    def choices(model: type[BaseModel], name: str) -> tuple[str, ...]:
+        return get_args(model.model_fields[name].annotation)
+
+    assert choices(Data, "name") == (*DATASETS, OWN)
+    assert choices(Cohort, "policy") == POLICIES
+    models = pytest.importorskip("coterie.training.models")
+    assert choices(Model, "name") == (*models.MODELS, OWN)
+    assert set(load_config(None, ['faults.steps=["mask"]']).faults.steps) <= set(Step)
+
+
+changes = st.fixed_dictionaries(
+    {},
+    optional={
+        "name": st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,20}\Z"),
+        "seed": st.integers(0, 2**62),
+        "data.folder": st.text(st.characters(codec="utf-8", exclude_categories=["C"]), max_size=20),
+        "data.options": st.dictionaries(st.text("ab _", max_size=4), st.integers() | st.booleans(), max_size=3),
+        "training.learning_rate": st.floats(1e-9, 1e9),
+        "training.shuffle": st.booleans(),
+        "training.schedule.milestones": st.lists(st.integers(0, 1000), max_size=4),
+        "cohort.mode": st.sampled_from(["uniform", "fair", "fairest"]),
+        "noise.delta": st.floats(1e-30, 0.5),
+    },
+)
+
+
+@given(changes)
+def test_what_is_written_is_read_back(tmp_path_factory: pytest.TempPathFactory, changed: dict[str, Any]) -> None:
+    config = make_config(changed)
+    file = tmp_path_factory.getbasetemp() / "written.toml"
+    file.write_text(to_toml(config), encoding="utf-8")
+    assert load_config(file) == config
+
+
+def test_every_mistake_is_reported_with_its_place(file: Path) -> None:
+    file.write_text(
+        "seed = -1\n"
+        'nam = "x"\n'
+        "[cohort]\n"
+        'size = "8"\n'
+        "privcy = 3\n"
+        "[availability]\n"
+        "low = 0.9\n"
+        "[faults]\n"
+        'steps = ["mask", "sleep"]\n'
+        "[training.schedule]\n"
+        'kind = "steep"\n'
+    )
+    found = complaints(file, "model.name=resnet", "rounds=0")
+    assert sorted(found) == sorted(
+        [
+            f"{file}:1: seed: should be greater than or equal to 0, not -1",
+            f"{file}:2: nam: there is no such setting; did you mean name?",
+            f'{file}:4: cohort.size: should be a valid integer, not "8"',
+            f"{file}:5: cohort.privcy: there is no such setting; did you mean privacy?",
+            f"{file}:7: availability.low: must not be above high, 0.5",
+            f"{file}:9: faults.steps.1: should be 'advertise', 'share', 'mask', 'confirm' or 'reveal', not \"sleep\"",
+            f"{file}:11: training.schedule.kind: should be 'constant', 'milestones', 'inverse' or 'cosine', "
+            'not "steep"',
+            "--set model.name: should be 'softmax-regression', 'mlp', 'fcn', 'mnist-cnn', 'mnist-cnn-small', 'lenet', "
+            "'vgg11', 'lstm' or 'own', not \"resnet\"",
+            "--set rounds: should be greater than or equal to 1, not 0",
+        ]
+    )
+
+
+def test_contradictions_between_sections_are_reported_together() -> None:
+    found = complaints(
+        None,
+        "cohort.size=50",
+        "cohort.privacy=60",
+        "cohort.minimum=99",
+        "aggregation.precision=53",
+        'faults.steps=["confirm"]',
+    )
+    assert [line.split(":")[0] for line in found] == [
+        "--set cohort.size",
+        "--set cohort.minimum",
+        "--set cohort.privacy",
+        "--set faults.steps",
+        "--set aggregation.precision",
+    ]
+
+
+def test_contradictions_are_reported_beside_other_mistakes_unless_these_may_be_the_cause() -> None:
+    contradiction = ("cohort.size=50", 'faults.steps=["confirm"]')
+    assert complaints(None, *contradiction, "model.name=resnet", "rounds=0")[-2:] == complaints(None, *contradiction)
+    found = complaints(None, *contradiction, "clients.count=many")
+    assert [line.split(":")[0] for line in found] == ["--set clients.count", "--set faults.steps"]
+    assert len(complaints(None, *contradiction, "training.algorithm=fedavgg")) == 1
+
+
+@pytest.mark.parametrize(
+    ("overrides", "complaint"),
+    [
+        (["clients.count=41", "cohort.size=2", "cohort.privacy=2"], "the largest batch has 3 clients"),
+        (["cohort.policy=balanced-halves", "cohort.size=7"], "must be even"),
+        (["noise.kind=skellam", "aggregation.kind=plain"], "needs aggregation.kind = secure"),
+        (["noise.kind=skellam", "clients.weighting=samples"], "must be uniform with noise"),
+        (["noise.kind=skellam", "aggregation.collusion=0.5"], "may all collude"),
+        (["noise.kind=skellam", "training.algorithm=local-only"], "aggregates nothing"),
+        (["name=../elsewhere"], "should match pattern"),
+        (["training.learning_rate=nan"], "finite"),
+        (["nowhere.size=3"], "there is no such setting; known are name, seed"),
+        (["seed.size=3"], "should be a valid integer, not {"),
+        (["cohort=3"], "should be a valid dictionary"),
+        (["cohort=3", "cohort.size=3"], "cohort is a value, not a section"),
+        (["cohort.size"], "takes section.key=value"),
+        (["cohort size=3"], "takes section.key=value"),
+        (["cohort.size=[1"], "is not a TOML value"),
+    ],
+)
+def test_one_mistake(overrides: list[str], complaint: str) -> None:
+    (found,) = complaints(None, *overrides)
+    assert complaint in found
+
+
+def test_words_need_no_quotation_marks() -> None:
+    config = load_config(None, ["model.name=lenet", 'data.name="cifar10"', "data.folder=~/my-data", "seed = 7"])
+    assert (config.model.name, config.data.name, config.data.folder, config.seed) == (
+        "lenet",
+        "cifar10",
+        "~/my-data",
+        7,
+    )
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    assert "No such file" in complaints(tmp_path / "none.toml")[0]
+    for content in (b"[cohort\n", b"name = '\xff'\n"):
+        (tmp_path / "bad.toml").write_bytes(content)
+        assert "is not TOML" in complaints(tmp_path / "bad.toml")[0]
+
+
+def test_settings_cannot_be_changed_or_contradict_when_made_in_python() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        RunConfig().rounds = 3
+    with pytest.raises(ValidationError, match=r"cohort\.privacy: a circle of 9 does not fit"):
+        RunConfig(cohort=Cohort(privacy=9))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "promised"),
+    [
+        ([], 2),
+        (["cohort.privacy=4"], 4),
+        (["cohort.policy=partition"], 8),
+        (["cohort.policy=partition", "clients.count=41"], 6),
+        (["cohort.policy=random"], 1),
+        (["aggregation.kind=plain"], 1),
+        (["training.algorithm=centralised"], 1),
+    ],
+)
+def test_what_is_promised(overrides: list[str], promised: int) -> None:
+    assert load_config(None, overrides).promised == promised

@@ -1,0 +1,146 @@
+"""What is said about a run, in words, on its page and on the console."""
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from tests.support.runs import HOSTILE, client_names, made_up, summarised
+
+from coterie.cohorts.ledger import Outcome
+from coterie.runs.config_file import make_config
+from coterie.runs.console import Watcher, curve, line
+from coterie.runs.observers import Beginning
+from coterie.runs.page import run_page
+from coterie.runs.records import RoundRecord, Standing
+from coterie.runs.summary import Summary, duration, in_words, size
+
+ALONE: dict[str, object] = {"selected": 0, "aggregated": (), "strong_privacy": None}
+
+
+def words(summary: Summary) -> str:
+    return " ".join(sentence for _, sentence in in_words(summary))
+
+
+def test_numbers_add_up() -> None:
+    records = made_up(20)
+    summary = summarised(records)
+    assert (summary.completed, summary.skipped, summary.aborted) == (16, 2, 2)
+    assert summary.accuracy == summary.best_accuracy == 1 - 0.8 / 20
+    assert summary.seconds == pytest.approx(20)
+    assert summary.upload_bytes == sum(record.upload_bytes for record in records) // (20 * 6)
+    assert summary.dropped == sum(len(record.dropped) for record in records)
+
+
+@pytest.mark.parametrize(
+    ("settings", "fields", "said"),
+    [
+        ({}, {}, "T = 2: whatever the server computes"),
+        ({}, {"exposed": 3}, "3 of 12 clients are exposed"),
+        ({}, {"strong_privacy": 1}, "T = 1: nobody is exposed yet"),
+        ({}, {"strong_privacy": None}, "Nothing was revealed"),
+        ({"aggregation__kind": "plain"}, {"exposed": 12}, "the server saw the update of every client, 12 in all"),
+        ({"training__algorithm": "centralised"}, ALONE, "all data is in one place"),
+        ({"training__algorithm": "local-only"}, ALONE, "Nothing left any client"),
+        ({}, {"clipped": 0.2}, "20.0% of the entries of updates were cut off at ±0.5"),
+        ({}, {"epsilon": 2.5}, "(2.5, 1e-05)-differential privacy"),
+        ({}, {"accuracy": None}, "has a loss of 0.2 on the test examples"),
+        ({}, {"accuracy": None, "test_loss": None}, "was not evaluated yet"),
+        ({"rounds": 40}, {}, "30 are still to be played"),
+    ],
+)
+def test_the_words_fit_the_run(settings: dict[str, object], fields: dict[str, object], said: str) -> None:
+    summary = summarised(made_up(10, **fields), **settings)
+    assert said in words(summary)
+    assert run_page(summary, client_names(), made_up(10, **fields), "run").count("<h1>") == 1
+
+
+def test_a_run_that_has_not_begun_has_words_and_a_page() -> None:
+    summary = summarised([], rounds=5)
+    assert "not evaluated yet" in words(summary)
+    assert "This run was stopped" in run_page(summary, client_names(), [], "run")
+
+
+def test_the_page_escapes_what_it_is_given() -> None:
+    page = run_page(summarised(made_up()), client_names(), made_up(), HOSTILE)
+    body = page[page.index("<body>") :]
+    assert "<script>window" not in body
+    assert "&lt;script&gt;window" in body
+
+
+def test_many_rounds_make_no_large_page() -> None:
+    few, many = (made_up(count) for count in (100, 3000))
+    sizes = [len(run_page(summarised(records), client_names(), records, "run")) for records in (few, many)]
+    assert sizes[1] - sizes[0] < 600_000
+
+
+def test_standing_of_a_server_that_sees_everything() -> None:
+    standing = Standing(["a", "b", "c"], hidden=False)
+    assert (standing.strong_privacy, standing.exposed, standing.fairness_gap, standing.cardinality) == (None, 0, 0, 0)
+    standing.add(1, [])
+    standing.add(2, ["a", "b"])
+    assert (standing.strong_privacy, standing.exposed) == (1, 2)
+    assert (standing.fairness_gap, standing.cardinality, standing.revealed) == (0.5, 1.0, 1)
+
+
+def watched(records: list[RoundRecord], *, terminal: bool, **settings: object) -> str:
+    summary = summarised(records, **settings)
+    output = io.StringIO()
+    console = Console(file=output, force_terminal=terminal, width=240, highlight=False)
+    watcher = Watcher(console)
+    watcher.begin(Beginning(summary.config, client_path(), client_names(), 1234, records[:1]))
+    for record in records[1:]:
+        watcher.step(record.round, "mask", 3, 6)
+        watcher.played(record)
+    watcher.end(summary)
+    return " ".join(output.getvalue().split())
+
+
+def client_path() -> Path:
+    return Path("runs") / "[bold]odd"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize(
+    ("fields", "settings", "said"),
+    [
+        ({}, {}, "nobody exposed"),
+        ({"epsilon": 2.5}, {"aggregation__kind": "secure"}, "2.5"),
+        ({"accuracy": None}, {"cohort__policy": "random"}, "loss"),
+        (ALONE, {"training__algorithm": "centralised"}, "baseline"),
+        ({}, {"aggregation__kind": "plain"}, "sees every update"),
+    ],
+)
+def test_the_console_shows_every_round(
+    terminal: bool, fields: dict[str, object], settings: dict[str, object], said: str
+) -> None:
+    records = made_up(12, **fields)
+    shown = watched(records, terminal=terminal, rounds=13, **settings)
+    assert "[bold]odd" in shown  # a folder's name is no markup
+    assert "coterie resume" in shown
+    if terminal:
+        assert "round 12/13" in shown
+        assert said in shown
+    else:
+        assert [f"round {number}/13 " in shown for number in range(2, 13)] == [True] * 11
+
+
+def test_a_line_says_why_there_is_no_result() -> None:
+    skipped = RoundRecord(round=3, outcome=Outcome.SKIPPED, reason="too few clients are available")
+    assert "skipped: too few clients are available" in line(skipped, 10)
+    aborted = RoundRecord(round=3, outcome=Outcome.ABORTED_BEFORE_REVEAL, reason="lost")
+    assert "aborted before reveal: lost" in line(aborted, 10)
+
+
+def test_curves_sizes_and_durations() -> None:
+    assert curve([0.0, 0.5, 1.0], 0.0, 1.0) == "▁▅█"
+    assert len(curve([0.5] * 1000, 0.0, 1.0)) == 40
+    assert curve([3.0], 3.0, 3.0) == "▁"
+    assert [size(count) for count in (0, 999, 1500, 123_456, 5e12)] == ["0 B", "999 B", "1.5 kB", "123 kB", "5000 GB"]
+    shown = [duration(seconds) for seconds in (0.0123, 3.21, 119, 200, 10_000)]
+    assert shown == ["12 ms", "3.2 s", "119.0 s", "3 min 20 s", "2 h 46 min"]
+
+
+def test_promises_are_in_the_introduction() -> None:
+    assert "T = 2 promised" in watched(made_up(3), terminal=False)
+    assert make_config({"cohort.policy": "random"}).promised == 1

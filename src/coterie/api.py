@@ -181,16 +181,16 @@ def train(
 
     """
     from coterie.runs.config import OWN
-    from coterie.runs.federation import make_materials
+    from coterie.runs.federation import make_federation
     from coterie.runs.folder import RunFolder
     from coterie.runs.run import TrainingRun
     from coterie.training.data.datasets import Dataset, from_torch
-    from coterie.training.own import made
+    from coterie.training.own import instantiate
     from coterie.training.streams import torch_seed
 
     dataset = train_set if isinstance(train_set, Dataset) else from_torch(train_set, test_set, name=OWN)
     config = _config(dataset, clients, cohort, privacy, rounds, settings or {})
-    materials = make_materials(config, dataset, made(model, torch_seed(config.seed, "model")), loss)
+    federation = make_federation(config, dataset, instantiate(model, torch_seed(config.seed, "model")), loss)
     shown: list[Observer] = []
     if progress:
         from coterie.runs.console import Watcher
@@ -202,8 +202,8 @@ def train(
         folder = RunFolder.open(path)
         if _comparable(folder.config()) != _comparable(config):
             raise ConfigError(f"the run in {path} has other settings; see {folder.config_file}")
-        return TrainingRun(folder, materials, everybody).play()
-    return TrainingRun.begin(path, config, materials, everybody).play()
+        return TrainingRun(folder, federation, everybody).play()
+    return TrainingRun.begin(path, config, federation, everybody).play()
 
 
 def _config(

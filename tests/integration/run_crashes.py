@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from coterie.cohorts.ledger import Ledger
-from coterie.runs.aggregation import Workbench
-from coterie.runs.federation import find_materials
+from coterie.runs.aggregation import LocalUpdates
+from coterie.runs.federation import find_federation
 from coterie.runs.folder import RunFolder
 from coterie.runs.observers import Journal
 from coterie.runs.run import TrainingRun
@@ -52,8 +52,8 @@ def watch(owner: type, name: str, moment: Callable[[str], None]) -> None:
 
 def play(folder: Path, moment: Callable[[str], None]) -> None:
     for owner, name in (
-        (Workbench, "start"),
-        (Workbench, "contribution"),
+        (LocalUpdates, "start"),
+        (LocalUpdates, "contribution"),
         (Ledger, "reveal"),
         (Ledger, "complete"),
         (Ledger, "abort"),
@@ -83,5 +83,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    MATERIALS = find_materials(RunFolder.open(Path(sys.argv[1])).config())
+    MATERIALS = find_federation(RunFolder.open(Path(sys.argv[1])).config())
     main()

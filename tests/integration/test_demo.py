@@ -47,7 +47,7 @@ def test_people_get_a_table_a_summary_a_picture_and_a_report(tmp_path: Path) -> 
     assert 0 < report["mean_error"] <= report["mean_error_bound"]
     assert [len(step["dropped"]) for step in report["steps"]] == [1, 1, 1, 1, 0]
     assert [step["left"] for step in report["steps"]] == [11, 10, 9, 8, 9]
-    assert len(report["aggregated"]) == report["sight"]["masked_vectors"] == 9
+    assert len(report["aggregated"]) == report["view"]["masked_vectors"] == 9
     assert all(step["server_ms"] > 0 for step in report["steps"])
     cost = report["cost"]
     assert cost["plain_upload_bytes"] == 1600
@@ -188,7 +188,7 @@ def test_the_seed_repeats_inputs_and_dropouts_but_never_secrets() -> None:
 
 def test_what_the_server_received_is_the_input_under_masks() -> None:
     report, vectors = Demo(Settings(clients=5, length=5000, dropout=0)).run()
-    assert abs(report.sight.correlation) < 6 * report.sight.chance
+    assert abs(report.view.correlation) < 6 * report.view.chance
     counts = np.bincount(vectors.received >> np.uint32(report.ring_bits - 3), minlength=8)
     assert counts.min() > 500  # 625 expected in each, give or take 25
     assert np.abs(vectors.quantised).max() < 1 << (report.precision_bits - 1)

@@ -127,7 +127,7 @@ def kill_and_compare(tmp_path: Path, overrides: tuple[str, ...], labels: tuple[s
 
 def test_a_run_killed_at_any_kind_of_moment_ends_the_same(tmp_path: Path) -> None:
     labels = (
-        "after Workbench.contribution",
+        "after LocalUpdates.contribution",
         "before Ledger.reveal",
         "after Ledger.reveal",
         "after Ledger.complete",

@@ -26,7 +26,7 @@ from coterie.runs.build import make_schedule
 from coterie.runs.config import RunConfig
 from coterie.runs.config_file import load_config
 from coterie.runs.console import Watcher
-from coterie.runs.federation import find_materials
+from coterie.runs.federation import find_federation
 from coterie.runs.folder import RunFolder
 from coterie.runs.observers import Observer
 from coterie.runs.records import CLOCKS, RoundRecord
@@ -84,7 +84,7 @@ def test_secure_and_plain_rounds_give_the_same_model_within_the_quantisation_bou
     assert story(secure.records) == story(plain.records)
     assert secure.records[0].completed
     count = len(secure.records[0].aggregated)
-    weights = {name: part.size for name, part in find_materials(secure.summary.config).parts.items()}
+    weights = {name: part.size for name, part in find_federation(secure.summary.config).parts.items()}
     weight = sum(weights[name] for name in secure.records[0].aggregated) if weighting == "samples" else count
     most = max(weights.values()) if weighting == "samples" else 1
     bound = Quantizer(0.5, 12, 6, most).error_bound(count, weight)
@@ -158,7 +158,7 @@ def test_rounds_in_which_every_client_drops_leave_the_model_as_it_was(
     assert [record.outcome for record in result.records] == [outcome] * 3
     assert all(record.reason for record in result.records)
     assert [bool(record.aggregated) for record in result.records] == [bool(rows)] * 3
-    untouched = find_materials(result.summary.config).problem.model
+    untouched = find_federation(result.summary.config).problem.model
     for one, other in zip(flatten.read(result.model), flatten.read(untouched), strict=True):
         assert np.array_equal(one, other)
     assert len({record.accuracy for record in result.records}) == 1
@@ -204,7 +204,7 @@ def test_a_random_graph_gives_the_same_model_or_none(tmp_path: Path) -> None:
     assert all(map(np.array_equal, parameters(enough), parameters(complete)))
     few = play(tmp_path / "few", *several, *random_graph, "aggregation.connection=0.1")
     assert few.summary.aborted == 2
-    untrained = flatten.read(find_materials(load_config(None, [*SMALL, *several])).problem.model)
+    untrained = flatten.read(find_federation(load_config(None, [*SMALL, *several])).problem.model)
     assert all(map(np.array_equal, parameters(few), untrained))
 
 
@@ -297,10 +297,10 @@ def test_the_command_end_to_end(tmp_path: Path) -> None:
     assert [int(row["round"]) for row in rows] == [record.round for record in records] == [1, 2, 3, 4, 5]
     assert [int(row["aggregated"]) for row in rows] == [len(record.aggregated) for record in records]
     # The stored model is the one that was judged.
-    materials = find_materials(config)
-    model = materials.problem.model
+    federation = find_federation(config)
+    model = federation.problem.model
     model.load_state_dict({name: torch.from_numpy(array) for name, array in load_file(opened.model_file).items()})
-    assert evaluate(materials.problem, flatten.read(model), materials.test).accuracy == records[-1].accuracy
+    assert evaluate(federation.problem, flatten.read(model), federation.test).accuracy == records[-1].accuracy
     code, output = command("resume", str(folder))
     assert code == 0, output
     assert opened.records() == records

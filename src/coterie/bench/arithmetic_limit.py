@@ -20,7 +20,7 @@ def matrix_product_ratio(scenario: Scenario) -> float:
     Convolutions and matrix products are counted, forwards and backwards; all else is taken for free. No program that
     computes these gradients by float32 convolutions comes down to 1.
     """
-    problem = scenario.materials().problem
+    problem = scenario.federation().problem
     weights = list(flatten.parameters(problem.model).values())
     x, y = problem.data.batch(np.arange(scenario.batch_size))
     left, right = torch.rand(2, _SIZE, _SIZE)

@@ -24,7 +24,7 @@ from coterie.errors import ConfigError, RoundAborted
 from coterie.runs import build as assembly
 from coterie.runs.config import RunConfig
 from coterie.runs.config_file import make_config
-from coterie.runs.federation import Materials
+from coterie.runs.federation import Federation
 from coterie.runs.folder import RunFolder
 from coterie.runs.loop import Engine
 from coterie.runs.records import RoundRecord
@@ -79,7 +79,7 @@ class Scenario:
             }
         )
 
-    def materials(self) -> Materials:
+    def federation(self) -> Federation:
         """Make random examples, as many as a cohort needs; each client has some of them, which others have too."""
         rng = stream(self.seed, "bench examples")
         count = self.cohort * self.samples
@@ -90,7 +90,7 @@ class Scenario:
         parts = {
             f"client-{number}": rng.choice(count, self.samples, replace=False) for number in range(1, self.clients + 1)
         }
-        return Materials(Problem(model, examples), examples, parts, None)
+        return Federation(Problem(model, examples), examples, parts, None)
 
 
 SCENARIOS = {
@@ -193,11 +193,11 @@ def measure_training(
         raise ConfigError(f"at least 1 round must be measured, not {rounds}")
     if workers < 0:
         raise ConfigError(f"there cannot be {workers} workers")
-    materials = scenario.materials()
+    federation = scenario.federation()
     total = _WARM_UP + rounds
     with ExitStack() as stack:
         secure, plain = (
-            _Side(scenario.config(kind, total, workers), materials, folder / kind, stack)
+            _Side(scenario.config(kind, total, workers), federation, folder / kind, stack)
             for kind in ("secure", "plain")
         )
         for number in range(1, total + 1):
@@ -207,18 +207,18 @@ def measure_training(
             plain.strategy.restore(secure.strategy.state())
             watch(number)
     costs = [tuple(map(RoundCost.of, side.records[_WARM_UP:])) for side in (secure, plain)]
-    return TrainingCosts(parameter_count(materials.problem.model), workers, costs[0], costs[1])
+    return TrainingCosts(parameter_count(federation.problem.model), workers, costs[0], costs[1])
 
 
 class _Side:
     """A run, round by round, until ``stack`` is closed."""
 
-    def __init__(self, config: RunConfig, materials: Materials, path: Path, stack: ExitStack) -> None:
+    def __init__(self, config: RunConfig, federation: Federation, path: Path, stack: ExitStack) -> None:
         self.config = config
-        self.strategy = assembly.make_strategy(config, materials)
+        self.strategy = assembly.make_strategy(config, federation)
         self.records: list[RoundRecord] = []
         folder = RunFolder.create(path, config)
-        self._engine = stack.enter_context(Engine(config, materials, folder, self.strategy, self.records))
+        self._engine = stack.enter_context(Engine(config, federation, folder, self.strategy, self.records))
 
     def play(self, number: int) -> None:
         record = self._engine.round(number, resuming=False)

@@ -175,7 +175,7 @@ def _summary(report: "DemoReport", out: Path) -> "Table":
     from coterie.secagg import Step
 
     settings, cost = report.settings, report.cost
-    arrived = report.sight.masked_vectors
+    arrived = report.view.masked_vectors
     parts = [
         f"{len(report.aggregated):,} of {settings.clients:,} clients are in the sum; "
         f"{settings.clients - arrived:,} dropped out before their vector arrived"
@@ -209,8 +209,8 @@ def _summary(report: "DemoReport", out: Path) -> "Table":
     grid.add_row(
         "The server saw",
         f"{arrived:,} vectors of noise, who took part and who left, and one sum. What it received of "
-        f"{report.sight.client} correlates with the input by {report.sight.correlation:+.4f} "
-        f"(by chance alone: about ±{report.sight.chance:.4f}).",
+        f"{report.view.client} correlates with the input by {report.view.correlation:+.4f} "
+        f"(by chance alone: about ±{report.view.chance:.4f}).",
     )
     if report.plot:
         grid.add_row("Picture", escape(str(out / report.plot)))

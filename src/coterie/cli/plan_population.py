@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from coterie.planning.population import Outlook, PopulationPlan
+    from coterie.planning.population import Choice, PopulationPlan
 
 _COMPOSITIONS = {"any": "", "random": "random batches", "similar": "similar availability"}
 
@@ -60,8 +60,8 @@ def _show_choices(plan: "PopulationPlan", console: "Console") -> None:
     from coterie.planning.population import RULE
 
     similar = plan.composed("similar")
-    for outlooks in filter(None, (plan.main, similar)):
-        console.print(_table(outlooks, plan))
+    for choices in filter(None, (plan.main, similar)):
+        console.print(_table(choices, plan))
     if best := plan.recommended:
         of_those = " Only some T are shown." if plan.selective else ""
         console.print(f"[bold green]→ T = {best.privacy}[/]: {RULE}.{of_those} See --privacy {best.privacy}.")
@@ -81,16 +81,16 @@ def _show_choices(plan: "PopulationPlan", console: "Console") -> None:
     console.print(*_legend(plan), sep="\n", style="dim")
 
 
-def _table(outlooks: "Sequence[Outlook]", plan: "PopulationPlan") -> "Table":
+def _table(choices: "Sequence[Choice]", plan: "PopulationPlan") -> "Table":
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    title = _COMPOSITIONS[outlooks[0].composition].capitalize()
+    title = _COMPOSITIONS[choices[0].composition].capitalize()
     table = Table(title=title or None, title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=0)
-    for heading in ("T", "batches", "family", "C", "C/K", "skipped", "F", *(f"{mode}*" for mode in outlooks[0].gaps)):
+    for heading in ("T", "batches", "family", "C", "C/K", "skipped", "F", *(f"{mode}*" for mode in choices[0].gaps)):
         table.add_column(heading, justify="right", no_wrap=True)
-    for outlook in outlooks:
-        row = outlook.expected
+    for choice in choices:
+        row = choice.expected
         table.add_row(
             f"{row.privacy:,}",
             f" {row.chosen:,} of {row.batches:,}",
@@ -99,7 +99,7 @@ def _table(outlooks: "Sequence[Outlook]", plan: "PopulationPlan") -> "Table":
             f" {row.convergence:.3f}",
             _percent(row.skipped),
             f" {row.fairness_gap:.3f}",
-            *(f" {gap:.3f}" for gap in outlook.gaps.values()),
+            *(f" {gap:.3f}" for gap in choice.gaps.values()),
             style="bold green" if row.recommended else "red" if row.privacy == 1 else "",
         )
     return table
@@ -112,11 +112,11 @@ def _legend(plan: "PopulationPlan") -> "Iterator[str]":
         "C/K: convergence factor. F: largest difference between two clients' participation rates, in the long "
         "run of uniform selection."
     )
-    if plan.outlooks[0].gaps:
+    if plan.choices[0].gaps:
         yield f"* F after {plan.rounds:,} rounds: one simulated run of each mode of selection, seed {plan.seed}."
     else:
         yield "F of the fairness-aware modes has no closed form, and a population of this size is not simulated here."
-    needed = {row.privacy: row.cohort_needed for outlook in plan.main if (row := outlook.expected)}
+    needed = {row.privacy: row.cohort_needed for choice in plan.main if (row := choice.expected)}
     if larger := [f"{cohort:,} (T = {level:,})" for level, cohort in needed.items() if cohort > plan.cohort]:
         yield f"† Some batches are larger than T. For one batch more in a cohort, K must be {', '.join(larger)}."
 
@@ -124,7 +124,7 @@ def _legend(plan: "PopulationPlan") -> "Iterator[str]":
 def _show_one(plan: "PopulationPlan", console: "Console") -> None:
     from rich.table import Table
 
-    row = plan.outlooks[0].expected
+    row = plan.choices[0].expected
     if row.privacy == 1:
         console.print("[bold red]T = 1 protects nobody:[/] every client is a batch of its own.\n")
     else:
@@ -132,14 +132,14 @@ def _show_one(plan: "PopulationPlan", console: "Console") -> None:
             f"[bold]T = {row.privacy}[/]: in whatever the server computes from the sums of all rounds, every client "
             f"has the same weight as at least {row.privacy - 1} others.\n"
         )
-    table = Table(box=None, show_header=len(plan.outlooks) > 1, padding=(0, 2, 0, 0))
+    table = Table(box=None, show_header=len(plan.choices) > 1, padding=(0, 2, 0, 0))
     table.add_column("")
-    for outlook in plan.outlooks:
-        table.add_column(_COMPOSITIONS[outlook.composition])
-    for lines in zip(*(_lines(outlook, plan) for outlook in plan.outlooks), strict=True):
+    for choice in plan.choices:
+        table.add_column(_COMPOSITIONS[choice.composition])
+    for lines in zip(*(_lines(choice, plan) for choice in plan.choices), strict=True):
         table.add_row(lines[0][0], *(value for _, value in lines))
     console.print(table)
-    console.print(f"* simulated once, seed {plan.seed}\n" if plan.outlooks[0].gaps else "", style="dim")
+    console.print(f"* simulated once, seed {plan.seed}\n" if plan.choices[0].gaps else "", style="dim")
     if plan.survival < 1:
         console.print(
             f"A selected client lasts the round with probability {plan.survival:g}, and a batch that loses one is left "
@@ -151,8 +151,8 @@ def _show_one(plan: "PopulationPlan", console: "Console") -> None:
         console.print(f"Some batches are larger than T; K = {row.cohort_needed:,} would hold one batch more.\n")
 
 
-def _lines(outlook: "Outlook", plan: "PopulationPlan") -> "Iterator[tuple[str, str]]":
-    row = outlook.expected
+def _lines(choice: "Choice", plan: "PopulationPlan") -> "Iterator[tuple[str, str]]":
+    row = choice.expected
     more = " or more" if plan.population % row.privacy else ""
     yield "batches", f"{row.batches:,}, of {row.privacy:,}{more} clients"
     yield "in a cohort", f"{row.chosen:,} batches"
@@ -164,7 +164,7 @@ def _lines(outlook: "Outlook", plan: "PopulationPlan") -> "Iterator[tuple[str, s
     yield "convergence factor, C/K", f"{row.convergence:.4f}"
     yield "selection variance, β/(4E²G²)", f"{row.variance:.4f}"
     yield "fairness gap F, uniform, long run", f"{row.fairness_gap:.4f}"
-    for mode, gap in outlook.gaps.items():
+    for mode, gap in choice.gaps.items():
         yield f"  after {plan.rounds:,} rounds, {mode}*", f"{gap:.4f}"
 
 

@@ -16,7 +16,7 @@ def draw(report: DemoReport, vectors: Vectors, path: Path) -> None:
     them: how often each value occurs in the first two, and one row of pixels of the mean beside the plain mean.
     """
     levels, modulus = (1 << (report.precision_bits - 1)) - 1, 1 << report.ring_bits
-    settings, sight = report.settings, report.sight
+    settings, view = report.settings, report.view
     rows, columns = shape = shape_of(vectors.plain_mean.size)
     middle = slice(rows // 2 * columns, (rows // 2 + 1) * columns)
     draw_columns(
@@ -27,7 +27,7 @@ def draw(report: DemoReport, vectors: Vectors, path: Path) -> None:
         shape,
         [
             Column(
-                f"1  {sight.client} has a secret",
+                f"1  {view.client} has a secret",
                 "its vector, as pixels",
                 SECRET,
                 vectors.quantised,
@@ -43,7 +43,7 @@ def draw(report: DemoReport, vectors: Vectors, path: Path) -> None:
                 (0, modulus),
                 Histogram(vectors.received, (0, modulus - 1)),
                 "Every value equally often. Correlation with the\n"
-                f"secret: {sight.correlation:+.4f}; by chance alone: ±{sight.chance:.4f}.",
+                f"secret: {view.correlation:+.4f}; by chance alone: ±{view.chance:.4f}.",
             ),
             Column(
                 f"3  It learned the mean of {len(report.aggregated):,}",

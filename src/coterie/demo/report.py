@@ -111,7 +111,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Sight:
+class ServerView:
     """What the server received of its clients' vectors, in numbers.
 
     ``correlation`` is between one client's input and what was received in its place; for vectors that have nothing
@@ -140,7 +140,7 @@ class DemoReport:
     mean_error: float
     mean_error_bound: float
     cost: Cost
-    sight: Sight
+    view: ServerView
     plot: str | None = None
 
 

@@ -15,7 +15,7 @@ from coterie.cohorts.circles import batch_sizes
 from coterie.crypto.entropy import SystemEntropy
 from coterie.crypto.signing import Identity
 from coterie.demo.fingerprint import fingerprint
-from coterie.demo.report import Cost, DemoReport, Plan, Settings, Sight, StepView, Vectors
+from coterie.demo.report import Cost, DemoReport, Plan, ServerView, Settings, StepView, Vectors
 from coterie.errors import ConfigError, VerificationError
 from coterie.graphs import Complete
 from coterie.graphs.failures import ThreatModel
@@ -161,7 +161,7 @@ class Demo:
                 plain_integer_bytes=length * PRECISION // 8,
                 plain_ms=1e3 * plain_seconds,
             ),
-            sight=Sight(
+            view=ServerView(
                 client=self._shown,
                 masked_vectors=len(report.survivors),
                 correlation=float(np.corrcoef(quantised, received)[0, 1]),

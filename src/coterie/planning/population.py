@@ -38,7 +38,7 @@ _LONGEST_RUN, _LARGEST_RUN = 2_000, 10_000_000  # rounds, and rounds x batches
 
 
 @dataclass(frozen=True)
-class Outlook:
+class Choice:
     """One T under one way of composing batches.
 
     ``gaps`` has the fairness gap F of each mode after :attr:`PopulationPlan.rounds` simulated rounds; it is empty
@@ -55,7 +55,7 @@ class PopulationPlan:
     """Everything ``coterie plan --population`` shows.
 
     ``dropout`` are the levels that clients have evenly. With one level all ways of composing batches are alike and
-    ``outlooks`` has one entry for each T (composition ``any``); with several it has two, ``random`` and ``similar``.
+    ``choices`` has one entry for each T (composition ``any``); with several it has two, ``random`` and ``similar``.
     """
 
     population: int
@@ -64,21 +64,21 @@ class PopulationPlan:
     survival: float
     seed: int
     rounds: int
-    outlooks: tuple[Outlook, ...]
+    choices: tuple[Choice, ...]
 
-    def composed(self, composition: Composition) -> list[Outlook]:
-        """The outlooks of one composition, ascending in T."""
-        return [outlook for outlook in self.outlooks if outlook.composition == composition]
+    def composed(self, composition: Composition) -> list[Choice]:
+        """The choices of one composition, ascending in T."""
+        return [choice for choice in self.choices if choice.composition == composition]
 
     @property
-    def main(self) -> list[Outlook]:
-        """The outlooks of batches that are composed without regard to availability."""
+    def main(self) -> list[Choice]:
+        """The choices of batches that are composed without regard to availability."""
         return self.composed("any") or self.composed("random")
 
     @property
     def recommended(self) -> TradeOff | None:
         """The choice that :data:`RULE` makes among the T shown, if any T satisfies it."""
-        return next((outlook.expected for outlook in self.main if outlook.expected.recommended), None)
+        return next((choice.expected for choice in self.main if choice.expected.recommended), None)
 
     @property
     def selective(self) -> bool:
@@ -99,13 +99,13 @@ class PopulationPlan:
             "seed": self.seed,
             "choices": [
                 {
-                    "composition": outlook.composition,
-                    **asdict(outlook.expected),
-                    "family": outlook.expected.family if math.log10(outlook.expected.family) < 300 else None,
-                    "family_log10": math.log10(outlook.expected.family),
-                    "simulated_fairness_gap": outlook.gaps or None,
+                    "composition": choice.composition,
+                    **asdict(choice.expected),
+                    "family": choice.expected.family if math.log10(choice.expected.family) < 300 else None,
+                    "family_log10": math.log10(choice.expected.family),
+                    "simulated_fairness_gap": choice.gaps or None,
                 }
-                for outlook in self.outlooks
+                for choice in self.choices
             ],
         }
 
@@ -132,7 +132,7 @@ def plan_population(
     everyone = np.resize(np.array(dropout, dtype=np.float64), population)
     compositions: list[Composition] = ["any"] if len(set(dropout)) == 1 else ["random", "similar"]
     rounds = math.ceil(_TURNS * population / cohort)
-    outlooks: list[Outlook] = []
+    choices: list[Choice] = []
     for composition in compositions:
         compose = partial(_compose, composition, everyone, seed)
         rows = trade_off(
@@ -146,8 +146,8 @@ def plan_population(
         for row in rows:
             short = rounds <= _LONGEST_RUN and rounds * row.batches <= _LARGEST_RUN
             gaps = _gaps(compose(row.privacy).availability(everyone), row.chosen, rounds, seed) if short else {}
-            outlooks.append(Outlook(composition, row, gaps))
-    return PopulationPlan(population, cohort, tuple(dropout), survival, seed, rounds, tuple(outlooks))
+            choices.append(Choice(composition, row, gaps))
+    return PopulationPlan(population, cohort, tuple(dropout), survival, seed, rounds, tuple(choices))
 
 
 def _levels(population: int, cohort: int) -> list[int]:
@@ -196,14 +196,14 @@ def draw_trade_off(plan: PopulationPlan, path: Path) -> None:
         f"{plan.population:,} clients, cohorts of {plan.cohort:,}, dropout {levels}.\n"
         "C: clients aggregated in a round on average, skipped rounds included. T: clients nobody can tell apart."
     )
-    rows = [outlook.expected for outlook in plan.main]
+    rows = [choice.expected for choice in plan.main]
     places = range(len(rows))
     with page(path, "What privacy costs", subtitle, legend=True) as (axes,):
         room = [row.chosen * plan.population / row.batches for row in rows]
         axes.bar(places, room, color=HAIRLINE, alpha=0.45, width=0.7, label="room in whole batches")
         axes.axhline(plan.cohort, color=SLATE, linewidth=0.8)
         if similar := plan.composed("similar"):
-            ys = [outlook.expected.cardinality for outlook in similar]
+            ys = [choice.expected.cardinality for choice in similar]
             axes.plot(places, ys, "o-", color=SKY, label="C, batches of similar availability", **_LINE)
         label = "C, batches composed at random" if similar else "C"
         axes.plot(places, [row.cardinality for row in rows], "o-", color=BLUE, label=label, **_LINE)

@@ -156,24 +156,24 @@ class NoisyQuantizer:
         self.ring.check(total, self.length(layout))
         # The noise counts as the vectors of further clients, so the quantiser's checks allow for it.
         total = total.copy()
-        total[:1] += self._guests
-        everyone = count + self._guests
+        total[:1] += self._noise_clients
+        everyone = count + self._noise_clients
         precise = Layout(layout.shapes, ("float64",) * len(layout.shapes))
         decoded = self._wide.decode(total, precise, everyone)
         mean = [
             _cast(array * (everyone / count), dtype) for array, dtype in zip(decoded.mean, layout.dtypes, strict=True)
         ]
-        return Decoded(mean, decoded.total_weight - self._guests)
+        return Decoded(mean, decoded.total_weight - self._noise_clients)
 
     @cached_property
-    def _guests(self) -> int:
+    def _noise_clients(self) -> int:
         """The number of further clients whose entries would take as much room as the noise."""
         return math.ceil(self.noise.headroom(self.quantizer.clients, self.size) / self.quantizer.levels)
 
     @cached_property
     def _wide(self) -> Quantizer:
         plain = self.quantizer
-        return Quantizer(plain.clip, plain.precision, plain.clients + self._guests)
+        return Quantizer(plain.clip, plain.precision, plain.clients + self._noise_clients)
 
     def _round(self, arrays: list[FloatArray], rng: np.random.Generator) -> Encoded:
         """Round until the norm of the integers keeps the bound: once, but for a chance of 2^-20."""

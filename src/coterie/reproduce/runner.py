@@ -46,7 +46,7 @@ class Job(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Desk:
+class JobContext:
     """Where a job is done."""
 
     folder: Path
@@ -78,7 +78,7 @@ class Experiment(Protocol):
         """List the jobs of so many trials, all cases of a trial together, so that a part of the list is balanced."""
         ...
 
-    def run(self, job: Job, seed: int, desk: Desk) -> Record | None:
+    def run(self, job: Job, seed: int, context: JobContext) -> Record | None:
         """Do one job; None if it was asked to stop before the end. The result depends on job and seed alone."""
         ...
 
@@ -227,7 +227,7 @@ class Run:
                 look((job,))
                 return False
 
-            record = self.experiment.run(job, self.seed, Desk(self.folder, self.data, stop))
+            record = self.experiment.run(job, self.seed, JobContext(self.folder, self.data, stop))
             if record is not None:
                 finished(job, record)
             look(())
@@ -348,4 +348,4 @@ def _prepare_worker(stop: Event) -> None:
 
 
 def _run(experiment: Experiment, job: Job, seed: int, folder: Path, data: Path | None) -> Record | None:
-    return experiment.run(job, seed, Desk(folder, data, _stop.is_set))
+    return experiment.run(job, seed, JobContext(folder, data, _stop.is_set))

@@ -57,7 +57,7 @@ class Played:
     compute_seconds: float = 0.0
 
 
-class Workbench:
+class LocalUpdates:
     """Has the clients of a round trained, and notes how long anybody waited for that."""
 
     def __init__(self, strategy: Strategy, trainer: Trainer) -> None:
@@ -125,7 +125,7 @@ class Secure:
     def __init__(
         self,
         rounds: Rounds,
-        bench: Workbench,
+        bench: LocalUpdates,
         codec: Quantizer | NoisyQuantizer,
         layout: Layout,
         seed: int,
@@ -201,7 +201,7 @@ class Plain:
         self,
         roster: Roster,
         policy: Policy,
-        bench: Workbench,
+        bench: LocalUpdates,
         clip: float,
         minimum: int,
         frequencies: NDArray[np.int64],
@@ -259,7 +259,7 @@ class Plain:
         return tuple(name for name in survivors if name in whole)
 
 
-class Unshared:
+class Baseline:
     """Rounds of a baseline, in which everybody trains, whoever is available, and there is nothing to protect."""
 
     def __init__(self, strategy: Strategy, trainer: Trainer) -> None:

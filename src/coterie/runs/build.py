@@ -17,7 +17,7 @@ from coterie.graphs.topology import Complete, ErdosRenyi, Topology
 from coterie.planning.session import FEW_CLIENTS, recommend
 from coterie.privacy import Noise, NoiseKind, NoisyQuantizer, Release, least_aggregated
 from coterie.runs.config import RunConfig
-from coterie.runs.federation import Materials
+from coterie.runs.federation import Federation
 from coterie.secagg.server import Step
 from coterie.training.local import LocalSGD
 from coterie.training.schedules import Cosine, Curriculum, Inverse, Milestones, Schedule
@@ -27,7 +27,7 @@ from coterie.transports.faults import Fault, Faults, Kind
 from coterie.transports.rounds import SessionSettings
 
 
-def make_availability(config: RunConfig, materials: Materials) -> Availability:
+def make_availability(config: RunConfig, federation: Federation) -> Availability:
     """Say who is absent how often."""
     settings, clients = config.availability, config.clients.count
     match settings.kind:
@@ -38,8 +38,8 @@ def make_availability(config: RunConfig, materials: Materials) -> Availability:
         case "diurnal":
             phases = np.arange(clients) / clients
             return availability.Diurnal(phases, settings.low, settings.high, settings.period)
-    labels = materials.labels if materials.labels is not None else np.empty(0, np.int64)
-    return availability.label_dependent(labels, list(materials.parts.values()))
+    labels = federation.labels if federation.labels is not None else np.empty(0, np.int64)
+    return availability.label_dependent(labels, list(federation.parts.values()))
 
 
 def make_faults(config: RunConfig, number: int) -> Faults:
@@ -167,11 +167,11 @@ def _noisy(config: RunConfig, roster: Roster, quantizer: Quantizer, layout: Layo
     return NoisyQuantizer(quantizer, noise.clip_norm, layout.size, shares)
 
 
-def rehearse(config: RunConfig, materials: Materials) -> None:
+def rehearse(config: RunConfig, federation: Federation) -> None:
     """Put everything together once, so that what contradicts the data or the model shows before a run begins."""
-    names = tuple(materials.parts)
-    dropout = make_availability(config, materials).probability(1)
-    strategy = make_strategy(config, materials)
+    names = tuple(federation.parts)
+    dropout = make_availability(config, federation).probability(1)
+    strategy = make_strategy(config, federation)
     if config.training.algorithm == "fedavg":
         roster = make_roster(config, names, dropout, {})
         policy = choose_policy(config, roster, dropout)
@@ -183,7 +183,7 @@ def layout_of(strategy: Strategy) -> Layout:
     return Layout.of(next(iter(strategy.models().values())))
 
 
-def make_strategy(config: RunConfig, materials: Materials) -> Strategy:
+def make_strategy(config: RunConfig, federation: Federation) -> Strategy:
     """Return the algorithm, at its beginning."""
     training = config.training
     work = LocalSGD(
@@ -194,8 +194,8 @@ def make_strategy(config: RunConfig, materials: Materials) -> Strategy:
         training.weight_decay,
         training.shuffle,
     )
-    curriculum = Curriculum(materials.parts, work, config.seed, make_schedule(config))
-    model = materials.problem.model
+    curriculum = Curriculum(federation.parts, work, config.seed, make_schedule(config))
+    model = federation.problem.model
     match training.algorithm:
         case "centralised":
             return centralised(model, curriculum)

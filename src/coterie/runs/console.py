@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from coterie.cohorts.ledger import Outcome
-from coterie.runs.observers import Beginning, Observer
+from coterie.runs.observers import Observer, RunStart
 from coterie.runs.records import RoundRecord
 from coterie.runs.summary import Summary, duration, in_words, size
 
@@ -29,12 +29,12 @@ class Watcher(Observer):
         self._view: View | None = None
         self._rounds, self._folder = 0, ""
 
-    def begin(self, beginning: Beginning) -> None:
+    def begin(self, start: RunStart) -> None:
         """Say what is run, and open the view."""
-        self._rounds, self._folder = beginning.config.rounds, escape(str(beginning.folder))
-        self._console.print(*_introduction(beginning), sep="\n", soft_wrap=True)
+        self._rounds, self._folder = start.config.rounds, escape(str(start.folder))
+        self._console.print(*_introduction(start), sep="\n", soft_wrap=True)
         if self._console.is_terminal:
-            self._view = View(beginning)
+            self._view = View(start)
             self._live = Live(self._view, console=self._console, refresh_per_second=8)
             self._live.start()
 
@@ -73,11 +73,11 @@ class Watcher(Observer):
 class View:
     """The state of a run, drawn whenever it is asked for."""
 
-    def __init__(self, beginning: Beginning) -> None:
-        self._rounds = beginning.config.rounds
-        self._clients = len(beginning.clients)
-        self._cohort = beginning.config.cohort.size
-        self._records = list(beginning.records)
+    def __init__(self, start: RunStart) -> None:
+        self._rounds = start.config.rounds
+        self._clients = len(start.clients)
+        self._cohort = start.config.cohort.size
+        self._records = list(start.records)
         self._began, self._played = time.monotonic(), 0
         self.doing = ""
 
@@ -186,18 +186,18 @@ def split(records: Sequence[RoundRecord]) -> Text:
     return drawn
 
 
-def _introduction(beginning: Beginning) -> list[str]:
-    config, count = beginning.config, len(beginning.clients)
+def _introduction(start: RunStart) -> list[str]:
+    config, count = start.config, len(start.clients)
     if config.training.algorithm != "fedavg":
         how = f"{config.training.algorithm} training, a baseline"
     elif config.aggregation.kind == "plain":
         how = "plain aggregation, for comparison: the server sees every update"
     else:
         how = f"secure aggregation, T = {config.promised} promised" if config.promised > 1 else "secure aggregation"
-    again = f" from round {len(beginning.records) + 1}" if beginning.records else ""
+    again = f" from round {len(start.records) + 1}" if start.records else ""
     what = f"{config.rounds} rounds{again} on {config.data.name}: {count} clients, {config.cohort.size} in a round"
     return [
         f"[bold]{what}; {how}[/]",
-        f"{config.model.name} with {beginning.parameters:,} parameters, {config.cohort.policy} selection; "
-        f"results in {escape(str(beginning.folder))}",
+        f"{config.model.name} with {start.parameters:,} parameters, {config.cohort.policy} selection; "
+        f"results in {escape(str(start.folder))}",
     ]

@@ -16,7 +16,7 @@ from coterie.training.streams import stream, torch_seed
 
 
 @dataclass(frozen=True, eq=False)
-class Materials:
+class Federation:
     """What is learnt, from which examples; ``parts`` says which of them each client has, by name."""
 
     problem: Problem = field(repr=False)
@@ -26,7 +26,7 @@ class Materials:
     """Every example's label, where targets are labels."""
 
 
-def find_materials(config: RunConfig) -> Materials:
+def find_federation(config: RunConfig) -> Federation:
     """Load the data set and build the model that the settings name."""
     if OWN in (config.data.name, config.model.name):
         raise ConfigError(
@@ -35,10 +35,10 @@ def find_materials(config: RunConfig) -> Materials:
         )
     dataset = load(config.data.name, config.data.folder or None, **config.data.options)
     seed = torch_seed(config.seed, "model")
-    return make_materials(config, dataset, build(config.model.name, dataset.input_shape, dataset.outputs, seed))
+    return make_federation(config, dataset, build(config.model.name, dataset.input_shape, dataset.outputs, seed))
 
 
-def make_materials(config: RunConfig, dataset: Dataset, model: Module, loss: Loss | None = None) -> Materials:
+def make_federation(config: RunConfig, dataset: Dataset, model: Module, loss: Loss | None = None) -> Federation:
     """Divide this data set among the clients, for this model."""
     labels = dataset.train_y.astype(np.int64) if dataset.classes is not None else None
     parts = _divide(config, dataset.train_y, labels)
@@ -51,7 +51,7 @@ def make_materials(config: RunConfig, dataset: Dataset, model: Module, loss: Los
         ArrayData(dataset.train_x, dataset.train_y),
         loss or (squared_error if labels is None else cross_entropy),
     )
-    return Materials(problem, ArrayData(dataset.test_x, dataset.test_y), dict(zip(names, parts, strict=True)), labels)
+    return Federation(problem, ArrayData(dataset.test_x, dataset.test_y), dict(zip(names, parts, strict=True)), labels)
 
 
 def _divide(config: RunConfig, targets: Targets, labels: Indices | None) -> list[Indices]:

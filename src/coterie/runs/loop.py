@@ -10,9 +10,9 @@ from coterie.errors import InputError, LocalProtocolError
 from coterie.host import keep_memory
 from coterie.privacy import PrivacySpending, Release
 from coterie.runs import build as assembly
-from coterie.runs.aggregation import Aggregation, Observe, Plain, Played, Secure, Unshared, Workbench
+from coterie.runs.aggregation import Aggregation, Baseline, LocalUpdates, Observe, Plain, Played, Secure
 from coterie.runs.config import RunConfig
-from coterie.runs.federation import Materials
+from coterie.runs.federation import Federation
 from coterie.runs.folder import Checkpoint, Progress, RunFolder, write_whole
 from coterie.runs.records import RoundRecord, Standing
 from coterie.training.evaluate import Score, evaluate
@@ -28,7 +28,7 @@ class Engine:
     def __init__(
         self,
         config: RunConfig,
-        materials: Materials,
+        federation: Federation,
         folder: RunFolder,
         strategy: Strategy,
         records: Sequence[RoundRecord],
@@ -36,11 +36,11 @@ class Engine:
         observe: Observe = lambda _step, _done, _asked: None,
     ) -> None:
         """Put the parts together; ``head`` is what the ledger must still contain."""
-        self._config, self._materials, self._folder, self._strategy = config, materials, folder, strategy
+        self._config, self._federation, self._folder, self._strategy = config, federation, folder, strategy
         self._observe = observe
-        self._availability = assembly.make_availability(config, materials)
+        self._availability = assembly.make_availability(config, federation)
         self._schedule = assembly.make_schedule(config)
-        self.standing = Standing(tuple(materials.parts), hidden=config.aggregation.kind == "secure")
+        self.standing = Standing(tuple(federation.parts), hidden=config.aggregation.kind == "secure")
         for record in records:
             self.standing.add(record.round, record.aggregated)
         self._before = records[-1] if records else None
@@ -118,17 +118,17 @@ class Engine:
 
     def _assemble(self, stack: ExitStack) -> Aggregation:
         config, folder, strategy = self._config, self._folder, self._strategy
-        training, names = config.training, tuple(self._materials.parts)
+        training, names = config.training, tuple(self._federation.parts)
         trainer = stack.enter_context(
             make_trainer(
-                self._materials.problem,
+                self._federation.problem,
                 training.workers if training.workers >= 0 else None,
                 "vectorised" if training.executor == "vectorised" else "processes",
             )
         )
         if training.algorithm != "fedavg":
-            return Unshared(strategy, trainer)
-        bench = Workbench(strategy, trainer)
+            return Baseline(strategy, trainer)
+        bench = LocalUpdates(strategy, trainer)
         secret = folder.secret()
         identities = assembly.make_identities(config, names, secret)
         dropout = self._availability.probability(1)
@@ -172,8 +172,8 @@ class Engine:
             return None
         unchanged = played.mean is None and config.training.algorithm == "fedavg"
         if unchanged and before is not None and before.test_loss is not None:
-            return Score(before.test_loss, before.accuracy, len(self._materials.test))
-        problem, test = self._materials.problem, self._materials.test
+            return Score(before.test_loss, before.accuracy, len(self._federation.test))
+        problem, test = self._federation.problem, self._federation.test
         scores = [evaluate(problem, state, test) for state in self._strategy.models().values()]
         accuracies = [score.accuracy for score in scores if score.accuracy is not None]
         loss = math.fsum(score.loss for score in scores) / len(scores)

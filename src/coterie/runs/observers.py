@@ -25,7 +25,7 @@ CURVES = (
 
 
 @dataclass(frozen=True)
-class Beginning:
+class RunStart:
     """What is known when a run begins or goes on."""
 
     config: RunConfig
@@ -39,7 +39,7 @@ class Beginning:
 class Observer:
     """Somebody who wants to know; override what is of interest."""
 
-    def begin(self, beginning: Beginning) -> None:
+    def begin(self, start: RunStart) -> None:
         """A run begins, or goes on after an interruption."""
 
     def step(self, number: int, step: str, done: int, asked: int) -> None:
@@ -89,10 +89,10 @@ class TensorBoard(Observer):
         self._open = _installed("torch.utils.tensorboard", "tensorboard").SummaryWriter
         self._writer: Any = None
 
-    def begin(self, beginning: Beginning) -> None:
+    def begin(self, start: RunStart) -> None:
         """Open an event file that replaces whatever comes after the rounds already played."""
-        folder = str(beginning.folder / "tensorboard")
-        self._writer = self._open(folder, purge_step=len(beginning.records) + 1)
+        folder = str(start.folder / "tensorboard")
+        self._writer = self._open(folder, purge_step=len(start.records) + 1)
 
     def played(self, record: RoundRecord) -> None:
         """Add a point to every curve."""
@@ -112,15 +112,15 @@ class MLflow(Observer):
         self._mlflow = _installed("mlflow", "mlflow")
         self._status = ""
 
-    def begin(self, beginning: Beginning) -> None:
+    def begin(self, start: RunStart) -> None:
         """Begin an MLflow run with all settings as its parameters."""
-        note = beginning.folder / "mlflow.run"
+        note = start.folder / "mlflow.run"
         known = note.read_text().strip() if note.exists() else None
-        run = self._mlflow.start_run(run_id=known, run_name=beginning.folder.name)
+        run = self._mlflow.start_run(run_id=known, run_name=start.folder.name)
         self._status = "KILLED"
         if known is None:
             write_whole(note, run.info.run_id.encode())
-            self._mlflow.log_params(_flat(beginning.config.model_dump()))
+            self._mlflow.log_params(_flat(start.config.model_dump()))
 
     def played(self, record: RoundRecord) -> None:
         """Add a point to every curve."""

@@ -22,11 +22,11 @@ from coterie.host import cores
 from coterie.runs import build as assembly
 from coterie.runs.config import RunConfig
 from coterie.runs.config_file import to_toml
-from coterie.runs.federation import Materials, find_materials
+from coterie.runs.federation import Federation, find_federation
 from coterie.runs.folder import RunFolder, checked_records, named_arrays, write_whole
 from coterie.runs.locks import locked
 from coterie.runs.loop import Engine
-from coterie.runs.observers import Beginning, Journal, Observer, trackers
+from coterie.runs.observers import Journal, Observer, RunStart, trackers
 from coterie.runs.page import run_page
 from coterie.runs.records import RoundRecord
 from coterie.runs.summary import Summary
@@ -66,25 +66,25 @@ class TrainingRun:
     """The run in a folder."""
 
     def __init__(
-        self, folder: RunFolder, materials: Materials | None = None, observers: Sequence[Observer] = ()
+        self, folder: RunFolder, federation: Federation | None = None, observers: Sequence[Observer] = ()
     ) -> None:
-        """Take up the run; ``materials`` must be the same whenever it is, and are found by its settings by default."""
+        """Take up the run; ``federation`` must be the same whenever it is, and are found by its settings by default."""
         self.folder = folder
         self.config = folder.config()
-        self._materials = materials or find_materials(self.config)
+        self._federation = federation or find_federation(self.config)
         self._observers = [*observers, *trackers(self.config)]
         self._number = 0
         self._stopping = False
 
     @classmethod
     def begin(
-        cls, path: Path, config: RunConfig, materials: Materials | None = None, observers: Sequence[Observer] = ()
+        cls, path: Path, config: RunConfig, federation: Federation | None = None, observers: Sequence[Observer] = ()
     ) -> "TrainingRun":
         """Make the folder of a new run, unless something is wrong with its settings."""
-        materials = materials or find_materials(config)
-        assembly.rehearse(config, materials)
+        federation = federation or find_federation(config)
+        assembly.rehearse(config, federation)
         trackers(config)
-        return cls(RunFolder.create(path, config), materials, observers)
+        return cls(RunFolder.create(path, config), federation, observers)
 
     def stop(self) -> None:
         """Stop after the round that is being played."""
@@ -99,7 +99,7 @@ class TrainingRun:
 
     def _play(self) -> RunResult:
         with locked(self.folder.path):
-            strategy = assembly.make_strategy(self.config, self._materials)
+            strategy = assembly.make_strategy(self.config, self._federation)
             found = self.folder.checkpoint()
             records: list[RoundRecord] = []
             if found is None:
@@ -108,7 +108,7 @@ class TrainingRun:
                 strategy.restore(found.state)
                 records = checked_records(self.folder.records(), found.progress.rounds, self.folder.metrics_file)
             head = found.progress.head if found else None
-            engine = Engine(self.config, self._materials, self.folder, strategy, records, head, self._step)
+            engine = Engine(self.config, self._federation, self.folder, strategy, records, head, self._step)
             with engine, closing(Journal(self.folder, records)) as journal:
                 if found is None:
                     self.folder.save(engine.checkpoint(0))
@@ -136,28 +136,26 @@ class TrainingRun:
             return
         tasks = [strategy.task(0, name) for name in strategy.clients[: self.config.cohort.size]]
         workers = training.workers if training.workers >= 0 else cores()
-        choice = choose_executor(self._materials.problem, tasks, workers)
+        choice = choose_executor(self._federation.problem, tasks, workers)
         settled = training.model_copy(update={"executor": choice.executor})
         self.config = self.config.model_copy(update={"training": settled})
         write_whole(self.folder.config_file, to_toml(self.config).encode())
 
     def _begin(self, records: Sequence[RoundRecord]) -> None:
-        beginning = Beginning(
-            self.config, self.folder.path, tuple(self._materials.parts), self._parameters, tuple(records)
-        )
+        start = RunStart(self.config, self.folder.path, tuple(self._federation.parts), self._parameters, tuple(records))
         for observer in self._observers:
-            observer.begin(beginning)
+            observer.begin(start)
 
     def _step(self, step: str, done: int, asked: int) -> None:
         for observer in self._observers:
             observer.step(self._number, step, done, asked)
 
     def _conclude(self, engine: Engine, strategy: Strategy, records: Sequence[RoundRecord]) -> RunResult:
-        problem = self._materials.problem
+        problem = self._federation.problem
         models = {name: problem.instance(state) for name, state in strategy.models().items()}
         states = {name: named_state(model) for name, model in models.items()}
         write_whole(self.folder.model_file, named_arrays(states))
-        clients = tuple(self._materials.parts)
+        clients = tuple(self._federation.parts)
         summary = Summary.of(
             self.config,
             clients,
@@ -172,4 +170,4 @@ class TrainingRun:
 
     @property
     def _parameters(self) -> int:
-        return parameter_count(self._materials.problem.model)
+        return parameter_count(self._federation.problem.model)

@@ -12,7 +12,7 @@ Module: TypeAlias = nn.Module
 """A torch model, for those who must not import torch themselves."""
 
 
-def made(model: Module | Callable[[], Module], seed: int) -> Module:
+def instantiate(model: Module | Callable[[], Module], seed: int) -> Module:
     """Return the model, or have it made with random numbers that ``seed`` alone decides.
 
     torch's global random state is the same afterwards as before.

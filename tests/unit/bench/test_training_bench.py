@@ -200,7 +200,7 @@ def test_where_nothing_can_be_written_there_is_one_clear_line(
 
 
 def test_a_seed_decides_the_examples() -> None:
-    one, again, other = (replace(TINY, seed=seed).materials() for seed in (1, 1, 2))
+    one, again, other = (replace(TINY, seed=seed).federation() for seed in (1, 1, 2))
     indices = np.arange(4)
     first, same, different = (made.problem.data.batch(indices)[0].numpy() for made in (one, again, other))
     assert np.array_equal(first, same)

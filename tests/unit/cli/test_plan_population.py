@@ -151,12 +151,12 @@ def test_every_plan_keeps_its_own_rule(population: int, data: st.DataObject) -> 
     kept = {o.expected.privacy: o.expected.convergence for o in plan.main}
     enough = [t for t, share in kept.items() if t > 1 and share >= RECOMMENDED_CONVERGENCE]
     assert (plan.recommended.privacy if plan.recommended else None) == max(enough, default=None)
-    for outlook in plan.outlooks:
-        assert -1e-9 <= outlook.expected.skipped <= 1
-        assert outlook.expected.cardinality <= cohort + 1e-9
-        assert all(0 <= gap <= 1 for gap in outlook.gaps.values())
+    for choice in plan.choices:
+        assert -1e-9 <= choice.expected.skipped <= 1
+        assert choice.expected.cardinality <= cohort + 1e-9
+        assert all(0 <= gap <= 1 for gap in choice.gaps.values())
         if not any(dropout):  # nobody is ever missing: the least used take turns
-            assert outlook.gaps["fairest"] <= 1 / plan.rounds + 1e-12
+            assert choice.gaps["fairest"] <= 1 / plan.rounds + 1e-12
 
 
 def test_equal_kinds_of_batches_are_recognised() -> None:

@@ -26,8 +26,8 @@ from coterie.reproduce.runner import (
     REPORT,
     RESULTS,
     Declaration,
-    Desk,
     Job,
+    JobContext,
     Record,
     Run,
     Size,
@@ -57,7 +57,7 @@ survival = [0.8]
 rounds = 60
 cases = [{ population = 12, cohort = 4, privacy = 2 }]
 """
-DESK = Desk(Path("unused"), None, lambda: False)
+CONTEXT = JobContext(Path("unused"), None, lambda: False)
 FIGURES = ("figure-3.png", "figure-4.png", "figure-5.png", "dropouts-inside-a-round.png")
 
 
@@ -117,14 +117,14 @@ def test_the_shipped_experiment_is_the_papers() -> None:
     assert (experiment.population, experiment.cohort, experiment.rounds) == (120, 12, 200)
     assert declaration.size(FULL).trials == 200
     assert len(experiment.jobs(3)) == 3 * (9 + 6)
-    record = experiment.run(Job(METRICS, "T=6", 0), 0, DESK)
+    record = experiment.run(Job(METRICS, "T=6", 0), 0, CONTEXT)
     assert record["strong"][-1] == record["weak_at_least"][-1] == record["weak_at_most"][-1] == 6
     assert record["first_exposed"] is None
     assert set(record["aggregated"]) <= {0, 12}
 
 
 def test_random_selection_exposes_everybody(declaration: Declaration) -> None:
-    record = declaration.experiment(FULL).run(Job(METRICS, "random", 0), 0, DESK)
+    record = declaration.experiment(FULL).run(Job(METRICS, "random", 0), 0, CONTEXT)
     assert record is not None
     assert 10 <= record["first_exposed"] <= record["all_exposed"] <= 25
     assert record["weak_at_most"].index(1) + 1 == record["first_exposed"]
@@ -133,7 +133,7 @@ def test_random_selection_exposes_everybody(declaration: Declaration) -> None:
 def test_losses_expose_clients_unless_unmasking_is_batch_aligned(declaration: Declaration) -> None:
     experiment = declaration.experiment(FULL)
     (job,) = (job for job in experiment.jobs(1) if job.part == LEAKS)
-    record = experiment.run(job, 0, DESK)
+    record = experiment.run(job, 0, CONTEXT)
     assert record is not None
     naive, aligned = record["naive"], record["aligned"]
     assert naive["broken"] <= naive["exposed"] == naive["rounds"] < 60
@@ -228,7 +228,7 @@ def test_a_size_changes_settings_and_the_report_says_which_it_is(declaration: De
 def test_a_report_is_possible_after_the_first_job(declaration: Declaration) -> None:
     experiment = declaration.experiment(FULL)
     for job in experiment.jobs(1):
-        report = experiment.report({job: experiment.run(job, 0, DESK) or {}})
+        report = experiment.report({job: experiment.run(job, 0, CONTEXT) or {}})
         assert len(report.figures) == (3 if job.part == METRICS else 2)
         assert "## Where the paper and this report differ" in report.text
 
@@ -276,10 +276,10 @@ def test_an_interrupted_command_reports_on_what_is_there(
 ) -> None:
     run = MultiRoundMetrics.run
 
-    def interrupt(self: MultiRoundMetrics, job: Job, seed: int, desk: Desk) -> Record:
+    def interrupt(self: MultiRoundMetrics, job: Job, seed: int, context: JobContext) -> Record:
         if job.trial == 1:
             raise KeyboardInterrupt
-        return run(self, job, seed, desk)
+        return run(self, job, seed, context)
 
     monkeypatch.setattr(MultiRoundMetrics, "run", interrupt)
     arguments = ["small", "--workers", "1", "--out", str(tmp_path / "out")]

@@ -16,8 +16,8 @@ from coterie.reproduce.runner import (
     REPORT,
     RESULTS,
     Declaration,
-    Desk,
     Job,
+    JobContext,
     Run,
     declared,
     read_declaration,
@@ -93,7 +93,7 @@ def test_tables_of_the_six_schemes_have_the_papers_values_and_settings() -> None
 
 def test_a_job_is_the_run_with_its_settings(declaration: Declaration, tmp_path: Path) -> None:
     experiment, job = table(declaration), Job("IID", "T=2", 1)
-    record = experiment.run(job, 3, Desk(tmp_path, None, lambda: False))
+    record = experiment.run(job, 3, JobContext(tmp_path, None, lambda: False))
     assert record is not None
     config = experiment.config(job, 3, None)
     assert (config.seed, config.cohort.privacy, config.partition.kind) == (4, 2, "iid")
@@ -117,7 +117,7 @@ def test_interrupted_jobs_go_on_and_workers_change_nothing(declaration: Declarat
         return asked[-1]
 
     assert experiment.progress(job, parts.folder) == 0
-    assert experiment.run(job, 0, Desk(parts.folder, None, stop_at_second)) is None
+    assert experiment.run(job, 0, JobContext(parts.folder, None, stop_at_second)) is None
     assert experiment.progress(job, parts.folder) == pytest.approx(2 / 3)
     seen: list[float] = []
     parts.work(watch=seen.append)
@@ -136,7 +136,7 @@ def test_interrupted_jobs_go_on_and_workers_change_nothing(declaration: Declarat
 def test_a_report_is_possible_after_the_first_job(declaration: Declaration, tmp_path: Path) -> None:
     run = Run("small", declaration, tmp_path, QUICK)
     experiment = table(declaration, QUICK)
-    record = experiment.run(run.jobs[1], 0, Desk(tmp_path, None, lambda: False))
+    record = experiment.run(run.jobs[1], 0, JobContext(tmp_path, None, lambda: False))
     assert record is not None
     report = experiment.report({run.jobs[1]: record})
     accuracy = 100 * record["accuracy"][-1][1]
@@ -147,11 +147,11 @@ def test_a_report_is_possible_after_the_first_job(declaration: Declaration, tmp_
 
 def test_a_folder_with_other_settings_is_refused(declaration: Declaration, tmp_path: Path) -> None:
     experiment, job = table(declaration), Job("IID", "random", 0)
-    assert experiment.run(job, 0, Desk(tmp_path, None, lambda: True)) is None
+    assert experiment.run(job, 0, JobContext(tmp_path, None, lambda: True)) is None
     config = next((tmp_path / RUNS).iterdir()) / "config.toml"
     config.write_text(config.read_text().replace("epochs = 1", "epochs = 2"))
     with pytest.raises(ConfigError, match="other settings"):
-        experiment.run(job, 0, Desk(tmp_path, None, lambda: False))
+        experiment.run(job, 0, JobContext(tmp_path, None, lambda: False))
 
 
 def test_missing_data_is_told_in_words_from_any_worker(declaration: Declaration, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from tests.support.runs import HOSTILE, client_names, made_up, summarised
 from coterie.cohorts.ledger import Outcome
 from coterie.runs.config_file import make_config
 from coterie.runs.console import Watcher, curve, line
-from coterie.runs.observers import Beginning
+from coterie.runs.observers import RunStart
 from coterie.runs.page import run_page
 from coterie.runs.records import RoundRecord, Standing
 from coterie.runs.summary import Summary, duration, in_words, size
@@ -88,7 +88,7 @@ def watched(records: list[RoundRecord], *, terminal: bool, **settings: object) -
     output = io.StringIO()
     console = Console(file=output, force_terminal=terminal, width=240, highlight=False)
     watcher = Watcher(console)
-    watcher.begin(Beginning(summary.config, client_path(), client_names(), 1234, records[:1]))
+    watcher.begin(RunStart(summary.config, client_path(), client_names(), 1234, records[:1]))
     for record in records[1:]:
         watcher.step(record.round, "mask", 3, 6)
         watcher.played(record)

@@ -18,7 +18,7 @@ import numpy as np
 from coterie.bench import training
 from coterie.bench.rivals import flower_training, pfl_training
 from coterie.bench.rivals.process import Order, Rival, Serve
-from coterie.bench.rivals.work import Workplace
+from coterie.bench.rivals.work import RivalTasks
 from coterie.bench.training import RoundCost, Scenario, TrainingCosts
 from coterie.cohorts.ledger import Ledger
 from coterie.errors import ConfigError, RoundAborted
@@ -153,7 +153,7 @@ def _cohort(folder: Path, number: int) -> tuple[str, ...]:
 
 def _our_model(scenario: Scenario, order: Order) -> Arrays:
     """Play a round of ours without protection, from the initial model."""
-    place = Workplace(scenario, order.number)
+    place = RivalTasks(scenario, order.number)
     with make_trainer(place.problem, 0) as trainer:
         plain_round(place.strategy, trainer, order.number - 1, order.clients)
     return place.model

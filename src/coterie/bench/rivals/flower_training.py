@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from coterie.bench.rivals.process import Orders, Serve
-from coterie.bench.rivals.work import Workplace
+from coterie.bench.rivals.work import RivalTasks
 from coterie.bench.training import Scenario
 from coterie.errors import RoundAborted
 from coterie.training import flatten
@@ -44,7 +44,7 @@ def serve(scenario: Scenario, rounds: int, workers: int, orders: Orders) -> None
     def main(grid: _Flwr, _context: _Flwr) -> None:
         while len(list(grid.get_node_ids())) < scenario.clients:
             time.sleep(0.1)
-        initial = ArrayRecord(_workplace(scenario, rounds).model)
+        initial = ArrayRecord(_tasks(scenario, rounds).model)
         _strategy(orders).start(grid, initial, num_rounds=rounds + 1)  # in the last, it waits until we hang up
 
     def train(message: _Flwr, _context: _Flwr) -> _Flwr:
@@ -94,7 +94,7 @@ def _train(scenario: Scenario, rounds: int, message: _Flwr) -> _Flwr:
     """Be a client, in one of Ray's processes."""
     from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 
-    place, job = _workplace(scenario, rounds), message.content["config"]
+    place, job = _tasks(scenario, rounds), message.content["config"]
     model = message.content["arrays"].to_numpy_ndarrays()
     task = place.task(int(job["round"]), str(job["client"]), model)
     with one_thread():
@@ -106,8 +106,8 @@ def _train(scenario: Scenario, rounds: int, message: _Flwr) -> _Flwr:
 
 
 @cache
-def _workplace(scenario: Scenario, rounds: int) -> Workplace:
-    return Workplace(scenario, rounds)
+def _tasks(scenario: Scenario, rounds: int) -> RivalTasks:
+    return RivalTasks(scenario, rounds)
 
 
 def _short_lived() -> tempfile.TemporaryDirectory[str]:

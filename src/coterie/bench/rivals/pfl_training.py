@@ -15,7 +15,7 @@ from itertools import cycle
 from typing import Any, TypeAlias
 
 from coterie.bench.rivals.process import Order, Orders, Serve
-from coterie.bench.rivals.work import Workplace
+from coterie.bench.rivals.work import RivalTasks
 from coterie.bench.training import Scenario
 from coterie.training import flatten
 from coterie.training.local import LocalSGD, one_thread
@@ -50,7 +50,7 @@ def serve(scenario: Scenario, rounds: int, addresses: str, rank: int, orders: Or
     from pfl.metrics import Weighted
     from pfl.model.pytorch import PyTorchModel
 
-    place = Workplace(scenario, rounds)
+    place = RivalTasks(scenario, rounds)
     problem, module = place.problem, place.problem.model
     turns = _turns(orders, place)
     work = turns.work()
@@ -91,7 +91,7 @@ def serve(scenario: Scenario, rounds: int, addresses: str, rank: int, orders: Or
         )
 
 
-def _turns(orders: Orders, place: Workplace) -> _Pfl:
+def _turns(orders: Orders, place: RivalTasks) -> _Pfl:
     from pfl.callback.base import TrainingProcessCallback
     from pfl.hyperparam import HyperParam
     from pfl.metrics import Metrics

@@ -15,14 +15,14 @@ from coterie.training.flatten import Arrays
 from coterie.training.local import Indices, LocalSGD, LocalTask
 
 
-class Workplace:
+class RivalTasks:
     """What clients need for their work: model, examples, and what to do with them."""
 
     def __init__(self, scenario: Scenario, rounds: int) -> None:
         """Prepare so many rounds, the first of which does not count."""
-        materials = scenario.materials()
-        self.problem = materials.problem
-        self.strategy = assembly.make_strategy(scenario.config("plain", rounds, 0), materials)
+        federation = scenario.federation()
+        self.problem = federation.problem
+        self.strategy = assembly.make_strategy(scenario.config("plain", rounds, 0), federation)
 
     @property
     def model(self) -> Arrays:

@@ -25,7 +25,7 @@ from coterie.reproduce.runner import Job, Record
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from coterie.reproduce.runner import Desk, Report
+    from coterie.reproduce.runner import JobContext, Report
 
 METRICS, LEAKS = "metrics", "leaks"
 _EASY = 4  # sets of so many classes are searched in a moment: 8 million sets of 4 among 120
@@ -90,7 +90,7 @@ class MultiRoundMetrics(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
         cases = [(METRICS, scheme.name) for scheme in self.schemes] + [(LEAKS, name) for name in self.leaks.by_name()]
         return [Job(part, case, trial) for trial in range(trials) for part, case in cases]
 
-    def run(self, job: Job, seed: int, desk: Desk) -> Record:
+    def run(self, job: Job, seed: int, context: JobContext) -> Record:
         """Play one history and measure it."""
         rng = np.random.default_rng([seed, job.trial, *job.case.encode()])
         if job.part == LEAKS:

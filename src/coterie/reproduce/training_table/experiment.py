@@ -20,7 +20,7 @@ from coterie.reproduce.runner import Job, Record
 from coterie.runs.config_file import make_config
 
 if TYPE_CHECKING:
-    from coterie.reproduce.runner import Desk, Report
+    from coterie.reproduce.runner import JobContext, Report
     from coterie.runs.config import RunConfig
     from coterie.runs.run import RunResult
 
@@ -71,7 +71,7 @@ class TrainingTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         }
         return make_config({**self.common, **table.settings, **scheme.settings, **own})
 
-    def run(self, job: Job, seed: int, desk: Desk) -> Record | None:
+    def run(self, job: Job, seed: int, context: JobContext) -> Record | None:
         """Train, or go on training, in the job's folder."""
         from coterie.runs.folder import RunFolder
         from coterie.runs.observers import Observer
@@ -80,10 +80,10 @@ class TrainingTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
         class Stopper(Observer):
             def played(self, record: RoundRecord) -> None:
-                if desk.stop() and record.round < config.rounds:
+                if context.stop() and record.round < config.rounds:
                     run.stop()
 
-        config, folder = self.config(job, seed, desk.data), desk.folder / RUNS / _folder_name(job)
+        config, folder = self.config(job, seed, context.data), context.folder / RUNS / _folder_name(job)
         if (folder / "config.toml").exists():
             run = TrainingRun(RunFolder.open(folder), observers=[Stopper()])
             moved = run.config.data.model_copy(update={"folder": config.data.folder})

@@ -15,7 +15,7 @@ from coterie.bench.rivals import flower_training as rival_flower
 from coterie.bench.rivals import pfl_training as rival_pfl
 from coterie.bench.rivals.compare import SYSTEMS, RivalCosts, System, check_model, measure_rivals
 from coterie.bench.rivals.process import Orders, Serve
-from coterie.bench.rivals.work import Workplace
+from coterie.bench.rivals.work import RivalTasks
 from coterie.bench.training import RoundCost, Scenario, TrainingCosts
 from coterie.cli import app, main
 from coterie.cohorts.ledger import Ledger
@@ -31,7 +31,7 @@ TINY = Scenario("lenet", (1, 16, 16), samples=6, batch_size=4, clients=6, cohort
 
 def honest(scenario: Scenario, rounds: int, seen: Path, orders: Orders) -> None:
     """Average what the clients learn, by itself and round by round."""
-    place = Workplace(scenario, rounds)
+    place = RivalTasks(scenario, rounds)
     model = place.model
     while True:
         order = orders.next()
@@ -48,7 +48,7 @@ def idle(scenario: Scenario, orders: Orders) -> None:
     """Do nothing at all, quickly."""
     while True:
         orders.next()
-        orders.done(lambda: Workplace(scenario, 1).model)
+        orders.done(lambda: RivalTasks(scenario, 1).model)
 
 
 def system(title: str, *parts: Serve) -> System:
@@ -95,7 +95,7 @@ def test_without_rivals_only_our_rounds_are_played(tmp_path: Path) -> None:
 
 
 def test_clients_work_as_in_our_rounds() -> None:
-    place = Workplace(TINY, 3)
+    place = RivalTasks(TINY, 3)
     work, examples = place.work(2, "client-5")
     task = place.task(2, "client-5", [array + 1 for array in place.model])
     assert (task.round, task.client) == (1, "client-5")  # strategies count from 0

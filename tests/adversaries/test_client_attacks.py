@@ -133,7 +133,7 @@ def test_garbage_shares_are_named_and_the_round_survives(kind: str) -> None:
     assert rejected.sender == VILLAIN
     assert "wrong" in rejected.reason
     cast.deliver(replies)
-    result = cast.server.unmask()
+    result = cast.unmask()
     assert VILLAIN in result.clients  # its input was fine; only its shares were not
     assert (result.total == ring_sum(cast.terms, cast.inputs, names(7)[:6])).all()
 
@@ -148,10 +148,10 @@ def test_garbage_shares_falsify_the_sum_without_fingerprints(kind: str, monkeypa
     cast.deliver(replies)
     if kind == "key_shares":  # a wrong key is still recognised: its public half was advertised
         with pytest.raises(PeerProtocolError, match="another key") as caught:
-            cast.server.unmask()
+            cast.unmask()
         assert caught.value.peer == "client-06"  # the wrong one is blamed
     else:
-        result = cast.server.unmask()
+        result = cast.unmask()
         assert (result.total != ring_sum(cast.terms, cast.inputs, result.clients)).any()
 
 

@@ -93,12 +93,17 @@ class Cast:
             self.play((without or {}).get(self.server.step, ()))
         return self
 
+    def unmask(self) -> Aggregate:
+        """Close the last step, and the sum."""
+        self.server.close()
+        return self.server.aggregate
+
     def finish(self, without: Sequence[str] = ()) -> Aggregate:
         """The remaining steps, and the sum."""
         while self.server.step is not Step.REVEAL:
             self.play()
         self.play(without)
-        return self.server.unmask()
+        return self.unmask()
 
 
 def flip(data: bytes, bit: int = 0) -> bytes:

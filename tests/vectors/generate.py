@@ -50,7 +50,7 @@ def transcript(terms: Terms, dropouts: Mapping[Step, Sequence[str]]) -> dict[str
         "dropouts": {step.value: list(clients) for step, clients in dropouts.items()},
         "steps": list(_steps(cast, dropouts)),
         "aggregated": list(cast.server.aggregated),
-        "sum": cast.server.unmask().total.tolist(),
+        "sum": cast.unmask().total.tolist(),
     }
 
 

@@ -239,6 +239,17 @@ class Finished(State, frozen=True, tag=True):
 AnyState = Joined | Shared | Masked | Confirmed | Finished
 
 
+def read_invitation(message: bytes) -> Terms:
+    """Return the terms that the server proposes; whether to agree to them is for the client to decide."""
+    invitation = messages.decode(message, messages.Invitation, SERVER, None)
+    try:
+        terms = Terms.from_bytes(invitation.body)
+    except ConfigError as error:
+        raise PeerProtocolError(SERVER, f"sent an invitation that cannot be accepted: {error}") from None
+    messages.check_session(invitation, terms.digest, SERVER)
+    return terms
+
+
 def join(terms: Terms, client: str, entropy: Entropy, identity: Identity | None = None) -> tuple[Joined, bytes]:
     """Enter a session: make two key pairs and advertise them (step 0)."""
     if client not in terms.index:

@@ -60,6 +60,12 @@ class ClientMessage(Message, frozen=True):
     sender: Client
 
 
+class Invitation(Message, frozen=True, tag=0):
+    """Before step 0, server: the terms of a session, to a client that may agree to them."""
+
+    body: bytes
+
+
 class Advertisement(ClientMessage, frozen=True, tag=1):
     """Step 0, client: two public keys, signed where the server is not trusted."""
 
@@ -164,11 +170,11 @@ def encode(message: Message) -> bytes:
     return body + _checksum(body)
 
 
-def decode(data: bytes, kind: type[M], peer: str, terms: bytes) -> M:
+def decode(data: bytes, kind: type[M], peer: str, terms: bytes | None) -> M:
     """Return the message of type ``kind`` in ``data``, or blame ``peer``.
 
     Refused: bytes that are no message or were damaged on the way, a message of another kind (that is, of another
-    step) and one that was made under other terms (that is, in another session).
+    step) and one that was made under other terms (that is, in another session); ``None`` are terms not known yet.
     """
     body = memoryview(data)[:-CHECKSUM_BYTES]
     try:
@@ -177,7 +183,8 @@ def decode(data: bytes, kind: type[M], peer: str, terms: bytes) -> M:
         raise PeerProtocolError(peer, f"sent bytes that are not a {kind.__name__}") from None
     if _checksum(body) != data[-CHECKSUM_BYTES:]:
         raise PeerProtocolError(peer, f"sent a {kind.__name__} that was damaged on the way")
-    check_session(message, terms, peer)
+    if terms is not None:
+        check_session(message, terms, peer)
     return message
 
 

@@ -1,8 +1,11 @@
 """The server: collects messages, closes steps, removes the masks of the sum and of nothing else.
 
     server = Server(terms)
-    for each step: server.receive(sender, message) for whatever arrives; send what server.close() returns
-    server.unmask()
+    outgoing = server.invite()
+    while outgoing:
+        send it; server.receive(sender, message) for whatever arrives
+        outgoing = server.close()
+    server.aggregate
 
 The caller decides when a step ends; there is no clock here. A bad message becomes a :class:`Rejected` value and
 never harms the round. Masked inputs are added up as they arrive: memory holds one vector, or one for each batch.
@@ -80,6 +83,7 @@ class Server:
         self._self_shares: dict[int, dict[int, bytes]] = {}
         self._key_shares: dict[int, dict[int, bytes]] = {}
         self._revealers: set[int] = set()
+        self._aggregate: Aggregate | None = None
 
     def __repr__(self) -> str:
         return f"<Server of session {self.terms.session.hex()[:8]}, step {self.step}>"
@@ -111,6 +115,18 @@ class Server:
         """Clients whose sum is about to be revealed; known, and final, once the masking step is closed."""
         return self._names(self._aggregated)
 
+    @property
+    def aggregate(self) -> Aggregate:
+        """The sum; known once the last step is closed."""
+        if self._aggregate is None:
+            raise LocalProtocolError(f"there is no sum in step {self.step}")
+        return self._aggregate
+
+    def invite(self) -> dict[str, bytes]:
+        """Return what to send to every client to begin with: the terms."""
+        invitation = messages.encode(messages.Invitation(self.terms.digest, self.terms.to_bytes()))
+        return dict.fromkeys(self.terms.clients, invitation)
+
     def receive(self, sender: str, data: bytes) -> Rejected | None:
         """Take in one message of the current step from an authenticated sender; never raises on bad input."""
         try:
@@ -122,52 +138,27 @@ class Server:
         return None
 
     def close(self) -> dict[str, bytes]:
-        """End the current step and return what to send to whom; raise if the round cannot go on."""
+        """End the current step and return what to send to whom; raise if the session cannot go on.
+
+        Closing the last step removes the masks. Nothing is left to send then, and :attr:`aggregate` is there. It raises
+        :class:`ThresholdError`, naming every client concerned, where a client that is aggregated, or one that
+        left a mask on somebody who is, has fewer revealed shares than its threshold: exactly when
+        Theorem 1 of Choi et al. (2020) says that the sum cannot be had.
+        """
         closing: dict[Step, Callable[[], dict[int, messages.Message]]] = {
             Step.ADVERTISE: self._close_advertise,
             Step.SHARE: self._close_share,
             Step.MASK: self._close_mask,
             Step.CONFIRM: self._close_confirm,
+            Step.REVEAL: self._close_reveal,
         }
         if self.step not in closing:
-            raise LocalProtocolError(f"there is nothing to close in step {self.step}; call unmask() after revealing")
+            raise LocalProtocolError("the session is over: there is nothing to close")
         outgoing = closing[self.step]()
         order = list(Step)
         following = order[order.index(self.step) + 1]
         self.step = Step.REVEAL if following is Step.CONFIRM and not self.terms.active else following
         return {self.terms.clients[client]: messages.encode(message) for client, message in outgoing.items()}
-
-    def unmask(self) -> Aggregate:
-        """Recover the secrets that were opened, remove all masks, return the sum.
-
-        Raises :class:`ThresholdError`, naming every client concerned, where a client that is aggregated, or one that
-        left a mask on somebody who is, has fewer revealed shares than its threshold: exactly when
-        Theorem 1 of Choi et al. (2020) says that the sum cannot be had.
-        """
-        if self.step is not Step.REVEAL:
-            raise LocalProtocolError(f"a session is unmasked after shares were revealed, not in step {self.step}")
-        aggregated, graph = self._aggregated, self._graph()
-        left = {
-            client: [peer for peer in graph.neighbours(client) if peer in aggregated]
-            for client in self._seed_marks.keys() - aggregated
-        }
-        self._check_informative(graph, aggregated, [client for client, marked in left.items() if marked])
-        self.step = Step.DONE
-        added: list[bytes] = []
-        subtracted = [self._recover_seed(client) for client in aggregated]
-        for client, marked in left.items():
-            if marked:
-                key = self._recover_key(client)
-                for peer in marked:
-                    seeds = subtracted if adds(peer, client) else added
-                    seeds.append(pair_seed(key, self._advertisements[peer].masking_key, self.terms.digest))
-        total = self.terms.ring.zeros(self.terms.length)
-        for batch in {self._batch(client) for client in aggregated}:
-            total += self._sums[batch]
-        self._sums.clear()
-        mask_vector(total, added, subtracted, self._parallel)
-        self.terms.ring.reduce(total)
-        return Aggregate(total, self._names(aggregated))
 
     # Receiving.
 
@@ -299,6 +290,31 @@ class Server:
             self.terms.digest, tuple(self._confirmations[client] for client in sorted(self._confirmations))
         )
         return dict.fromkeys(self._confirmations, testimony)
+
+    def _close_reveal(self) -> dict[int, messages.Message]:
+        """Recover the secrets that were opened and remove all masks."""
+        aggregated, graph = self._aggregated, self._graph()
+        left = {
+            client: [peer for peer in graph.neighbours(client) if peer in aggregated]
+            for client in self._seed_marks.keys() - aggregated
+        }
+        self._check_informative(graph, aggregated, [client for client, marked in left.items() if marked])
+        added: list[bytes] = []
+        subtracted = [self._recover_seed(client) for client in aggregated]
+        for client, marked in left.items():
+            if marked:
+                key = self._recover_key(client)
+                for peer in marked:
+                    seeds = subtracted if adds(peer, client) else added
+                    seeds.append(pair_seed(key, self._advertisements[peer].masking_key, self.terms.digest))
+        total = self.terms.ring.zeros(self.terms.length)
+        for batch in {self._batch(client) for client in aggregated}:
+            total += self._sums[batch]
+        self._sums.clear()
+        mask_vector(total, added, subtracted, self._parallel)
+        self.terms.ring.reduce(total)
+        self._aggregate = Aggregate(total, self._names(aggregated))
+        return {}
 
     def _check_remaining(self, remaining: Collection[int], what: str) -> None:
         if len(remaining) < self.terms.minimum:

@@ -2,7 +2,7 @@
 
 import enum
 from collections.abc import Collection
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import msgspec
 
@@ -78,6 +78,18 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, 
     def __repr__(self) -> str:
         return f"<Terms of session {self.session.hex()[:8]}: {len(self.clients)} clients, {self.mode}>"
 
+    def to_bytes(self) -> bytes:
+        """Encode the terms for the invitation."""
+        return msgspec.msgpack.encode(self)
+
+    @staticmethod
+    def from_bytes(data: bytes) -> "Terms":
+        """Read what :meth:`to_bytes` wrote, and check it; :class:`ConfigError` where it cannot be terms.
+
+        The last few are remembered: in one process many clients are invited to the same session.
+        """
+        return _read(bytes(data))
+
     @property
     def active(self) -> bool:
         """Whether the server is taken for an active adversary."""
@@ -91,7 +103,7 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, 
     @cached_property
     def digest(self) -> bytes:
         """A collision-resistant name for exactly these terms."""
-        return digest(bind("terms", msgspec.msgpack.encode(self)))
+        return digest(bind("terms", self.to_bytes()))
 
     @cached_property
     def index(self) -> dict[str, int]:
@@ -127,3 +139,11 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, 
             return kept
         broken = {batch for client, batch in enumerate(self.batches) if client not in kept}
         return frozenset(client for client in kept if self.batches[client] not in broken)
+
+
+@lru_cache(maxsize=4)
+def _read(data: bytes) -> Terms:
+    try:
+        return msgspec.msgpack.decode(data, type=Terms)
+    except (ValueError, RecursionError) as error:  # includes what __post_init__ raises
+        raise ConfigError(f"these are no terms of a session: {error}") from None

@@ -178,9 +178,9 @@ class Session:
                 if self._observe:
                     self._observe(step, count, len(inbox))
             with _timed(costs):
-                if step is Step.REVEAL:
-                    return server.unmask()
                 inbox = server.close()
+            if server.step is Step.DONE:
+                return server.aggregate
 
     def _deliver_late(self, costs: StepReport) -> None:
         late, self._late = self._late, []

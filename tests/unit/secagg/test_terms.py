@@ -127,16 +127,34 @@ def test_answering_without_what_the_step_needs() -> None:
         client.answer(cast.states["client-01"], cast.inbox["client-01"], entropy=entropy)
 
 
-def test_the_server_closes_and_unmasks_in_order() -> None:
-    cast = Cast(make_terms())
-    with pytest.raises(LocalProtocolError, match="unmasked after"):
-        cast.server.unmask()
-    cast.play_until(Step.REVEAL)
+def test_the_sum_is_there_when_the_last_step_is_closed() -> None:
+    cast = Cast(make_terms()).play_until(Step.REVEAL)
+    with pytest.raises(LocalProtocolError, match="no sum in step reveal"):
+        _ = cast.server.aggregate
+    result = cast.finish()
+    assert cast.server.step is Step.DONE
+    assert cast.server.aggregate is result
     with pytest.raises(LocalProtocolError, match="nothing to close"):
         cast.server.close()
-    cast.finish()
-    with pytest.raises(LocalProtocolError, match="unmasked after"):
-        cast.server.unmask()
+
+
+@pytest.mark.parametrize("active", [False, True])
+def test_an_invitation_carries_the_terms(active: bool) -> None:
+    terms = make_terms(active=active, batches=(0, 0, 1, 1, 2, 2))
+    invitations = Server(terms).invite()
+    assert invitations.keys() == set(terms.clients)
+    assert {client.read_invitation(message) for message in invitations.values()} == {terms}
+
+
+def test_an_invitation_to_impossible_terms_is_the_servers_fault() -> None:
+    body = msgspec.msgpack.encode(msgspec.structs.asdict(make_terms()) | {"session": b"short"})
+    message = messages.encode(messages.Invitation(bytes(32), body))
+    with pytest.raises(PeerProtocolError, match="at least 16 random bytes"):
+        client.read_invitation(message)
+    terms = make_terms()
+    forged = messages.encode(messages.Invitation(bytes(32), terms.to_bytes()))
+    with pytest.raises(PeerProtocolError, match="another session"):
+        client.read_invitation(forged)
 
 
 @pytest.mark.parametrize("step", [Step.ADVERTISE, Step.SHARE, Step.MASK])

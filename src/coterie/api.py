@@ -15,9 +15,10 @@ from coterie.crypto.signing import Identity
 from coterie.errors import ConfigError, InputError
 from coterie.graphs.topology import Complete, Topology
 from coterie.planning.session import FEW_CLIENTS, recommend
+from coterie.rounds import one_off
 from coterie.secagg.terms import Terms, ThreatMode
 from coterie.transports.faults import Faults
-from coterie.transports.memory import Report, Session
+from coterie.transports.memory import Carrier, Session, SessionReport
 
 if TYPE_CHECKING:
     from coterie.runs.config import RunConfig
@@ -42,8 +43,8 @@ class Outcome:
     """How many entries, over all clients, lay outside the clipping range."""
     error_bound: float
     """The mean of the clipped inputs is no further away than this, entry by entry."""
-    report: Report
-    """Who took part, and what it cost."""
+    report: SessionReport
+    """What it cost, and who refused to go on."""
 
     @property
     def sum(self) -> FloatArray | list[FloatArray]:
@@ -122,7 +123,7 @@ def aggregate(
         encoded = quantizer.encode(inputs[name], streams[name], weights[name] if weights else 1)
         vectors[name] = encoded.vector
         clipped += encoded.clipped
-    session = Session(terms, vectors, identities=identities, faults=faults, workers=workers)
+    session = Session(terms, one_off(terms, vectors, identities=identities), Carrier(faults, workers))
     result = session.run()
     decoded = quantizer.decode(result.total, layout, len(result.clients))
     single = isinstance(inputs[names[0]], np.ndarray)

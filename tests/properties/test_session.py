@@ -7,9 +7,9 @@ from tests.support.strategies import Played, Setting, settings_of_sessions
 
 from coterie.errors import PartialSumRisk, PeerProtocolError, RoundAborted, ThresholdError
 from coterie.secagg import Step, Terms
-from coterie.transports.faults import Kind
+from coterie.transports.faults import FaultKind
 
-LOSSES = (Kind.DROP, Kind.DUPLICATE, Kind.REORDER)
+LOSSES = (FaultKind.DROP, FaultKind.DUPLICATE, FaultKind.REORDER)
 thorough = settings(max_examples=150)
 
 
@@ -29,16 +29,16 @@ def expected_aggregate(terms: Terms, survivors: tuple[str, ...]) -> set[str]:
 @given(settings_of_sessions())
 def test_exact_sum_over_the_right_clients_or_a_typed_error(setting: Setting) -> None:
     played, terms = setting.play(), setting.terms
-    report = played.session.report
+    report, server = played.session.report, played.session.server
     if played.result is None:
         assert isinstance(played.error, RoundAborted | PeerProtocolError)
         event(type(played.error).__name__)
     else:
         event("aggregated")
-        assert set(played.result.clients) == expected_aggregate(terms, report.survivors)
+        assert set(played.result.clients) == expected_aggregate(terms, server.survivors)
         assert len(played.result.clients) >= terms.minimum
         assert (played.result.total == ring_sum(terms, played.inputs, played.result.clients)).all()
-    named = {rejected.sender for rejected in report.rejected} | {refusal.client for refusal in report.refusals}
+    named = {rejected.sender for rejected in server.rejected} | {refusal.client for refusal in report.refusals}
     assert named <= set(terms.clients)
 
 
@@ -47,20 +47,20 @@ def test_exact_sum_over_the_right_clients_or_a_typed_error(setting: Setting) -> 
 def test_with_losses_alone_theorem_one_and_two_decide(setting: Setting) -> None:
     """Reliable iff every client of V3+ is informative, private iff the survivor graph is connected."""
     played, terms = setting.play(), setting.terms
-    report, server = played.session.report, played.session.server
-    assert all("already heard" in rejected.reason for rejected in report.rejected)
-    if not report.aggregated or server.step in (Step.MASK, Step.CONFIRM):
+    server = played.session.server
+    assert all("already heard" in rejected.reason for rejected in server.rejected)
+    if not server.aggregated or server.step in (Step.MASK, Step.CONFIRM):
         assert isinstance(played.error, ThresholdError | PartialSumRisk)
         graph = terms.graph(server._seed)
         if isinstance(played.error, PartialSumRisk):
             event("disconnected")
-            assert not graph.connected([terms.index[name] for name in report.aggregated])
+            assert not graph.connected([terms.index[name] for name in server.aggregated])
         return
     graph = terms.graph(server._seed)
-    aggregated = {terms.index[name] for name in report.aggregated}
-    holders = {terms.index[name] for name in report.revealers}
+    aggregated = {terms.index[name] for name in server.aggregated}
+    holders = {terms.index[name] for name in server.revealers}
     concerned = aggregated | {
-        terms.index[name] for name in report.sharers if aggregated & set(graph.neighbours(terms.index[name]))
+        terms.index[name] for name in server.sharers if aggregated & set(graph.neighbours(terms.index[name]))
     }
     uninformative = {
         node
@@ -136,10 +136,10 @@ def test_faults_replay_from_their_seed(setting: Setting) -> None:
 
 
 def _summary(played: Played) -> object:
-    report = played.session.report
+    server = played.session.server
     return (
         type(played.error),
         played.result and (played.result.clients, played.result.total.tolist()),
-        (report.advertisers, report.sharers, report.survivors, report.revealers),
-        [(rejected.sender, rejected.step) for rejected in report.rejected],
+        (server.advertisers, server.sharers, server.survivors, server.revealers),
+        [(rejected.sender, rejected.step) for rejected in server.rejected],
     )

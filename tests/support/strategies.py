@@ -1,5 +1,6 @@
 """Random sessions: any size, topology, threshold, batch map, threat mode and schedule of faults."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,9 +10,10 @@ from tests.support.cast import entropy_for, identity_for, make_inputs, make_term
 from coterie.arithmetic.ring import RingVector
 from coterie.errors import CoterieError
 from coterie.graphs.topology import Complete, ErdosRenyi, Harary
+from coterie.rounds import Member, one_off
 from coterie.secagg import Aggregate, Step, Terms
-from coterie.transports.faults import Direction, Fault, Faults, Kind
-from coterie.transports.memory import Session
+from coterie.transports.faults import Direction, Fault, FaultKind, Faults
+from coterie.transports.memory import Answering, Carrier, Session
 
 TOPOLOGIES = st.one_of(
     st.just(Complete()),
@@ -19,6 +21,22 @@ TOPOLOGIES = st.one_of(
     st.integers(1, 6).map(lambda half: Harary(2 * half)),
 )
 STEPS = st.sampled_from([Step.ADVERTISE, Step.SHARE, Step.MASK, Step.CONFIRM, Step.REVEAL])
+
+
+class Parked:
+    """A client whose state is bytes between two messages, as in a runtime that starts a process for each."""
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+        self._state: bytes | None = None
+
+    def answer(self, message: bytes) -> bytes:
+        if self._state is not None:
+            self._member.resume(self._state)
+        reply = self._member.answer(message)
+        self._state = self._member.park()
+        self._member.leave()
+        return reply
 
 
 @dataclass(frozen=True)
@@ -32,15 +50,10 @@ class Setting:
     def play(self) -> "Played":
         inputs = make_inputs(self.terms)
         identities = {name: identity_for(name) for name in self.terms.clients} if self.terms.active else None
-        session = Session(
-            self.terms,
-            inputs,
-            identities=identities,
-            entropy=entropy_for,
-            faults=self.faults,
-            park=self.park,
-            workers=1,
-        )
+        members: Mapping[str, Answering] = one_off(self.terms, inputs, identities=identities, entropy=entropy_for)
+        if self.park:
+            members = {name: Parked(member) for name, member in members.items() if isinstance(member, Member)}
+        session = Session(self.terms, members, Carrier(self.faults, workers=1))
         try:
             return Played(session, inputs, session.run(), None)
         except CoterieError as error:
@@ -58,7 +71,7 @@ class Played:
 
 
 @st.composite
-def settings_of_sessions(draw: st.DrawFn, kinds: tuple[Kind, ...] = tuple(Kind)) -> Setting:
+def settings_of_sessions(draw: st.DrawFn, kinds: tuple[FaultKind, ...] = tuple(FaultKind)) -> Setting:
     size = draw(st.integers(2, 12))
     changes: dict[str, Any] = {
         "topology": draw(TOPOLOGIES),
@@ -71,7 +84,7 @@ def settings_of_sessions(draw: st.DrawFn, kinds: tuple[Kind, ...] = tuple(Kind))
     if draw(st.booleans()):
         changes["batches"] = tuple(draw(st.lists(st.integers(0, 4), min_size=size, max_size=size)))
     some = st.lists(st.sampled_from(names(size)), max_size=4, unique=True).map(tuple)
-    down_kinds = [kind for kind in (Kind.DROP, Kind.TAMPER) if kind in kinds]
+    down_kinds = [kind for kind in (FaultKind.DROP, FaultKind.TAMPER) if kind in kinds]
     rule = st.one_of(
         st.builds(Fault, st.sampled_from(kinds), STEPS, some, st.sampled_from([0.5, 1.0])),
         st.builds(Fault, st.sampled_from(down_kinds), STEPS, some, direction=st.just(Direction.DOWN)),

@@ -10,7 +10,7 @@ import coterie
 from coterie.errors import ConfigError, InputError, RoundAborted
 from coterie.graphs.topology import Complete, ErdosRenyi, Harary
 from coterie.secagg import Step
-from coterie.transports.faults import Fault, Faults, Kind, dropouts
+from coterie.transports.faults import Fault, FaultKind, Faults, dropouts
 
 
 def inputs_of(size: int, seed: int = 0) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def test_one_array_in_one_array_out() -> None:
 
 
 def test_batches_are_whole_or_absent() -> None:
-    faults = Faults(0, (Fault(Kind.DROP, Step.MASK, ("client-05",)),))
+    faults = Faults(0, (Fault(FaultKind.DROP, Step.MASK, ("client-05",)),))
     batches = {name: number // 2 for number, name in enumerate(names(8))}
     outcome = coterie.aggregate(inputs_of(8), clip=1.0, batches=batches, faults=faults)
     assert outcome.clients == tuple(name for name in names(8) if name not in ("client-04", "client-05"))

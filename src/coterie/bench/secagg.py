@@ -26,10 +26,11 @@ from coterie.bench.rivals import flower_secagg as flower
 from coterie.bench.workload import Workload
 from coterie.errors import ConfigError, RoundAborted
 from coterie.graphs.topology import Complete, Harary, Topology
+from coterie.rounds import one_off
 from coterie.secagg.rules import graph_seed
 from coterie.secagg.server import Aggregate, Step
-from coterie.transports.faults import Direction, Fault, Faults, Kind
-from coterie.transports.memory import Observer, Session
+from coterie.transports.faults import Direction, Fault, FaultKind, Faults
+from coterie.transports.memory import AnswerCount, Carrier, OnAnswer, Session
 
 _STEPS = (Step.ADVERTISE, Step.SHARE, Step.MASK, Step.REVEAL)
 
@@ -77,22 +78,23 @@ class Measurement:
     keystream_ratio: float
 
 
-def measure(workload: Workload, workers: int, observe: Observer | None = None) -> Measurement:
+def measure(workload: Workload, workers: int, observe: OnAnswer | None = None) -> Measurement:
     """Run and time one session; a result that is not exactly right raises :class:`RoundAborted`."""
     if workers < 1:
         raise ConfigError(f"a session needs at least 1 worker, not {workers}")
     terms = workload.terms
     inputs = _Inputs(workload)
-    vanish = Fault(Kind.DROP, Step.MASK, workload.vanishing, direction=Direction.DOWN)
-    session = Session(terms, inputs, faults=Faults(rules=(vanish,)), workers=workers, observe=observe)
+    vanish = Fault(FaultKind.DROP, Step.MASK, workload.vanishing, direction=Direction.DOWN)
+    carrier = Carrier(Faults(rules=(vanish,)), workers, AnswerCount(observe) if observe else None)
+    session = Session(terms, one_off(terms, inputs), carrier)
     aggregate = session.run()
     peak = peak_rss_bytes()
     _check(workload, aggregate)
 
     report = session.report
     client_s = {step: report.steps[step].median_client_seconds for step in _STEPS}
-    client_s[Step.MASK] += statistics.median(inputs.seconds)
-    work_s = sum(inputs.seconds) + sum(sum(report.steps[step].client_seconds) for step in _STEPS)
+    client_s[Step.MASK] -= statistics.median(inputs.making_seconds)
+    work_s = sum(sum(report.steps[step].client_seconds) for step in _STEPS) - sum(inputs.making_seconds)
     vector_bytes = int(statistics.median(report.steps[Step.MASK].upload_bytes))
     graph = terms.graph(graph_seed(terms, ()))
     degree = statistics.mean(graph.degree(client) for client in range(workload.clients))
@@ -162,19 +164,18 @@ def _run_flower(workload: Workload) -> tuple[flower.FlowerTimes, int]:
 
 
 class _Inputs:
-    """Each client's ring vector, made when the session asks for it; only the quantising is timed."""
+    """Each client's ring vector, made when the session asks for it; making up its numbers is no part of the session."""
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
         self._quantizer = workload.quantizer
-        self.seconds: list[float] = []
+        self.making_seconds: list[float] = []
 
     def __call__(self, client: str) -> RingVector:
-        numbers, weight, rng = self._workload.vector(client)
         began = thread_time()
-        vector = self._quantizer.encode(numbers, rng, weight).vector
-        self.seconds.append(thread_time() - began)
-        return vector
+        numbers, weight, rng = self._workload.vector(client)
+        self.making_seconds.append(thread_time() - began)
+        return self._quantizer.encode(numbers, rng, weight).vector
 
 
 def _check(workload: Workload, aggregate: Aggregate) -> None:

@@ -21,10 +21,11 @@ from coterie.arithmetic.ring import RingVector
 from coterie.errors import ConfigError, RoundAborted
 from coterie.graphs.guarantees import majority_threshold, paper_parameters, step_dropout
 from coterie.graphs.topology import Complete, ErdosRenyi, Topology
+from coterie.rounds import one_off
 from coterie.secagg.server import Step
 from coterie.secagg.terms import Terms
 from coterie.transports.faults import dropouts
-from coterie.transports.memory import Observer, Report, Session
+from coterie.transports.memory import AnswerCount, Carrier, OnAnswer, Session, SessionReport
 
 CLIENTS = (100, 300, 500)
 DROPOUTS = (0.0, 0.1)
@@ -98,7 +99,7 @@ PAPER_CCESA = {
 
 
 def compare(
-    clients: int, dropout: float, seed: int = 0, observe: Callable[[str], Observer] | None = None
+    clients: int, dropout: float, seed: int = 0, observe: Callable[[str], OnAnswer] | None = None
 ) -> Comparison:
     """Time both protocols side by side, in as many sessions as it takes to see 300 clients of each.
 
@@ -191,24 +192,25 @@ def _stay_on_one_core() -> None:
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
 
-def _run(terms: Terms, dropout: float, seed: int, observe: Observer) -> Report:
-    def vector(client: str) -> RingVector:
-        rng = np.random.default_rng((seed, terms.index[client]))
-        return rng.integers(terms.ring.modulus, size=terms.length, dtype=np.uint16)
+def _run(terms: Terms, dropout: float, seed: int, observe: OnAnswer) -> SessionReport:
+    vectors: dict[str, RingVector] = {
+        client: np.random.default_rng((seed, number)).integers(terms.ring.modulus, size=terms.length, dtype=np.uint16)
+        for client, number in terms.index.items()
+    }
 
     # One worker: here the processor time of a client matters, not how soon all are done.
     faults = dropouts(step_dropout(dropout), seed)
-    session = Session(terms, vector, faults=faults, workers=1, observe=observe)
+    session = Session(terms, one_off(terms, vectors), Carrier(faults, 1, AnswerCount(observe)))
     aggregate = session.run()
     plain = terms.ring.zeros(terms.length)
     for client in aggregate.clients:
-        plain += vector(client)
+        plain += vectors[client]
     if not np.array_equal(aggregate.total, plain):
         raise RoundAborted("the sum is not that of the survivors' vectors")
     return session.report
 
 
-def _times(threshold: int, reports: Sequence[Report]) -> Times:
+def _times(threshold: int, reports: Sequence[SessionReport]) -> Times:
     client_s = {step: [spent for report in reports for spent in report.steps[step].client_seconds] for step in _STEPS}
     return Times(
         threshold,

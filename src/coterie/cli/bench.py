@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from coterie.bench import Comparison, Costs, Measurement, Workload
     from coterie.bench.topologies import Times
-    from coterie.transports.memory import Observer
+    from coterie.transports.memory import OnAnswer
 
 app = typer.Typer(help="Measure what secure aggregation costs.", no_args_is_help=True)
 app.command()(training)
@@ -109,7 +109,7 @@ def topologies(
         _show_topologies(rows)
 
 
-def _bars(progress: "Progress", title: str = "", scheme: str = "Coterie") -> "Observer":
+def _bars(progress: "Progress", title: str = "", scheme: str = "Coterie") -> "OnAnswer":
     """Return an observer that draws the step a session is in."""
     task = progress.add_task(title + scheme, total=None)
     return lambda step, count, total: progress.update(

@@ -232,11 +232,12 @@ class Ledger:
             row[[column[name] for name in aggregated]] = 1
         return Participation(names, tuple(number for number, _ in rows), matrix)
 
-    def frequencies(self) -> Counter[str]:
+    def frequencies(self, before: int | None = None) -> Counter[str]:
         """Count how often each client was aggregated (f in Algorithm 2 of So et al. 2023)."""
         counts: Counter[str] = Counter()
-        for _, aggregated in self.rows():
-            counts.update(aggregated)
+        for number, aggregated in self.rows():
+            if before is None or number < before:
+                counts.update(aggregated)
         return counts
 
     def _record(

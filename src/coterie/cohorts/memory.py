@@ -1,112 +1,229 @@
-"""A client's own memory of what it answered, so that it need not trust the server's.
+"""A client's own memory: the roster it trusts, every session it entered, and what it answered in each.
 
-A server's ledger protects clients only as far as the server is honest. A client therefore pins the circle it
-joined with and keeps, in one small file, every session it answered. With that it refuses by itself whatever
-would tell it apart from its circle (the batches of So et al. 2023 take part whole or not at all), and being
-asked a second time in one session, which is how it could give away both kinds of share of one peer.
+A server's ledger protects clients only as far as the server is honest. A client therefore keeps, in one small file,
+what no server can talk it out of:
+
+* **the roster**: who there is, with which identity key and in which circle. The first one is trusted; from then on only
+  versions that follow it link by link, and only add and retire. A retired circle stays retired.
+* **the sessions**: a client enters a session once, ever, and takes each step in it once. That holds against a server
+  that replays its terms, and against a state restored from a backup: answering twice from one state would give
+  away the difference of two inputs, or both kinds of share of one peer.
+* **the sums** it helped to open: each holds its whole circle or nobody of it.
+
+What is written is on disk before the answer leaves. A crash in between makes the client one that dropped out.
 """
 
 import hashlib
 import os
 import sqlite3
+import threading
 from collections.abc import Collection, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
+from functools import lru_cache
+from types import TracebackType
 from typing import NamedTuple, Self
 
 import msgspec
 
 from coterie.cohorts.guard import client_names
+from coterie.cohorts.roster import Client, Roster
 from coterie.errors import ConfigError, PeerProtocolError
 
 _SERVER = "server"
 _TIMEOUT_SECONDS = 30.0
 _TABLES = (
-    "CREATE TABLE IF NOT EXISTS pinned (one INTEGER PRIMARY KEY CHECK (one = 1), client TEXT, circle TEXT)",
-    "CREATE TABLE IF NOT EXISTS answered (session BLOB PRIMARY KEY, clients TEXT, taking_part INTEGER)",
+    "CREATE TABLE IF NOT EXISTS rosters (digest BLOB PRIMARY KEY, body BLOB NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS clients (name TEXT PRIMARY KEY, identity BLOB NOT NULL, roster BLOB)",
+    "CREATE TABLE IF NOT EXISTS sessions (client TEXT, session BLOB, step INTEGER NOT NULL, aggregated TEXT,"
+    " taking_part INTEGER, PRIMARY KEY (client, session))",
 )
 
 
 class Answer(NamedTuple):
-    """A session the client answered: the digest of the aggregated set, and whether the client was in it."""
+    """A sum the client helped to open: the digest of the aggregated set, and whether the client was in it."""
 
     session: bytes
     clients_digest: str
     taking_part: bool
 
 
-class ClientRecord:
-    """What one client remembers durably: its circle, and every session it answered."""
+class MemoryFile:
+    """The file that memories are kept in: one client's on its own machine, or those of all clients of a simulation.
 
-    def __init__(self, path: str, client: str, circle: frozenset[str]) -> None:
-        self._path = path
-        self.client = client
-        self.circle = circle
+    With ``durable``, what was written survives a loss of power. Without, it survives the end of the process, however
+    that comes, which is what a simulation needs: its clients go down together with their server.
+    """
 
-    @classmethod
-    def open(cls, path: str | os.PathLike[str], *, client: str, circle: Collection[str], promised: int) -> Self:
-        """Open the record, pinning ``client`` and ``circle`` the first time.
-
-        Refuses a circle smaller than the ``promised`` T, one without the client, and ever after the first
-        time any circle but the pinned one: changing circles is how a server would single a client out.
-        """
-        names = client_names(circle)
-        if client not in names:
-            raise PeerProtocolError(_SERVER, f"the circle offered to {client} does not contain it")
-        if len(names) < promised:
-            raise PeerProtocolError(_SERVER, f"a circle of {len(names)} cannot hide a client among {promised}")
-        record = cls(os.fspath(path), client, frozenset(names))
-        offered = (client, msgspec.json.encode(names).decode())
+    def __init__(self, path: str | os.PathLike[str], *, durable: bool = True) -> None:
+        self._path = os.fspath(path)
+        self._turn = threading.Lock()
         try:
-            with record._transaction() as connection:
+            self._connection = sqlite3.connect(
+                self._path, timeout=_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
+            )
+            if durable:
+                # EXTRA: the commit is on disk when it returns, the removal of its journal included.
+                self._connection.execute("PRAGMA synchronous = EXTRA")
+            else:
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                self._connection.execute("PRAGMA synchronous = NORMAL")
+            with self.writing() as connection:
                 for table in _TABLES:
                     connection.execute(table)
-                pinned = connection.execute("SELECT client, circle FROM pinned").fetchone()
-                if pinned is None:
-                    connection.execute("INSERT INTO pinned VALUES (1, ?, ?)", offered)
         except sqlite3.Error as error:
-            raise ConfigError(f"cannot use the record {record._path}: {error}") from error
-        if pinned is not None and pinned[0] != client:
-            raise ConfigError(f"the record {record._path} belongs to {pinned[0]}, not to {client}")
-        if pinned is not None and pinned != offered:
-            raise PeerProtocolError(_SERVER, f"the circle of {client} is not the one it joined with")
-        return record
+            raise ConfigError(f"cannot keep a client's memory in {self._path}: {error}") from error
 
-    def answer(self, session: bytes, aggregated: Collection[str]) -> None:
-        """Allow one reveal message over ``aggregated``; call it before the message is sent.
+    def __repr__(self) -> str:
+        return f"<MemoryFile {self._path}>"
 
-        When it returns, the session is durably marked as answered. It raises :class:`PeerProtocolError`, and
-        nothing may be sent, if the set holds some but not all of the client's circle, or if this session was
-        answered before (also when a crash kept that answer from leaving: the client then counts as dropped).
-        """
-        names = client_names(aggregated)
-        inside = self.circle.intersection(names)
-        if inside and inside != self.circle:
-            missing = ", ".join(sorted(self.circle - inside))
-            raise PeerProtocolError(_SERVER, f"the sum would separate {self.client}'s circle: without {missing}")
-        row = (session, clients_digest(names), bool(inside))
-        try:
-            with self._transaction() as connection:
-                connection.execute("INSERT INTO answered VALUES (?, ?, ?)", row)
-        except sqlite3.IntegrityError:
-            raise PeerProtocolError(_SERVER, f"session {session.hex()} was already answered") from None
+    def __enter__(self) -> Self:
+        return self
 
-    def answers(self) -> list[Answer]:
-        """All sessions answered so far, for comparison with a server's ledger."""
-        with self._transaction() as connection:
-            rows = connection.execute("SELECT session, clients, taking_part FROM answered ORDER BY rowid")
-            return [Answer(session, digest, bool(part)) for session, digest, part in rows]
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def of(self, client: Client) -> "ClientMemory":
+        """Return the memory of one client, empty the first time."""
+        with self.writing() as connection:
+            connection.execute("INSERT OR IGNORE INTO clients VALUES (?, ?, NULL)", (client.name, client.identity))
+            known = connection.execute("SELECT identity FROM clients WHERE name = ?", (client.name,)).fetchone()
+        if known[0] != client.identity:
+            raise ConfigError(f"{self._path} remembers {client.name} by another identity key")
+        return ClientMemory(self, client)
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        # A connection per call: clients may live in a new process, or another thread, for every message.
-        with closing(sqlite3.connect(self._path, timeout=_TIMEOUT_SECONDS, isolation_level=None)) as connection:
-            # EXTRA: the commit is on disk when it returns, the removal of its journal included.
-            connection.execute("PRAGMA synchronous = EXTRA")
-            connection.execute("BEGIN IMMEDIATE")
-            yield connection
-            connection.execute("COMMIT")
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """Hold everybody else back; commit at the end, undo on any exception."""
+        with self._turn:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+
+
+class ClientMemory:
+    """What one client remembers; whatever it raises as a :class:`PeerProtocolError` is that client's refusal."""
+
+    def __init__(self, file: MemoryFile, client: Client) -> None:
+        self._file = file
+        self.client = client
+        with file.writing() as connection:
+            self._roster = _trusted(connection, client.name)
+
+    def __repr__(self) -> str:
+        return f"<ClientMemory of {self.client.name!r}>"
+
+    @property
+    def roster(self) -> Roster | None:
+        """The roster this client trusts; None before the first."""
+        return self._roster
+
+    def trust(self, *rosters: Roster) -> None:
+        """Take over these rosters, one after the other; the last is trusted from then on.
+
+        The first roster ever is taken as it is, but for this client's own place in it. Every later one must name the
+        one before it as its predecessor, and only add and retire, so a client that missed some versions is shown
+        them all. The roster trusted already may be shown again.
+        """
+        name = self.client.name
+        with self._file.writing() as connection:
+            trusted = _trusted(connection, name)
+            for roster in rosters:
+                trusted = self._follow(trusted, roster)
+                row = (trusted.digest, trusted.to_bytes())
+                connection.execute("INSERT OR IGNORE INTO rosters VALUES (?, ?)", row)
+                connection.execute("UPDATE clients SET roster = ? WHERE name = ?", (trusted.digest, name))
+        self._roster = trusted
+
+    def _follow(self, before: Roster | None, roster: Roster) -> Roster:
+        """Return the roster if it may be trusted after the one before."""
+        if self.client not in roster.clients:
+            raise _refusal(f"{self.client.name} is not on the roster, or under another identity key")
+        if before is None or roster.digest == before.digest:
+            return roster
+        if roster.version != before.version + 1:
+            raise _refusal(f"roster version {roster.version} does not follow version {before.version}, the last shown")
+        try:
+            before.check_successor(roster)
+        except ConfigError as error:
+            raise _refusal(str(error)) from None
+        return roster
+
+    def enter(self, session: bytes) -> None:
+        """Note that the client enters a session; it does so once, ever."""
+        try:
+            with self._file.writing() as connection:
+                connection.execute(
+                    "INSERT INTO sessions VALUES (?, ?, 0, NULL, NULL)",
+                    (self.client.name, session),
+                )
+        except sqlite3.IntegrityError:
+            raise _refusal(f"session {session.hex()[:8]} was entered before") from None
+
+    def advance(self, session: bytes, step: int) -> None:
+        """Note that the client answers for the ``step``-th time after it entered; each time once."""
+        self._advance(session, step, None, None)
+
+    def agree(self, session: bytes, step: int, aggregated: Collection[str]) -> None:
+        """The same for the answer that helps to open the sum over these clients: the whole circle or nobody of it."""
+        names = client_names(aggregated)
+        circle = frozenset(mate.name for mate in self._circle())
+        inside = circle.intersection(names)
+        if inside and inside != circle:
+            missing = ", ".join(sorted(circle - inside))
+            raise _refusal(f"the sum would separate the circle of {self.client.name}: without {missing}")
+        self._advance(session, step, clients_digest(names), bool(inside))
+
+    def answers(self) -> list[Answer]:
+        """All sums the client helped to open, for comparison with a server's ledger."""
+        with self._file.writing() as connection:
+            rows = connection.execute(
+                "SELECT session, aggregated, taking_part FROM sessions"
+                " WHERE client = ? AND aggregated IS NOT NULL ORDER BY rowid",
+                (self.client.name,),
+            ).fetchall()
+        return [Answer(session, digest, bool(part)) for session, digest, part in rows]
+
+    def _advance(self, session: bytes, step: int, aggregated: str | None, taking_part: bool | None) -> None:
+        with self._file.writing() as connection:
+            moved = connection.execute(
+                "UPDATE sessions SET step = ?, aggregated = coalesce(?, aggregated),"
+                " taking_part = coalesce(?, taking_part) WHERE client = ? AND session = ? AND step = ?",
+                (step, aggregated, taking_part, self.client.name, session, step - 1),
+            ).rowcount
+        if not moved:
+            raise _refusal(f"session {session.hex()[:8]} was never entered, or this step of it answered before")
+
+    def _circle(self) -> tuple[Client, ...]:
+        return (self._roster.circle_of(self.client.name) or ()) if self._roster else ()
 
 
 def clients_digest(clients: Collection[str]) -> str:
     """SHA-256 of a set of clients, independent of their order."""
     return hashlib.sha256(msgspec.json.encode(client_names(clients))).hexdigest()
+
+
+def _trusted(connection: sqlite3.Connection, client: str) -> Roster | None:
+    found = connection.execute(
+        "SELECT body FROM rosters JOIN clients ON digest = roster WHERE name = ?", (client,)
+    ).fetchone()
+    return None if found is None else _read(found[0])
+
+
+@lru_cache(maxsize=4)
+def _read(body: bytes) -> Roster:
+    """Read a roster once for all clients of a simulation."""
+    return Roster.from_bytes(body)
+
+
+def _refusal(reason: str) -> PeerProtocolError:
+    return PeerProtocolError(_SERVER, reason)

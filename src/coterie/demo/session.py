@@ -21,9 +21,10 @@ from coterie.graphs import Complete
 from coterie.graphs.failures import ThreatModel
 from coterie.graphs.guarantees import majority_threshold
 from coterie.graphs.search import search_complete, search_erdos_renyi, search_harary
+from coterie.rounds import one_off
 from coterie.secagg import Aggregate, Step, Terms, ThreatMode, messages
-from coterie.transports.faults import Fault, Faults, Kind
-from coterie.transports.memory import Session
+from coterie.transports.faults import Fault, FaultKind, Faults
+from coterie.transports.memory import Carrier, Session, Watch
 
 SEARCHES = {"harary": search_harary, "complete": search_complete, "erdos-renyi": search_erdos_renyi}
 UNMASK = "unmask"
@@ -59,7 +60,7 @@ def schedule(settings: Settings, names: Sequence[str]) -> dict[Step, tuple[str, 
     return {step: tuple(leaving[first :: len(settings.steps)]) for first, step in enumerate(settings.steps)}
 
 
-class Demo:
+class Demo(Watch):
     """One demonstration; :meth:`rows` may be called from another thread while :meth:`run` runs."""
 
     def __init__(self, settings: Settings) -> None:
@@ -84,19 +85,13 @@ class Demo:
             identities=tuple(identity.public for identity in identities.values()),
         )
         self.pixels = {name: fingerprint(settings.length, self._rng("input", name)) for name in names}
-        self.session = Session(
-            self.terms,
-            self._encode,
-            identities=identities,
-            faults=Faults(rules=tuple(Fault(Kind.DROP, step, gone) for step, gone in leaving.items())),
-            observe=self._observe,
-            on_upload=self._on_upload,
-        )
+        faults = Faults(rules=tuple(Fault(FaultKind.DROP, step, gone) for step, gone in leaving.items()))
+        members = one_off(self.terms, self._encode, identities=identities)
+        self.session = Session(self.terms, members, Carrier(faults, watch=self))
         self._candidates = self._expected(leaving)
         self._shown, self._shown_upload = "", b""
         self._arrived: dict[Step, set[str]] = {step: set() for step in settings.steps}
         self._progress: dict[Step, tuple[int, int]] = {}
-        self._rounding_seconds: list[float] = []
         self._receiving_seconds = 0.0
         self._over = False
         self._aggregate: Aggregate | None = None
@@ -147,7 +142,7 @@ class Demo:
             precision_bits=PRECISION,
             steps=steps,
             aggregated=clients,
-            stranded=tuple(sorted(set(report.survivors) - set(clients))),
+            stranded=tuple(sorted(set(self.session.server.survivors) - set(clients))),
             exact=wrong == 0,
             mean_error=error,
             mean_error_bound=bound,
@@ -163,7 +158,7 @@ class Demo:
             ),
             view=ServerView(
                 client=self._shown,
-                masked_vectors=len(report.survivors),
+                masked_vectors=len(self.session.server.survivors),
                 correlation=float(np.corrcoef(quantised, received)[0, 1]),
                 chance=length**-0.5,
             ),
@@ -181,9 +176,6 @@ class Demo:
             cost, arrived = costs[step], self._arrived[step].copy()
             answered, asked = self._progress.get(step, (0, len(present)))
             done = self._over or step is not list(costs)[-1]
-            client_seconds = cost.median_client_seconds
-            if step is Step.MASK and self._rounding_seconds:
-                client_seconds += statistics.median(self._rounding_seconds)
             rows.append(
                 StepView(
                     step,
@@ -193,7 +185,7 @@ class Demo:
                     tuple(name for name in present if name not in arrived) if done else (),
                     _median(cost.upload_bytes),
                     _median(cost.download_bytes),
-                    1e3 * client_seconds,
+                    1e3 * cost.median_client_seconds,
                     1e3 * (self._receiving_seconds if step is Step.REVEAL else cost.server_seconds),
                     done,
                 )
@@ -208,20 +200,19 @@ class Demo:
         return np.random.default_rng([self.settings.seed, 1 + self.terms.index[name], *purpose.encode()])
 
     def _encode(self, name: str) -> RingVector:
-        began = time.thread_time()
-        vector = self.quantizer.encode(self.pixels[name], self._rng("rounding", name)).vector
-        self._rounding_seconds.append(time.thread_time() - began)
-        return vector
+        return self.quantizer.encode(self.pixels[name], self._rng("rounding", name)).vector
 
-    def _observe(self, step: Step, answered: int, asked: int) -> None:
-        self._progress[step] = answered, asked
+    def answered(self, step: Step, done: int, asked: int) -> None:
+        """Note how far a step has come."""
+        self._progress[step] = done, asked
         if step is Step.REVEAL:
             self._receiving_seconds = self.session.report.steps[step].server_seconds
 
-    def _on_upload(self, step: Step, name: str, message: bytes) -> None:
-        self._arrived[step].add(name)
-        if step is Step.MASK and not self._shown and name in self._candidates:
-            self._shown, self._shown_upload = name, message
+    def arrived(self, step: Step, client: str, message: bytes) -> None:
+        """Keep what the server receives of one client."""
+        self._arrived[step].add(client)
+        if step is Step.MASK and not self._shown and client in self._candidates:
+            self._shown, self._shown_upload = client, message
 
     def _expected(self, leaving: Mapping[Step, Collection[str]]) -> frozenset[str]:
         """Name the clients to be aggregated if nobody else leaves; whoever is aggregated in the end is among them."""

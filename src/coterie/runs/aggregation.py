@@ -13,24 +13,25 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from coterie.arithmetic.quantize import Encoded, Layout, Quantizer
+from coterie.arithmetic.quantize import Layout, Quantizer
 from coterie.arithmetic.ring import RingVector
 from coterie.cohorts.ledger import Outcome
 from coterie.cohorts.policies import Policy
 from coterie.cohorts.roster import Roster
 from coterie.crypto.entropy import Entropy
-from coterie.errors import LocalProtocolError, RoundAborted
+from coterie.errors import LocalProtocolError
 from coterie.privacy import NoisyQuantizer
-from coterie.secagg.server import Step
+from coterie.rounds import Coordinator, Member
+from coterie.rounds.coordinator import TOO_FEW
+from coterie.rounds.member import Contribute
+from coterie.rounds.outcome import without
+from coterie.secagg.server import Aggregate, Step
 from coterie.training.executors.processes import Trainer, TrainingError
 from coterie.training.flatten import Arrays
 from coterie.training.strategies import Strategy, plain_round, weighted_mean
 from coterie.training.streams import stream
-from coterie.transports.faults import Faults, Kind
-from coterie.transports.memory import Report
-from coterie.transports.rounds import PlayedRound, Rounds
-
-_TOO_FEW = "too few clients are available"
+from coterie.transports.faults import FaultKind, Faults
+from coterie.transports.memory import Carrier
 
 Mask: TypeAlias = NDArray[np.bool_]
 Observe: TypeAlias = Callable[[str, int, int], None]
@@ -124,74 +125,86 @@ class Secure:
 
     def __init__(
         self,
-        rounds: Rounds,
-        bench: LocalUpdates,
+        rounds: Coordinator[Arrays],
+        members: Mapping[str, Member],
+        carrier: Carrier,
+        contributions: "Contributions",
+    ) -> None:
+        self._rounds, self._members, self._carrier, self._contributions = rounds, members, carrier, contributions
+
+    def play(self, number: int, available: Mask, rng: np.random.Generator, faults: Faults, *, resuming: bool) -> Played:
+        """Play a round through the real protocol; its ledger is kept."""
+        contributions, updates = self._contributions, self._contributions.updates
+        played = self._rounds.open(number, available, rng, resuming=resuming)
+        # Training begins with the round: it need not wait until keys are exchanged, which do not depend on it.
+        contributions.begin(number, who_trains(faults, played.selected) if played.step is not Step.DONE else ())
+        self._carrier.faults = faults
+        report = self._carrier.play(played, self._members)
+        result, steps = played.result, report.steps.values()
+        return Played(
+            result.outcome,
+            result.reason,
+            result.attendance.selected,
+            result.revealed,
+            dropped=result.dropped,
+            stranded=result.stranded,
+            mean=result.value,
+            losses=updates.losses,
+            clipped=contributions.clipped,
+            upload_bytes=sum(sum(step.upload_bytes) for step in steps),
+            download_bytes=sum(sum(step.download_bytes) for step in steps),
+            train_seconds=updates.seconds,
+            protect_seconds=max(0.0, report.seconds - updates.seconds),
+            compute_seconds=updates.compute_seconds,
+        )
+
+
+class Contributions:
+    """What clients put into a round: what they trained, clipped, rounded and, where it is wanted, with noise."""
+
+    def __init__(
+        self,
+        updates: LocalUpdates,
         codec: Quantizer | NoisyQuantizer,
         layout: Layout,
         seed: int,
         entropy: Callable[[int, str], Entropy],
-        observe: Observe | None = None,
     ) -> None:
-        """Prepare rounds; ``entropy`` gives a client's source of noise in a round, ``seed`` decides the rounding."""
-        self._rounds, self._bench, self._codec, self._layout = rounds, bench, codec, layout
-        self._seed = seed
-        self._entropy = entropy
-        self._observe = observe
+        """Begin before the first round; ``entropy`` is for a client's noise in a round, ``seed`` for the rounding."""
+        self.updates = updates
+        self._codec, self._layout, self._seed, self._entropy = codec, layout, seed, entropy
+        self._number = 0
+        self._clipped: dict[str, int] = {}
 
-    def play(self, number: int, available: Mask, rng: np.random.Generator, faults: Faults, *, resuming: bool) -> Played:
-        """Play a round through the real protocol; its ledger is kept."""
-        bench = self._bench
-        bench.begin()
-        clipped: dict[str, int] = {}
+    def of(self, name: str) -> Contribute:
+        """Return what makes this client's input when it is asked to mask."""
+        return lambda _terms: self._encode(name)
 
-        def vector(name: str) -> RingVector:
-            encoded = self._encode(number, name, bench.contribution(name))
-            clipped[name] = encoded.clipped
-            return encoded.vector
+    @property
+    def clipped(self) -> float:
+        """The share of entries that lay outside the clipping range in this round."""
+        return sum(self._clipped.values()) / max(1, len(self._clipped) * self._layout.size)
 
-        played = self._rounds.play(
-            number,
-            available,
-            vector,
-            rng,
-            faults=faults,
-            observe=self._observe,
-            on_select=lambda names: bench.start(number, who_trains(faults, names)),
-            resuming=resuming,
-        )
-        report = played.report or Report()
-        outcome, reason, mean = played.outcome, str(played.error or ""), None
-        if outcome is Outcome.SKIPPED:
-            reason = _TOO_FEW
-        if played.aggregate is not None:
-            try:
-                mean = self._codec.decode(played.aggregate.total, self._layout, len(played.aggregate.clients)).mean
-            except RoundAborted as error:
-                outcome, reason = Outcome.ABORTED_AFTER_REVEAL, str(error)
-        revealed = outcome in (Outcome.COMPLETED, Outcome.ABORTED_AFTER_REVEAL)
-        steps = report.steps.values()
-        return Played(
-            outcome,
-            reason,
-            played.selected,
-            report.aggregated if revealed else (),
-            dropped=_without(played.selected, _remaining(played)),
-            stranded=_without(report.survivors, report.aggregated),
-            mean=mean,
-            losses=bench.losses,
-            clipped=sum(clipped.values()) / max(1, len(clipped) * self._layout.size),
-            upload_bytes=sum(sum(step.upload_bytes) for step in steps),
-            download_bytes=sum(sum(step.download_bytes) for step in steps),
-            train_seconds=bench.seconds,
-            protect_seconds=max(0.0, report.seconds - bench.seconds),
-            compute_seconds=bench.compute_seconds,
-        )
+    def begin(self, number: int, training: Sequence[str]) -> None:
+        """Forget the round before, and let these clients begin to train."""
+        self._number, self._clipped = number, {}
+        self.updates.begin()
+        if training:
+            self.updates.start(number, training)
 
-    def _encode(self, number: int, name: str, arrays: Arrays) -> Encoded:
-        rounding = stream(self._seed, "rounding", number, name)
+    def decode(self, aggregate: Aggregate) -> Arrays:
+        """Return the mean that a sum stands for."""
+        return self._codec.decode(aggregate.total, self._layout, len(aggregate.clients)).mean
+
+    def _encode(self, name: str) -> RingVector:
+        arrays = self.updates.contribution(name)
+        rounding = stream(self._seed, "rounding", self._number, name)
         if isinstance(self._codec, NoisyQuantizer):
-            return self._codec.encode(arrays, rounding, self._entropy(number, name))
-        return self._codec.encode(arrays, rounding, self._bench.strategy.weight(name))
+            encoded = self._codec.encode(arrays, rounding, self._entropy(self._number, name))
+        else:
+            encoded = self._codec.encode(arrays, rounding, self.updates.strategy.weight(name))
+        self._clipped[name] = encoded.clipped
+        return encoded.vector
 
 
 class Plain:
@@ -217,7 +230,7 @@ class Plain:
         chosen = self._policy.select(available, self._frequencies, rng)
         selected = tuple(roster.names[client] for client in chosen)
         if len(selected) < self._minimum:
-            return Played(Outcome.SKIPPED, _TOO_FEW, selected)
+            return Played(Outcome.SKIPPED, TOO_FEW, selected)
         present = who_trains(faults, selected)
         bench.start(number, present)
         clipped = 0
@@ -237,8 +250,8 @@ class Plain:
             "",
             selected,
             aggregated,
-            dropped=_without(selected, lasting),
-            stranded=_without(survivors, aggregated),
+            dropped=without(selected, lasting),
+            stranded=without(survivors, aggregated),
             losses=bench.losses,
             clipped=clipped / max(1, entries),
             upload_bytes=sum(array.nbytes for arrays in updates.values() for array in arrays),
@@ -287,21 +300,5 @@ def who_trains(faults: Faults, selected: Collection[str]) -> tuple[str, ...]:
 
 
 def _still_there(faults: Faults, step: Step, clients: Collection[str]) -> tuple[str, ...]:
-    lost = (Kind.DROP, Kind.DELAY)
+    lost = (FaultKind.DROP, FaultKind.DELAY)
     return tuple(name for name in clients if not any(faults.strikes(kind, step, name) for kind in lost))
-
-
-def _remaining(played: PlayedRound) -> tuple[str, ...]:
-    """Who was there to the end, or until the round was given up."""
-    report = played.report
-    if report is None:
-        return played.selected
-    last = list(report.steps)[-1]
-    if last is Step.REVEAL and played.outcome is not Outcome.ABORTED_BEFORE_REVEAL:
-        return report.revealers
-    return {Step.ADVERTISE: report.advertisers, Step.SHARE: report.sharers}.get(last, report.survivors)
-
-
-def _without(clients: Collection[str], others: Collection[str]) -> tuple[str, ...]:
-    gone = set(others)
-    return tuple(name for name in clients if name not in gone)

@@ -16,15 +16,16 @@ from coterie.crypto.signing import Identity
 from coterie.graphs.topology import Complete, ErdosRenyi, Topology
 from coterie.planning.session import FEW_CLIENTS, recommend
 from coterie.privacy import Noise, NoiseKind, NoisyQuantizer, Release, least_aggregated
+from coterie.rounds import Floor, SessionSettings
 from coterie.runs.config import RunConfig
 from coterie.runs.federation import Federation
 from coterie.secagg.server import Step
+from coterie.secagg.terms import ThreatMode
 from coterie.training.local import LocalSGD
 from coterie.training.schedules import Cosine, Curriculum, Inverse, Milestones, Schedule
 from coterie.training.strategies import FedAvg, LocalOnly, Strategy, centralised
 from coterie.training.streams import stream, torch_seed
-from coterie.transports.faults import Fault, Faults, Kind
-from coterie.transports.rounds import SessionSettings
+from coterie.transports.faults import Fault, FaultKind, Faults
 
 
 def make_availability(config: RunConfig, federation: Federation) -> Availability:
@@ -46,9 +47,9 @@ def make_faults(config: RunConfig, number: int) -> Faults:
     """Decide what goes wrong in round ``number``; the losses of all steps together have the probability set."""
     settings = config.faults
     each = 1 - (1 - settings.dropout) ** (1 / len(settings.steps))
-    rules = [Fault(Kind.DROP, Step(step), probability=each) for step in settings.steps if each]
+    rules = [Fault(FaultKind.DROP, Step(step), probability=each) for step in settings.steps if each]
     if settings.late:
-        rules.append(Fault(Kind.DELAY, Step.MASK, probability=settings.late))
+        rules.append(Fault(FaultKind.DELAY, Step.MASK, probability=settings.late))
     return Faults(torch_seed(config.seed, "faults", number), tuple(rules))
 
 
@@ -153,9 +154,15 @@ def make_protection(
         topology=topology,
         threshold=threshold,
         minimum=cohort.minimum,
+        mode=ThreatMode(aggregation.threat),
         aligned=roster.privacy > 1,
     )
     return Protection(session, codec, Release(noisy.noise, noisy.sensitivity) if noisy else None)
+
+
+def make_floor(config: RunConfig, roster: Roster) -> Floor:
+    """Say what the simulated clients insist on: what the settings promise them."""
+    return Floor(ThreatMode(config.aggregation.threat), roster.privacy, config.cohort.minimum, threshold=1)
 
 
 def _noisy(config: RunConfig, roster: Roster, quantizer: Quantizer, layout: Layout) -> NoisyQuantizer:

@@ -99,6 +99,11 @@ class RunFolder:
         return self.path / "ledger.sqlite"
 
     @property
+    def memory_file(self) -> Path:
+        """What the simulated clients remember: the roster they trust, and every session they took part in."""
+        return self.path / "clients.sqlite"
+
+    @property
     def roster_file(self) -> Path:
         """The clients and their circles."""
         return self.path / "roster.msgpack"

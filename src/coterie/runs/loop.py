@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from coterie.cohorts.ledger import Head, Ledger
+from coterie.cohorts.memory import MemoryFile
 from coterie.errors import InputError, LocalProtocolError
 from coterie.host import keep_memory
 from coterie.privacy import PrivacySpending, Release
+from coterie.rounds import Coordinator, Member
 from coterie.runs import build as assembly
-from coterie.runs.aggregation import Aggregation, Baseline, LocalUpdates, Observe, Plain, Played, Secure
+from coterie.runs.aggregation import Aggregation, Baseline, Contributions, LocalUpdates, Observe, Plain, Played, Secure
 from coterie.runs.config import RunConfig
 from coterie.runs.federation import Federation
 from coterie.runs.folder import Checkpoint, Progress, RunFolder, write_whole
@@ -19,7 +21,7 @@ from coterie.training.evaluate import Score, evaluate
 from coterie.training.executors.processes import make_trainer
 from coterie.training.strategies import Strategy
 from coterie.training.streams import stream
-from coterie.transports.rounds import Rounds
+from coterie.transports.memory import AnswerCount, Carrier
 
 
 class Engine:
@@ -146,24 +148,32 @@ class Engine:
         self._release, self.protocol = protection.release, str(protection)
         self._ledger = stack.enter_context(Ledger.open(folder.ledger_file))
         self._ledger.verify(self._head)
-        rounds = Rounds(
-            roster,
-            policy,
-            self._ledger,
-            protection.session,
-            identities=identities or None,
-            workers=config.aggregation.threads if config.aggregation.threads > 0 else None,
-            frequencies=frequencies,
-        )
-        return Secure(
-            rounds,
+        threads = config.aggregation.threads
+        carrier = Carrier(workers=threads if threads > 0 else None, watch=AnswerCount(self._observe))
+        contributions = Contributions(
             bench,
             protection.codec,
             layout,
             config.seed,
             lambda number, name: assembly.noise_entropy(secret, number, name),
-            self._observe,
         )
+        memories = stack.enter_context(MemoryFile(folder.memory_file, durable=False))
+        floor = assembly.make_floor(config, roster)
+        members = {}
+        for client in roster.clients:
+            memory = memories.of(client)
+            memory.trust(roster)
+            members[client.name] = Member(
+                client.name,
+                contributions.of(client.name),
+                memory=memory,
+                floor=floor,
+                identity=identities.get(client.name),
+            )
+        rounds = Coordinator(
+            roster, policy, self._ledger, protection.session, contributions.decode, parallel=carrier.map
+        )
+        return Secure(rounds, members, carrier, contributions)
 
     def _score(self, number: int, played: Played) -> Score | None:
         """Evaluate the model if it is time to; what was found before holds as long as nothing was learnt."""

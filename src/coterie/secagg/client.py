@@ -239,6 +239,11 @@ class Finished(State, frozen=True, tag=True):
 AnyState = Joined | Shared | Masked | Confirmed | Finished
 
 
+def is_invitation(message: bytes) -> bool:
+    """Tell an invitation from all other messages: its tag is 0, in the second byte of a short msgpack array."""
+    return message[1:2] == b"\x00"
+
+
 def read_invitation(message: bytes) -> Terms:
     """Return the terms that the server proposes; whether to agree to them is for the client to decide."""
     invitation = messages.decode(message, messages.Invitation, SERVER, None)

@@ -9,7 +9,7 @@ from coterie.errors import ConfigError
 from coterie.secagg.server import Step
 
 
-class Kind(enum.StrEnum):
+class FaultKind(enum.StrEnum):
     """What can happen to a message."""
 
     DROP = "drop"
@@ -35,7 +35,7 @@ class Direction(enum.StrEnum):
 class Fault:
     """One kind of fault in one step, for some clients or all of them, with some probability each."""
 
-    kind: Kind
+    kind: FaultKind
     step: Step
     clients: tuple[str, ...] | None = None
     probability: float = 1.0
@@ -44,7 +44,7 @@ class Fault:
     def __post_init__(self) -> None:
         if not 0 <= self.probability <= 1:
             raise ConfigError(f"a fault's probability lies between 0 and 1, not {self.probability}")
-        if self.direction is Direction.DOWN and self.kind not in (Kind.DROP, Kind.TAMPER):
+        if self.direction is Direction.DOWN and self.kind not in (FaultKind.DROP, FaultKind.TAMPER):
             raise ConfigError(f"messages from the server can be dropped or tampered with, not {self.kind}ed")
 
 
@@ -55,7 +55,7 @@ class Faults:
     seed: int = 0
     rules: tuple[Fault, ...] = ()
 
-    def strikes(self, kind: Kind, step: Step, client: str, direction: Direction = Direction.UP) -> bool:
+    def strikes(self, kind: FaultKind, step: Step, client: str, direction: Direction = Direction.UP) -> bool:
         """Whether this kind of fault hits the client's message in this step."""
         return any(
             rule.kind is kind
@@ -68,7 +68,7 @@ class Faults:
 
     def order(self, step: Step, clients: Sequence[str]) -> list[str]:
         """The order in which the clients' messages arrive."""
-        if not any(rule.kind is Kind.REORDER and rule.step is step for rule in self.rules):
+        if not any(rule.kind is FaultKind.REORDER and rule.step is step for rule in self.rules):
             return list(clients)
         return sorted(clients, key=lambda client: self._uniform(-1, step, client))
 
@@ -87,4 +87,4 @@ class Faults:
 def dropouts(rate: float, seed: int = 0, steps: Sequence[Step] | None = None) -> Faults:
     """Each client drops out independently with probability ``rate`` in each of the steps (all four by default)."""
     steps = steps or (Step.ADVERTISE, Step.SHARE, Step.MASK, Step.REVEAL)
-    return Faults(seed, tuple(Fault(Kind.DROP, step, probability=rate) for step in steps))
+    return Faults(seed, tuple(Fault(FaultKind.DROP, step, probability=rate) for step in steps))

@@ -1,4 +1,4 @@
-"""Many clients and a server in one process, through the bytes of the real messages."""
+"""A carrier of messages in this process: many clients and a server, through the bytes of the real messages."""
 
 import statistics
 import time
@@ -7,34 +7,67 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
-from coterie.arithmetic.ring import RingVector
-from coterie.crypto.entropy import Entropy, SystemEntropy
-from coterie.crypto.signing import Identity
 from coterie.errors import PeerProtocolError, RoundAborted
 from coterie.host import cores
-from coterie.secagg import client as protocol
 from coterie.secagg.server import Aggregate, Rejected, Server, Step
 from coterie.secagg.terms import Terms
-from coterie.transports.faults import Direction, Faults, Kind
-
-#: The inputs, or a function that makes a client's input when it is needed.
-Inputs = Mapping[str, RingVector] | Callable[[str], RingVector]
-#: Told of progress: the step, how many clients have answered, and how many are asked.
-Observer = Callable[[Step, int, int], None]
+from coterie.transports.faults import Direction, FaultKind, Faults
 
 
-class Keeper(Protocol):
-    """A client's memory beyond one session; what it raises as a PeerProtocolError is that client's refusal."""
+class Serving(Protocol):
+    """A server's half of a session, such as :class:`~coterie.secagg.Server` or a :class:`~coterie.rounds.Round`."""
 
-    def enter(self, terms: Terms) -> None:
-        """Agree to take part under these terms."""
+    @property
+    def step(self) -> Step:
+        """What clients are expected to send."""
         ...
 
-    def answer(self, terms: Terms, aggregated: frozenset[str]) -> None:
-        """Agree to help open the sum over these clients; called before anything is signed or revealed."""
+    def invite(self) -> dict[str, bytes]:
+        """Return what to send to begin with."""
         ...
+
+    def receive(self, sender: str, data: bytes, /) -> Rejected | None:
+        """Take in one message."""
+        ...
+
+    def close(self) -> dict[str, bytes]:
+        """End the step and return what to send to whom: nothing once the session is over."""
+        ...
+
+
+class Answering(Protocol):
+    """A client's half, such as a :class:`~coterie.rounds.Member`."""
+
+    def answer(self, message: bytes, /) -> bytes:
+        """Answer a message; a PeerProtocolError or RoundAborted is a refusal."""
+        ...
+
+
+class Watch:
+    """Somebody who wants to know how a session goes; override what is of interest."""
+
+    def answered(self, step: Step, done: int, asked: int) -> None:
+        """So many of the clients asked in this step have answered."""
+
+    def arrived(self, step: Step, client: str, message: bytes) -> None:
+        """A client's message reaches the server in time."""
+
+
+OnAnswer: TypeAlias = Callable[[Step, int, int], None]
+"""Told of progress: the step, how many clients have answered, and how many are asked."""
+
+
+class AnswerCount(Watch):
+    """A watch that tells one function how far a step has come."""
+
+    def __init__(self, tell: OnAnswer) -> None:
+        self._tell = tell
+
+    def answered(self, step: Step, done: int, asked: int) -> None:
+        """Tell it."""
+        self._tell(step, done, asked)
 
 
 @dataclass
@@ -62,17 +95,13 @@ class Refusal:
 
 
 @dataclass
-class Report:
-    """What happened in a session."""
+class SessionReport:
+    """What a session cost, and who refused to go on."""
 
     steps: dict[Step, StepReport] = field(default_factory=dict)
-    rejected: list[Rejected] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
-    advertisers: tuple[str, ...] = ()
-    sharers: tuple[str, ...] = ()
-    survivors: tuple[str, ...] = ()
-    aggregated: tuple[str, ...] = ()
-    revealers: tuple[str, ...] = ()
+    invitation_bytes: int = 0
+    """What every client receives before the first step: the terms, counted apart from the steps."""
     seconds: float = 0.0
 
     @property
@@ -91,162 +120,130 @@ class Report:
         return sum(int(statistics.median(step.download_bytes)) for step in self.steps.values() if step.download_bytes)
 
 
-class Session:
-    """One session in this process; :meth:`run` plays it to the end.
+class Carrier:
+    """Carries messages between a server and its clients, and lets go wrong what is to go wrong.
 
-    After a :class:`~coterie.errors.RoundAborted` the report still says how far it came.
+    A carrier is good for one session after the other; its :attr:`report` is about the last one, also where that
+    ended with an error.
     """
 
-    def __init__(
-        self,
-        terms: Terms,
-        inputs: Inputs,
-        *,
-        identities: Mapping[str, Identity] | None = None,
-        entropy: Callable[[str], Entropy] | None = None,
-        faults: Faults | None = None,
-        workers: int | None = None,
-        park: bool = False,
-        observe: Observer | None = None,
-        on_upload: Callable[[Step, str, bytes], None] | None = None,
-        before_reveal: Callable[[tuple[str, ...]], None] | None = None,
-        keepers: Mapping[str, Keeper] | None = None,
-    ) -> None:
-        """Prepare a session.
-
-        Args:
-            terms: what everybody agreed on.
-            inputs: each client's ring vector, or a function that makes it when it is needed.
-            identities: the clients' signing keys, against an active server.
-            entropy: a source of randomness for each client; the operating system's by default.
-            faults: what goes wrong.
-            workers: threads to mask and unmask with; one for each core by default.
-            park: store every client's state as bytes between messages, as a stateless runtime must.
-            observe: called after every client of every step.
-            on_upload: called with every message that reaches the server in time: the step, the client, the bytes.
-            before_reveal: called with the clients about to be aggregated before any of them is asked to reveal
-                anything; what it raises ends the session with nothing revealed.
-            keepers: for clients with a memory longer than the session, what watches over it.
-
-        """
-        self.terms = terms
-        self.report = Report()
-        self._inputs = inputs if callable(inputs) else inputs.__getitem__
-        self._identities = identities or {}
-        sources: dict[str, Entropy] = {name: entropy(name) if entropy else SystemEntropy() for name in terms.clients}
-        self._entropy = sources
-        self._faults = faults or Faults()
+    def __init__(self, faults: Faults | None = None, workers: int | None = None, watch: Watch | None = None) -> None:
+        """Prepare to carry; ``workers`` are the threads to mask and unmask with, one for each core by default."""
+        self.faults = faults or Faults()
+        self.report = SessionReport()
         self._workers = workers or cores()
-        self._park = park
-        self._observe = observe
-        self._on_upload = on_upload
-        self._before_reveal = before_reveal
-        self._keepers = keepers or {}
-        self._states: dict[str, bytes | protocol.AnyState] = {}
+        self._watch = watch or Watch()
         self._late: list[tuple[str, bytes]] = []
         self._pool: ThreadPoolExecutor | None = None
-        self.server = Server(terms, lambda mask, parts: (self._pool.map if self._pool else map)(mask, parts))
 
-    def run(self) -> Aggregate:
-        """Play all steps and return the sum."""
+    def map(self, function: Callable[[slice], None], parts: Sequence[slice]) -> Iterable[Any]:
+        """Run a function over slices on all workers while a session is played: for a server to unmask with."""
+        return (self._pool.map if self._pool else map)(function, parts)
+
+    def play(self, server: Serving, clients: Mapping[str, Answering]) -> SessionReport:
+        """Carry a session to its end."""
+        self.report, self._late = SessionReport(), []
         started = time.perf_counter()
-        report, server = self.report, self.server
-        with ThreadPoolExecutor(self._workers) as self._pool:
-            try:
-                return self._run(self._pool)
-            finally:
-                report.advertisers, report.sharers = server.advertisers, server.sharers
-                report.survivors, report.revealers = server.survivors, server.revealers
-                report.aggregated, report.rejected = server.aggregated, server.rejected
-                report.seconds = time.perf_counter() - started
+        try:
+            with ThreadPoolExecutor(self._workers) as self._pool:
+                self._play(server, clients, self._pool)
+        finally:
+            self._pool = None
+            self.report.seconds = time.perf_counter() - started
+        return self.report
 
-    def _run(self, pool: ThreadPoolExecutor) -> Aggregate:
-        server = self.server
-        inbox = dict.fromkeys(self.terms.clients, b"")
-        while True:
+    def _play(self, server: Serving, clients: Mapping[str, Answering], pool: ThreadPoolExecutor) -> None:
+        inbox = server.invite()
+        self.report.invitation_bytes = max(map(len, inbox.values()), default=0)
+        while inbox:
             step = server.step
             costs = self.report.steps.setdefault(step, StepReport())
-            if step is Step.REVEAL and self._before_reveal is not None:
-                self._before_reveal(server.aggregated)
-            self._deliver_late(costs)
-            for count, (name, reply) in enumerate(self._replies(step, inbox, costs, pool), 1):
+            self._deliver_late(server, costs)
+            for count, (name, reply) in enumerate(self._replies(step, inbox, clients, costs, pool), 1):
                 for message in self._upload(step, name, reply):
-                    if self._on_upload:
-                        self._on_upload(step, name, message)
+                    self._watch.arrived(step, name, message)
                     with _timed(costs):
                         server.receive(name, message)
-                if self._observe:
-                    self._observe(step, count, len(inbox))
+                self._watch.answered(step, count, len(inbox))
             with _timed(costs):
                 inbox = server.close()
-            if server.step is Step.DONE:
-                return server.aggregate
 
-    def _deliver_late(self, costs: StepReport) -> None:
+    def _deliver_late(self, server: Serving, costs: StepReport) -> None:
         late, self._late = self._late, []
         for name, message in late:
             with _timed(costs):
-                self.server.receive(name, message)
+                server.receive(name, message)
 
     def _replies(
-        self, step: Step, inbox: Mapping[str, bytes], costs: StepReport, pool: ThreadPoolExecutor
+        self,
+        step: Step,
+        inbox: Mapping[str, bytes],
+        clients: Mapping[str, Answering],
+        costs: StepReport,
+        pool: ThreadPoolExecutor,
     ) -> Iterator[tuple[str, bytes]]:
         """Let every client that got its message answer it; those that drop out or refuse answer nothing."""
 
         def answer(name: str) -> tuple[str, bytes | None]:
             message = inbox[name]
-            if self._faults.strikes(Kind.DROP, step, name, Direction.DOWN):
+            if self.faults.strikes(FaultKind.DROP, step, name, Direction.DOWN):
                 return name, None
+            if self.faults.strikes(FaultKind.TAMPER, step, name, Direction.DOWN):
+                message = self.faults.flip(message, step, name)
             if step is not Step.ADVERTISE:
                 costs.download_bytes.append(len(message))
-                if self._faults.strikes(Kind.TAMPER, step, name, Direction.DOWN):
-                    message = self._faults.flip(message, step, name)
-            vector = self._inputs(name) if step is Step.MASK else None
-            state = self._states.pop(name, None)
-            if isinstance(state, bytes):
-                state = protocol.resume(state)
             began = time.thread_time()
             try:
-                following, reply = self._step(name, state, message, vector)
+                reply = clients[name].answer(message)
             except (PeerProtocolError, RoundAborted) as error:
                 self.report.refusals.append(Refusal(name, step, str(error)))
                 return name, None
             costs.client_seconds.append(time.thread_time() - began)
             costs.upload_bytes.append(len(reply))
-            self._states[name] = protocol.park(following) if self._park else following
             return name, reply
 
         # Only masking spends its time outside the interpreter lock; elsewhere threads would only take turns.
-        order = self._faults.order(step, list(inbox))
+        order = self.faults.order(step, list(inbox))
         parallel = step is Step.MASK and self._workers > 1
         for some in _windows(order, 2 * self._workers):
             for name, reply in pool.map(answer, some) if parallel else map(answer, some):
                 if reply is not None:
                     yield name, reply
 
-    def _step(
-        self, name: str, state: protocol.AnyState | None, message: bytes, vector: RingVector | None
-    ) -> tuple[protocol.AnyState, bytes]:
-        entropy, identity = self._entropy[name], self._identities.get(name)
-        keeper = self._keepers.get(name)
-        if state is None:
-            if keeper is not None:
-                keeper.enter(self.terms)
-            return protocol.join(self.terms, name, entropy, identity)
-        if keeper is not None and isinstance(state, protocol.Masked):
-            keeper.answer(self.terms, state.consider(message))
-        return protocol.answer(state, message, entropy=entropy, vector=vector, identity=identity)
-
     def _upload(self, step: Step, name: str, message: bytes) -> Iterable[bytes]:
         """What of a client's message reaches the server before the step is closed."""
-        if self._faults.strikes(Kind.DROP, step, name):
+        if self.faults.strikes(FaultKind.DROP, step, name):
             return []
-        if self._faults.strikes(Kind.TAMPER, step, name):
-            message = self._faults.flip(message, step, name)
-        if self._faults.strikes(Kind.DELAY, step, name):
+        if self.faults.strikes(FaultKind.TAMPER, step, name):
+            message = self.faults.flip(message, step, name)
+        if self.faults.strikes(FaultKind.DELAY, step, name):
             self._late.append((name, message))
             return []
-        return [message] * (2 if self._faults.strikes(Kind.DUPLICATE, step, name) else 1)
+        return [message] * (2 if self.faults.strikes(FaultKind.DUPLICATE, step, name) else 1)
+
+
+class Session:
+    """A single session in this process: a server, and clients whose inputs the caller holds.
+
+    After a :class:`~coterie.errors.RoundAborted` server and report still say how far it came.
+    """
+
+    def __init__(self, terms: Terms, clients: Mapping[str, Answering], carrier: Carrier | None = None) -> None:
+        """Prepare a session; :func:`coterie.rounds.one_off` makes its clients."""
+        self.terms = terms
+        self._clients = clients
+        self._carrier = carrier or Carrier()
+        self.server = Server(terms, self._carrier.map)
+
+    @property
+    def report(self) -> SessionReport:
+        """What it has cost so far."""
+        return self._carrier.report
+
+    def run(self) -> Aggregate:
+        """Play all steps and return the sum."""
+        self._carrier.play(self.server, self._clients)
+        return self.server.aggregate
 
 
 @contextmanager

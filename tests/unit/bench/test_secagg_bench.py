@@ -21,7 +21,7 @@ from coterie.errors import ConfigError, RoundAborted, ThresholdError
 from coterie.graphs.guarantees import majority_threshold, paper_parameters
 from coterie.graphs.topology import Complete, ErdosRenyi, Harary
 from coterie.secagg.server import Aggregate, Step
-from coterie.transports.memory import Observer, Session
+from coterie.transports.memory import OnAnswer, Session
 
 STEPS = {"advertise", "share", "mask", "reveal"}
 TINY = ["bench", "secagg", "--clients", "9", "--length", "200", "--workers", "1"]
@@ -269,7 +269,7 @@ def test_comparisons_that_make_no_sense_are_refused(clients: int, dropout: float
 def test_a_failing_session_ends_the_comparison(failing: str) -> None:
     seen: list[tuple[str, Step]] = []
 
-    def observe(scheme: str) -> Observer:
+    def observe(scheme: str) -> OnAnswer:
         def watch(step: Step, count: int, total: int) -> None:
             seen.append((scheme, step))
             if scheme == failing and step is Step.MASK:

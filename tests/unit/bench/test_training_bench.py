@@ -26,7 +26,7 @@ from coterie.runs import build as assembly
 from coterie.runs.config import RunConfig
 from coterie.secagg.server import Step
 from coterie.training.flatten import Arrays
-from coterie.transports.faults import Fault, Faults, Kind
+from coterie.transports.faults import Fault, FaultKind, Faults
 
 TINY = Scenario("lenet", (1, 16, 16), samples=6, batch_size=4, clients=6, cohort=4, privacy=2)
 COMMAND = ["bench", "training", "--rounds", "2", "--workers", "0"]
@@ -96,7 +96,7 @@ def test_a_wrong_model_is_no_result(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 def test_different_cohorts_are_no_comparison(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def unequal(config: RunConfig, _number: int) -> Faults:
-        vanish = Fault(Kind.DROP, Step.MASK, ("client-1",))
+        vanish = Fault(FaultKind.DROP, Step.MASK, ("client-1",))
         return Faults(0, (vanish,) if config.aggregation.kind == "plain" else ())
 
     monkeypatch.setattr(assembly, "make_faults", unequal)
@@ -105,7 +105,7 @@ def test_different_cohorts_are_no_comparison(monkeypatch: pytest.MonkeyPatch, tm
 
 
 def test_an_aborted_round_is_no_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    everybody = Faults(0, (Fault(Kind.DROP, Step.MASK, probability=1.0),))
+    everybody = Faults(0, (Fault(FaultKind.DROP, Step.MASK, probability=1.0),))
     monkeypatch.setattr(assembly, "make_faults", lambda *_: everybody)
     with pytest.raises(RoundAborted, match="round 1 of bench-secure was not completed"):
         measure_training(TINY, 1, 0, tmp_path)

@@ -3,16 +3,13 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
+from tests.support.rounds import Population, make_roster
 
-from coterie.cohorts.circles import random_batches
 from coterie.cohorts.ledger import Ledger, LedgerConflict, Outcome
-from coterie.cohorts.policies import MultiRound
-from coterie.cohorts.roster import Client, Roster
-from coterie.secagg import Step
-from coterie.transports.faults import Fault, Faults, Kind
-from coterie.transports.rounds import PlayedRound, Rounds, SessionSettings
+from coterie.rounds import RoundResult
+from coterie.secagg import Aggregate, Step
+from coterie.transports.faults import Fault, FaultKind, Faults
 
 CIRCLE, OTHERS = ("ann", "bob"), ("cid", "dan")
 ROSTER = b"\x01" * 32
@@ -94,27 +91,21 @@ def test_resuming_a_round_nobody_began_is_an_ordinary_round(ledger: Ledger) -> N
     assert ledger.outcomes() == {1: Outcome.COMPLETED}
 
 
-def play_once(folder: Path, faults: Faults, *, resuming: bool) -> PlayedRound:
-    """A server that starts anew: it knows the roster, and of the history only what is told."""
-    names = [f"client{number:02}" for number in range(12)]
-    roster = Roster.found([Client(name) for name in names], random_batches(12, 3, np.random.default_rng(1)), 3)
+def play_once(folder: Path, faults: Faults, *, resuming: bool) -> RoundResult[Aggregate]:
+    """A server that starts anew: it knows the roster, and of the history only what the ledger tells."""
     with Ledger.open(folder / "ledger.db") as ledger:
-        policy, settings = MultiRound(roster.batches(), 6), SessionSettings(bits=16, length=2)
-        rounds = Rounds(roster, policy, ledger, settings, workers=1, frequencies=np.zeros(12, np.int64))
-        vectors = {name: np.full(2, number, np.uint16) for number, name in enumerate(names)}
-        everybody, rng = np.ones(12, bool), np.random.default_rng(5)
-        return rounds.play(1, everybody, vectors, rng, faults=faults, resuming=resuming)
+        return Population(make_roster(12), ledger, cohort=6).play(1, faults=faults, resuming=resuming)
 
 
 @pytest.mark.parametrize("lost", [(), (Step.MASK,), (Step.REVEAL,)])
 def test_a_round_played_again_gives_the_same_sum_and_the_same_ledger(tmp_path: Path, lost: tuple[Step, ...]) -> None:
-    faults = Faults(0, tuple(Fault(Kind.DROP, step) for step in lost))
+    faults = Faults(0, tuple(Fault(FaultKind.DROP, step) for step in lost))
     first = play_once(tmp_path, faults, resuming=False)
     entries = list(Ledger.open(tmp_path / "ledger.db").entries())
     again = play_once(tmp_path, faults, resuming=True)
     assert list(Ledger.open(tmp_path / "ledger.db").entries()) == entries
-    assert (again.outcome, again.selected) == (first.outcome, first.selected)
-    if first.aggregate is not None and again.aggregate is not None:
-        assert again.aggregate.total.tolist() == first.aggregate.total.tolist()
-        assert again.aggregate.clients == first.aggregate.clients
-    assert (first.aggregate is None) == (again.aggregate is None) == bool(lost)
+    assert (again.outcome, again.attendance.selected) == (first.outcome, first.attendance.selected)
+    if first.value is not None and again.value is not None:
+        assert again.value.total.tolist() == first.value.total.tolist()
+        assert again.value.clients == first.value.clients
+    assert (first.value is None) == (again.value is None) == bool(lost)

@@ -1,18 +1,28 @@
-"""A client's own record: it answers once per session, and never where its circle would be split."""
+"""A client's own memory: what no server, no replay and no restored backup can talk it out of."""
 
 import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coterie.cohorts.memory import Answer, ClientRecord, clients_digest
+from coterie.cohorts.memory import Answer, ClientMemory, MemoryFile, clients_digest
+from coterie.cohorts.roster import Client, Roster
 from coterie.errors import ConfigError, PeerProtocolError
 
-CIRCLE = ("ann", "bob", "cid")
-OTHERS = ("dan", "eve")
+CIRCLE, OTHERS = ("ann", "bob", "cid"), ("dan", "eve", "fay")
+ANN = Client("ann", b"ann")
+ROSTER = Roster(
+    privacy=3, clients=tuple(Client(name, name.encode()) for name in CIRCLE + OTHERS), circles=((0, 1, 2), (3, 4, 5))
+)
+
+
+def newcomers(*names: str) -> list[Client]:
+    return [Client(name, name.encode()) for name in names]
 
 
 @pytest.fixture
@@ -20,49 +30,85 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "ann.db"
 
 
-def opened(path: Path) -> ClientRecord:
-    return ClientRecord.open(path, client="ann", circle=CIRCLE, promised=3)
+@pytest.fixture
+def memory(path: Path) -> Iterator[ClientMemory]:
+    with MemoryFile(path) as file:
+        found = file.of(ANN)
+        found.trust(ROSTER)
+        yield found
+
+
+def again(path: Path) -> ClientMemory:
+    """The memory as a process that starts anew finds it."""
+    return MemoryFile(path).of(ANN)
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(st.binary(min_size=1, max_size=1), st.sets(st.sampled_from(CIRCLE + OTHERS))), max_size=8))
-def test_answers_whole_circles_once_per_session(requests: list[tuple[bytes, set[str]]]) -> None:
+def test_it_agrees_to_whole_circles_once_per_session(requests: list[tuple[bytes, set[str]]]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "ann.db"
+        again(path).trust(ROSTER)
         expected: list[Answer] = []
+        entered: set[bytes] = set()
         for session, aggregated in requests:
+            if session not in entered:
+                again(path).enter(session)
+                entered.add(session)
             whole = aggregated.intersection(CIRCLE) in (set(), set(CIRCLE))
             if whole and session not in [answer.session for answer in expected]:
-                opened(path).answer(session, aggregated)
+                again(path).agree(session, 1, aggregated)
                 expected.append(Answer(session, clients_digest(aggregated), "ann" in aggregated))
             else:
                 with pytest.raises(PeerProtocolError):
-                    opened(path).answer(session, aggregated)
-        assert opened(path).answers() == expected
+                    again(path).agree(session, 1, aggregated)
+        assert sorted(again(path).answers()) == sorted(expected)
 
 
-def test_the_refusal_says_who_is_missing(path: Path) -> None:
-    with pytest.raises(PeerProtocolError, match="separate ann's circle: without bob, cid"):
-        opened(path).answer(b"\x01", ["ann", "dan"])
-    with pytest.raises(PeerProtocolError, match="separate ann's circle: without ann"):
-        opened(path).answer(b"\x01", ["bob", "cid"])
-    assert opened(path).answers() == []
+def test_the_refusal_says_who_is_missing(memory: ClientMemory) -> None:
+    memory.enter(b"\x01")
+    with pytest.raises(PeerProtocolError, match="separate the circle of ann: without bob, cid"):
+        memory.agree(b"\x01", 1, ["ann", "dan"])
+    with pytest.raises(PeerProtocolError, match="separate the circle of ann: without ann"):
+        memory.agree(b"\x01", 1, ["bob", "cid"])
+    assert memory.answers() == []
 
 
-def test_a_second_answer_is_refused_whatever_is_asked(path: Path) -> None:
-    opened(path).answer(b"\xab", CIRCLE)
-    for aggregated in (CIRCLE, OTHERS, ()):
-        with pytest.raises(PeerProtocolError, match="session ab was already answered"):
-            opened(path).answer(b"\xab", aggregated)
+def test_a_session_is_entered_once_ever(memory: ClientMemory, path: Path) -> None:
+    memory.enter(b"\xab")
+    with pytest.raises(PeerProtocolError, match="session ab was entered before"):
+        again(path).enter(b"\xab")
+    again(path).enter(b"\xac")
 
 
-def test_of_many_at_once_one_answers(path: Path) -> None:
-    opened(path)
+@given(st.lists(st.integers(1, 4), max_size=12))
+@settings(deadline=None)
+def test_each_step_of_a_session_is_taken_once_and_in_order(steps: list[int]) -> None:
+    with MemoryFile(":memory:") as file:
+        memory = file.of(ANN)
+        memory.enter(b"session")
+        done = 0
+        for step in steps:
+            if step == done + 1:
+                memory.advance(b"session", step)
+                done += 1
+            else:
+                with pytest.raises(PeerProtocolError, match="answered before"):
+                    memory.advance(b"session", step)
+
+
+def test_a_session_that_was_never_entered_is_not_answered(memory: ClientMemory) -> None:
+    with pytest.raises(PeerProtocolError, match="never entered"):
+        memory.advance(b"\x01", 1)
+
+
+def test_of_many_at_once_one_answers(memory: ClientMemory, path: Path) -> None:
+    memory.enter(b"\x01")
     outcomes: list[bool] = []
 
     def answer() -> None:
         try:
-            opened(path).answer(b"\x01", CIRCLE)
+            again(path).agree(b"\x01", 1, CIRCLE)
         except PeerProtocolError:
             outcomes.append(False)
         else:
@@ -76,29 +122,85 @@ def test_of_many_at_once_one_answers(path: Path) -> None:
     assert sorted(outcomes) == [False, False, False, True]
 
 
-def test_the_circle_is_pinned(path: Path) -> None:
-    opened(path)
-    ClientRecord.open(path, client="ann", circle=list(reversed(CIRCLE)), promised=3)
-    for changed in (("ann", "bob", "dan"), (*CIRCLE, "dan")):
-        with pytest.raises(PeerProtocolError, match="not the one it joined with"):
-            ClientRecord.open(path, client="ann", circle=changed, promised=3)
-    with pytest.raises(ConfigError, match="belongs to ann"):
-        ClientRecord.open(path, client="bob", circle=CIRCLE, promised=3)
+def test_the_roster_is_remembered(memory: ClientMemory, path: Path) -> None:
+    assert again(path).roster == ROSTER
+    again(path).trust(ROSTER)  # once more is no change
 
 
-def test_an_unsafe_circle_is_never_joined(path: Path) -> None:
-    with pytest.raises(PeerProtocolError, match="cannot hide a client among 4"):
-        ClientRecord.open(path, client="ann", circle=CIRCLE, promised=4)
-    with pytest.raises(PeerProtocolError, match="does not contain it"):
-        ClientRecord.open(path, client="zoe", circle=CIRCLE, promised=3)
-    assert not path.exists()
+def test_every_version_must_be_shown(memory: ClientMemory, path: Path) -> None:
+    second = ROSTER.join(newcomers("gil", "hal", "ida"))
+    third = second.leave(["dan"])
+    with pytest.raises(PeerProtocolError, match="version 2 does not follow version 0"):
+        memory.trust(third)
+    assert again(path).roster == ROSTER
+    memory.trust(second, third)
+    assert again(path).roster == third
+    for old in (ROSTER, second):
+        with pytest.raises(PeerProtocolError, match="does not follow version 2"):
+            again(path).trust(old)
+
+
+def test_a_chain_with_one_bad_link_is_refused_as_a_whole(memory: ClientMemory, path: Path) -> None:
+    second = ROSTER.join(newcomers("gil"))
+    forged = msgspec.structs.replace(second.leave(["dan"]), predecessor=b"x" * 32)
+    with pytest.raises(PeerProtocolError, match="predecessor"):
+        memory.trust(second, forged)
+    assert again(path).roster == ROSTER
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"version": 0, "predecessor": b""}, "does not follow"),
+        ({"predecessor": b"x" * 32}, "predecessor"),
+        ({"privacy": 2}, "promised T"),
+        ({"circles": ((0, 1, 3), (2, 4, 5))}, "regrouped"),
+        ({"clients": (ANN, Client("bob", b"sybil"), *ROSTER.clients[2:])}, "identity keys"),
+        ({"clients": (Client("amy", b"amy"), *ROSTER.clients[1:])}, "not on the roster"),
+    ],
+)
+def test_what_a_server_must_not_change(memory: ClientMemory, changes: dict[str, object], reason: str) -> None:
+    later = ROSTER.leave(["dan"])
+    with pytest.raises(PeerProtocolError, match=reason) as refusal:
+        memory.trust(msgspec.structs.replace(later, **changes))
+    assert refusal.value.peer == "server"
+    memory.trust(later)
+
+
+def test_retirement_is_remembered(memory: ClientMemory, path: Path) -> None:
+    """Also by those it concerns: with the old roster they could be asked to go on without the leaver."""
+    retired = ROSTER.leave(["bob"])
+    memory.trust(retired)
+    with pytest.raises(PeerProtocolError, match="does not follow"):
+        again(path).trust(ROSTER)
+    unretired = msgspec.structs.replace(retired.join(newcomers("gil")), retired=())
+    with pytest.raises(PeerProtocolError, match="taken into use again"):
+        again(path).trust(unretired)
+
+
+def test_a_client_wants_its_own_identity_key_on_the_roster(path: Path) -> None:
+    with pytest.raises(PeerProtocolError, match="another identity key"):
+        MemoryFile(path).of(Client("ann", b"other")).trust(ROSTER)
+    with pytest.raises(PeerProtocolError, match="not on the roster"):
+        MemoryFile(path).of(Client("zoe", b"zoe")).trust(ROSTER)
+    with pytest.raises(ConfigError, match="another identity key"):
+        MemoryFile(path).of(ANN)
+
+
+def test_clients_that_share_a_file_do_not_share_a_memory(path: Path) -> None:
+    with MemoryFile(path, durable=False) as file:
+        ann, bob = file.of(ANN), file.of(ROSTER.clients[1])
+        ann.trust(ROSTER)
+        ann.enter(b"\x01")
+        bob.enter(b"\x01")
+        bob.advance(b"\x01", 1)
+        ann.advance(b"\x01", 1)
+        assert bob.roster is None
 
 
 def test_an_unusable_file_is_a_configuration_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot use the record"):
-        opened(tmp_path / "no" / "directory.db")
-
-
-def test_the_digest_ignores_order_and_nothing_else() -> None:
-    assert clients_digest(["a", "b"]) == clients_digest(("b", "a", "a"))
-    assert clients_digest(["ab"]) != clients_digest(["a", "b"])
+    with pytest.raises(ConfigError, match="cannot keep a client's memory"):
+        MemoryFile(tmp_path / "no" / "directory.db")
+    (tmp_path / "text.db").write_text("not a database" * 100)
+    with pytest.raises(ConfigError, match="cannot keep a client's memory"):
+        MemoryFile(tmp_path / "text.db")

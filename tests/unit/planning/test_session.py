@@ -6,6 +6,7 @@ from tests.support.cast import identity_for, make_inputs, make_terms
 from coterie.errors import ConfigError
 from coterie.graphs.topology import Complete, ErdosRenyi, Harary
 from coterie.planning.session import recommend, session_costs
+from coterie.rounds import one_off
 from coterie.transports.memory import Session
 
 
@@ -14,7 +15,7 @@ from coterie.transports.memory import Session
 def test_predicted_bytes_are_what_a_session_sends(size: int, topology: object, degree: int, active: bool) -> None:
     terms = make_terms(size, topology=topology, length=500, active=active)
     identities = {name: identity_for(name) for name in terms.clients}
-    session = Session(terms, make_inputs(terms), identities=identities)
+    session = Session(terms, one_off(terms, make_inputs(terms), identities=identities))
     session.run()
     costs = session_costs(size, degree, terms.bits, terms.length, active=active)
     assert costs.client_upload_bytes == pytest.approx(session.report.upload_bytes, rel=0.01)

@@ -6,16 +6,17 @@ from tests.support.cast import make_inputs, make_terms
 
 from coterie.arithmetic import RingVector
 from coterie.errors import RoundAborted
+from coterie.rounds import one_off
 from coterie.runs.aggregation import who_trains
 from coterie.secagg import Step
-from coterie.transports.faults import Direction, Fault, Faults, Kind
-from coterie.transports.memory import Session
+from coterie.transports.faults import Direction, Fault, FaultKind, Faults
+from coterie.transports.memory import Carrier, Session
 
-LOSSES = st.sampled_from([Kind.DROP, Kind.DELAY])
+LOSSES = st.sampled_from([FaultKind.DROP, FaultKind.DELAY])
 STEPS = st.sampled_from([Step.ADVERTISE, Step.SHARE, Step.MASK, Step.REVEAL])
 
 
-def schedules(kinds: st.SearchStrategy[Kind]) -> st.SearchStrategy[Faults]:
+def schedules(kinds: st.SearchStrategy[FaultKind]) -> st.SearchStrategy[Faults]:
     """Return schedules of up to four faults of these kinds, each in some step."""
     up = st.builds(Fault, kinds, STEPS, probability=st.floats(0, 0.4))
     return st.builds(Faults, st.integers(0, 2**32), st.lists(up, max_size=4).map(tuple))
@@ -31,15 +32,15 @@ def asked_for_inputs(faults: Faults) -> tuple[set[str], bool]:
         asked.add(name)
         return inputs[name]
 
-    session = Session(terms, ask, faults=faults, workers=1)
+    session = Session(terms, one_off(terms, ask), Carrier(faults=faults, workers=1))
     with suppress(RoundAborted):
         session.run()
     return asked, Step.MASK in session.report.steps
 
 
-@given(schedules(st.sampled_from(Kind)), st.floats(0, 0.4))
+@given(schedules(st.sampled_from(FaultKind)), st.floats(0, 0.4))
 def test_whoever_is_asked_for_an_update_was_told_to_train(faults: Faults, lost: float) -> None:
-    down = Fault(Kind.DROP, Step.SHARE, probability=lost, direction=Direction.DOWN)
+    down = Fault(FaultKind.DROP, Step.SHARE, probability=lost, direction=Direction.DOWN)
     faults = Faults(faults.seed, (*faults.rules, down))
     asked, _ = asked_for_inputs(faults)
     assert asked <= set(who_trains(faults, make_terms(5).clients))

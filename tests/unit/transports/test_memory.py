@@ -1,11 +1,13 @@
 import pytest
 from tests.support.cast import identity_for, make_inputs, make_terms, names, ring_sum
 
-from coterie.errors import ConfigError, InputError, PeerProtocolError, ThresholdError
+from coterie.arithmetic import RingVector
+from coterie.errors import ConfigError, InputError, PeerProtocolError
 from coterie.graphs.topology import Harary
-from coterie.secagg import Step, Terms
-from coterie.transports.faults import Direction, Fault, Faults, Kind, dropouts
-from coterie.transports.memory import Session
+from coterie.rounds import one_off
+from coterie.secagg import Step
+from coterie.transports.faults import Direction, Fault, FaultKind, Faults, dropouts
+from coterie.transports.memory import AnswerCount, Carrier, Session
 
 
 @pytest.mark.parametrize("workers", [1, 2, None])
@@ -14,16 +16,16 @@ def test_a_session_in_one_process(workers: int | None, active: bool) -> None:
     terms = make_terms(10, topology=Harary(6), active=active, length=70_000)
     inputs = make_inputs(terms)
     identities = {name: identity_for(name) for name in terms.clients}
-    session = Session(terms, inputs, identities=identities, workers=workers)
+    session = Session(terms, one_off(terms, inputs, identities=identities), Carrier(workers=workers))
     result = session.run()
     assert (result.total == ring_sum(terms, inputs, terms.clients)).all()
     report = session.report
     assert list(report.steps) == [
         step for step in Step if step is not Step.DONE and (active or step is not Step.CONFIRM)
     ]
-    assert (
-        report.aggregated == report.survivors == report.sharers == report.advertisers == report.revealers == names(10)
-    )
+    server = session.server
+    assert server.aggregated == server.survivors == server.sharers == server.advertisers == names(10)
+    assert server.revealers == names(10)
     assert report.seconds >= report.server_seconds > 0
     mask = report.steps[Step.MASK]
     assert len(mask.client_seconds) == len(mask.upload_bytes) == 10
@@ -37,18 +39,19 @@ def test_inputs_can_be_made_when_they_are_needed() -> None:
     terms = make_terms(5)
     inputs, asked = make_inputs(terms), []
 
-    def make(name: str) -> object:
+    def make(name: str) -> RingVector:
         asked.append(name)
         return inputs[name]
 
-    session = Session(terms, make, workers=1, faults=Faults(0, (Fault(Kind.DROP, Step.SHARE, ("client-04",)),)))  # type: ignore[arg-type]
+    faults = Faults(0, (Fault(FaultKind.DROP, Step.SHARE, ("client-04",)),))
+    session = Session(terms, one_off(terms, make), Carrier(faults, workers=1))
     assert session.run().clients == names(5)[:4]
     assert asked == list(names(5)[:4])
 
 
 def test_masked_inputs_upload_no_more_than_their_bits() -> None:
     terms = make_terms(5, bits=23, length=10_000)
-    session = Session(terms, make_inputs(terms))
+    session = Session(terms, one_off(terms, make_inputs(terms)))
     session.run()
     ideal = terms.length * terms.bits / 8
     assert max(session.report.steps[Step.MASK].upload_bytes) <= 1.01 * ideal
@@ -59,8 +62,8 @@ def test_masked_inputs_upload_no_more_than_their_bits() -> None:
 def test_a_client_that_drops_out_in_any_step(step: Step, direction: Direction) -> None:
     terms = make_terms(7)
     inputs = make_inputs(terms)
-    faults = Faults(0, (Fault(Kind.DROP, step, ("client-03",), direction=direction),))
-    session = Session(terms, inputs, faults=faults)
+    faults = Faults(0, (Fault(FaultKind.DROP, step, ("client-03",), direction=direction),))
+    session = Session(terms, one_off(terms, inputs), Carrier(faults=faults))
     result = session.run()
     gone = step is not Step.REVEAL
     assert ("client-03" not in result.clients) == gone
@@ -69,24 +72,25 @@ def test_a_client_that_drops_out_in_any_step(step: Step, direction: Direction) -
 
 def test_late_messages_arrive_in_the_next_step_and_are_rejected() -> None:
     terms = make_terms(6)
-    session = Session(terms, make_inputs(terms), faults=Faults(0, (Fault(Kind.DELAY, Step.MASK, ("client-03",)),)))
+    late = Faults(0, (Fault(FaultKind.DELAY, Step.MASK, ("client-03",)),))
+    session = Session(terms, one_off(terms, make_inputs(terms)), Carrier(late))
     assert "client-03" not in session.run().clients
-    (rejected,) = session.report.rejected
+    (rejected,) = session.server.rejected
     assert (rejected.sender, rejected.step) == ("client-03", Step.REVEAL)
 
 
 def test_tampering_is_noticed_on_both_sides() -> None:
     terms = make_terms(7)
     for direction in Direction:
-        faults = Faults(3, (Fault(Kind.TAMPER, Step.SHARE, ("client-03",), direction=direction),))
-        session = Session(terms, make_inputs(terms), faults=faults)
+        faults = Faults(3, (Fault(FaultKind.TAMPER, Step.SHARE, ("client-03",), direction=direction),))
+        session = Session(terms, one_off(terms, make_inputs(terms)), Carrier(faults=faults))
         assert "client-03" not in session.run().clients
-        noticed = session.report.rejected if direction is Direction.UP else session.report.refusals
+        noticed = session.server.rejected if direction is Direction.UP else session.report.refusals
         assert len(noticed) == 1
 
 
 def test_reordering_changes_the_order_only() -> None:
-    faults = Faults(1, tuple(Fault(Kind.REORDER, step) for step in Step))
+    faults = Faults(1, tuple(Fault(FaultKind.REORDER, step) for step in Step))
     assert faults.order(Step.MASK, names(9)) != list(names(9))
     assert sorted(faults.order(Step.MASK, names(9))) == list(names(9))
     assert faults.order(Step.MASK, names(9)) != faults.order(Step.SHARE, names(9))
@@ -97,74 +101,39 @@ def test_dropouts_strike_at_the_given_rate() -> None:
     faults = dropouts(0.25, seed=5)
     clients = names(2000)
     for step in (Step.ADVERTISE, Step.SHARE, Step.MASK, Step.REVEAL):
-        struck = sum(faults.strikes(Kind.DROP, step, client) for client in clients)
+        struck = sum(faults.strikes(FaultKind.DROP, step, client) for client in clients)
         assert 400 < struck < 600
-    assert not any(faults.strikes(Kind.DROP, Step.CONFIRM, client) for client in clients)
-    assert not any(faults.strikes(Kind.DELAY, Step.MASK, client) for client in clients)
+    assert not any(faults.strikes(FaultKind.DROP, Step.CONFIRM, client) for client in clients)
+    assert not any(faults.strikes(FaultKind.DELAY, Step.MASK, client) for client in clients)
 
 
-@pytest.mark.parametrize("fault", [{"probability": 1.5}, {"direction": Direction.DOWN, "kind": Kind.DELAY}])
+@pytest.mark.parametrize("fault", [{"probability": 1.5}, {"direction": Direction.DOWN, "kind": FaultKind.DELAY}])
 def test_impossible_faults_are_refused(fault: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
-        Fault(**({"kind": Kind.DROP, "step": Step.MASK} | fault))  # type: ignore[arg-type]
+        Fault(**({"kind": FaultKind.DROP, "step": Step.MASK} | fault))  # type: ignore[arg-type]
 
 
-def test_what_is_about_to_be_revealed_is_known_before() -> None:
-    terms = make_terms(6, batches=(0, 0, 1, 1, 2, 2))
-    session = Session(
-        terms,
-        make_inputs(terms),
-        faults=Faults(0, (Fault(Kind.DROP, Step.SHARE, ("client-05",)),)),
-        before_reveal=lambda aggregated: asked.append((aggregated, session.server.revealers)),
-    )
-    asked: list[object] = []
-    session.run()
-    assert asked == [(names(6)[:4], ())]
+@pytest.mark.parametrize("step", [Step.ADVERTISE, Step.MASK, Step.REVEAL])
+def test_a_client_may_refuse_to_go_on(step: Step) -> None:
+    class Reluctant:
+        def answer(self, message: bytes) -> bytes:
+            if session.server.step is step:
+                raise PeerProtocolError("server", "I would rather not")
+            return members["client-02"].answer(message)
 
-
-def test_a_veto_before_revealing_ends_the_round_with_nothing_revealed() -> None:
-    def veto(_: object) -> None:
-        raise ThresholdError("not today")
-
-    terms = make_terms(5)
-    session = Session(terms, make_inputs(terms), before_reveal=veto)
-    with pytest.raises(ThresholdError, match="not today"):
-        session.run()
-    assert session.report.revealers == ()
-    assert session.report.survivors == names(5)
-
-
-class Reluctant:
-    """Refuses at the door, or when asked to reveal."""
-
-    def __init__(self, at_the_door: bool) -> None:
-        self.at_the_door = at_the_door
-
-    def enter(self, terms: Terms) -> None:
-        if self.at_the_door:
-            raise PeerProtocolError("server", "I would rather not come")
-
-    def answer(self, terms: Terms, aggregated: frozenset[str]) -> None:
-        assert aggregated == set(terms.clients)
-        raise PeerProtocolError("server", "I would rather not say")
-
-
-@pytest.mark.parametrize("active", [False, True])
-@pytest.mark.parametrize("at_the_door", [False, True])
-def test_clients_have_a_say_of_their_own(active: bool, at_the_door: bool) -> None:
-    terms = make_terms(6, active=active)
-    identities = {name: identity_for(name) for name in terms.clients}
-    keepers = {"client-02": Reluctant(at_the_door)}
-    session = Session(terms, make_inputs(terms), identities=identities, keepers=keepers)
-    assert ("client-02" in session.run().clients) is not at_the_door
-    assert "client-02" not in session.report.revealers
-    assert [refusal.client for refusal in session.report.refusals] == ["client-02"]
+    terms = make_terms(6)
+    members = one_off(terms, make_inputs(terms))
+    session = Session(terms, {**members, "client-02": Reluctant()})
+    assert ("client-02" in session.run().clients) is (step is Step.REVEAL)
+    assert "client-02" not in session.server.revealers
+    assert [(refusal.client, refusal.step) for refusal in session.report.refusals] == [("client-02", step)]
 
 
 def test_progress_is_observed() -> None:
     terms = make_terms(4)
     seen: list[tuple[Step, int, int]] = []
-    Session(terms, make_inputs(terms), observe=lambda *event: seen.append(event)).run()
+    carrier = Carrier(watch=AnswerCount(lambda *event: seen.append(event)))
+    Session(terms, one_off(terms, make_inputs(terms)), carrier).run()
     assert seen == [(step, n, 4) for step in (Step.ADVERTISE, Step.SHARE, Step.MASK, Step.REVEAL) for n in range(1, 5)]
 
 
@@ -172,4 +141,4 @@ def test_a_bad_input_is_the_callers_error() -> None:
     terms = make_terms(4)
     inputs = make_inputs(terms) | {"client-02": make_inputs(make_terms(4, length=9))["client-02"]}
     with pytest.raises(InputError):
-        Session(terms, inputs).run()
+        Session(terms, one_off(terms, inputs)).run()

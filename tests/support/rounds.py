@@ -1,0 +1,98 @@
+"""A population with its coordinator and its members, for tests that play whole rounds."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tests.support.cast import identity_for, names
+
+from coterie.arithmetic.ring import RingVector
+from coterie.cohorts.circles import random_batches
+from coterie.cohorts.ledger import Ledger
+from coterie.cohorts.memory import MemoryFile
+from coterie.cohorts.policies import MultiRound, Policy
+from coterie.cohorts.roster import Client, Roster
+from coterie.rounds import Coordinator, Floor, Member, RoundResult, SessionSettings
+from coterie.secagg import Aggregate, ThreatMode
+from coterie.transports.faults import Faults
+from coterie.transports.memory import Carrier
+
+BITS, LENGTH = 16, 4
+
+
+def make_roster(size: int = 24, privacy: int = 3, seed: int = 1) -> Roster:
+    circles = random_batches(size, privacy, np.random.default_rng(seed))
+    return Roster.found([Client(name, identity_for(name).public) for name in names(size)], circles, privacy)
+
+
+def one_hot(roster: Roster) -> dict[str, RingVector]:
+    """Inputs that show who is in a sum: powers of two, over four entries."""
+    vectors = {}
+    for number, name in enumerate(roster.names):
+        vectors[name] = np.zeros(LENGTH, np.uint16)
+        vectors[name][number // 8] = 1 << (number % 8)
+    return vectors
+
+
+def in_sum(roster: Roster, total: RingVector) -> set[str]:
+    return {name for number, name in enumerate(roster.names) if total[number // 8] >> (number % 8) & 1}
+
+
+class Population:
+    """Everybody, in one process: a coordinator over a ledger, and members with memories of their own."""
+
+    def __init__(
+        self,
+        roster: Roster,
+        ledger: Ledger,
+        cohort: int = 12,
+        *,
+        policy: Policy | None = None,
+        memories: Path | str = ":memory:",
+        floor: Floor | None = None,
+        **settings: Any,  # noqa: ANN401
+    ) -> None:
+        self.roster, self.ledger = roster, ledger
+        self.vectors: Mapping[str, RingVector] = one_hot(roster)
+        self.carrier = Carrier(workers=1)
+        self.coordinator: Coordinator[Aggregate] = Coordinator(
+            roster,
+            policy or MultiRound(roster.batches(), cohort),
+            ledger,
+            SessionSettings(bits=BITS, length=LENGTH, **settings),
+            lambda aggregate: aggregate,
+        )
+        active = self.coordinator.settings.mode is ThreatMode.ACTIVE_SERVER
+        self.file = MemoryFile(memories, durable=False)
+        self.members = {}
+        for client in roster.clients:
+            memory = self.file.of(client)
+            memory.trust(roster)
+            self.members[client.name] = Member(
+                client.name,
+                lambda _terms, name=client.name: self.vectors[name],  # type: ignore[misc]
+                memory=memory,
+                floor=floor,
+                identity=identity_for(client.name) if active else None,
+            )
+
+    def play(
+        self,
+        number: int,
+        available: np.ndarray | None = None,
+        rng: np.random.Generator | None = None,
+        faults: Faults | None = None,
+        *,
+        resuming: bool = False,
+    ) -> RoundResult[Aggregate]:
+        everybody = np.ones(len(self.roster.clients), bool)
+        opened = self.coordinator.open(
+            number,
+            everybody if available is None else available,
+            rng or np.random.default_rng(number),
+            resuming=resuming,
+        )
+        self.carrier.faults = faults or Faults()
+        self.carrier.play(opened, self.members)
+        return opened.result

@@ -1,0 +1,111 @@
+"""The coordinator: what is revealed is in the ledger first, and every account of a round is the same one."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.support.rounds import Population, make_roster
+
+from coterie.cohorts.ledger import Ledger, Outcome
+from coterie.errors import LocalProtocolError, RoundAborted, ThresholdError
+from coterie.rounds import Round
+from coterie.secagg import Aggregate, Step, ThreatMode
+
+EVERYBODY = np.ones(6, bool)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with Ledger.open(tmp_path / "ledger.db") as opened:
+        yield opened
+
+
+def opened(population: Population, number: int = 1) -> Round[Aggregate]:
+    return population.coordinator.open(number, EVERYBODY, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("mode", list(ThreatMode))
+def test_the_row_is_in_the_ledger_before_anybody_is_asked_to_reveal(ledger: Ledger, mode: ThreatMode) -> None:
+    population = Population(make_roster(6), ledger, cohort=6, mode=mode)
+    played = opened(population)
+    inbox = played.invite()
+    while inbox:
+        rows = [aggregated for _, aggregated in ledger.rows()]
+        assert bool(rows) == (played.step is Step.REVEAL)
+        for name, message in inbox.items():
+            played.receive(name, population.members[name].answer(message))
+        inbox = played.close()
+    assert ledger.outcomes() == {1: Outcome.COMPLETED}
+    assert played.result.revealed == population.roster.names
+
+
+def test_a_ledger_that_cannot_be_written_lets_nothing_out(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    population = Population(make_roster(6), ledger, cohort=6)
+    played = opened(population)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError("no space left")
+
+    inbox = played.invite()
+    while played.step is not Step.MASK:
+        for name, message in inbox.items():
+            played.receive(name, population.members[name].answer(message))
+        inbox = played.close()
+    for name, message in inbox.items():
+        played.receive(name, population.members[name].answer(message))
+    monkeypatch.setattr(ledger, "reveal", full)
+    with pytest.raises(OSError, match="no space"):
+        played.close()
+    with pytest.raises(LocalProtocolError, match="not over"):
+        _ = played.result
+
+
+def test_a_sum_that_cannot_be_decoded_is_aborted_everywhere(ledger: Ledger) -> None:
+    def decode(_: Aggregate) -> Aggregate:
+        raise RoundAborted("the noise wrapped around")
+
+    population = Population(make_roster(6), ledger, cohort=6)
+    population.coordinator.decode = decode
+    result = population.play(1)
+    assert result.outcome is Outcome.ABORTED_AFTER_REVEAL
+    assert (result.value, result.reason) == (None, "the noise wrapped around")
+    assert ledger.outcomes() == {1: Outcome.ABORTED_AFTER_REVEAL}
+    assert [entry.kind for entry in ledger.entries()] == ["reveal", "abort"]
+
+
+def test_a_round_can_be_given_up_at_any_time(ledger: Ledger) -> None:
+    population = Population(make_roster(6), ledger, cohort=6)
+    played = opened(population)
+    played.invite()
+    played.abort(ThresholdError("nobody answers"))
+    assert played.result.outcome is Outcome.ABORTED_BEFORE_REVEAL
+    assert played.receive("client-00", b"late") is not None
+    with pytest.raises(LocalProtocolError, match="is over"):
+        played.close()
+
+
+def test_a_round_without_clients_is_skipped(ledger: Ledger) -> None:
+    population = Population(make_roster(6), ledger, cohort=6)
+    played = population.coordinator.open(1, ~EVERYBODY, np.random.default_rng(0))
+    assert played.invite() == {}
+    assert played.step is Step.DONE
+    assert played.result.outcome is Outcome.SKIPPED
+    assert played.result.reason == "too few clients are available"
+    assert ledger.outcomes() == {1: Outcome.SKIPPED}
+
+
+def test_selection_counts_what_came_before_the_round(ledger: Ledger) -> None:
+    """Also when the round is recorded already, by a server that crashed in it."""
+    seen: list[list[int]] = []
+
+    class Watching:
+        def select(self, available: np.ndarray, frequencies: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+            seen.append(frequencies.tolist())
+            return np.arange(6)
+
+    population = Population(make_roster(6), ledger, policy=Watching())
+    population.play(1)
+    population.play(2)
+    population.play(2, resuming=True)
+    assert seen == [[0] * 6, [1] * 6, [1] * 6]

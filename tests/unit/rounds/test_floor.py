@@ -1,0 +1,128 @@
+"""A client's floor: a server may propose what it likes, and gets nobody below it."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from tests.support.cast import identity_for, make_terms
+from tests.support.rounds import make_roster
+
+from coterie.cohorts.roster import Client, Roster
+from coterie.errors import ConfigError, PeerProtocolError
+from coterie.rounds import Floor
+from coterie.secagg import Terms, ThreatMode
+
+ROSTER = make_roster(12)
+FLOOR = Floor(ThreatMode.ACTIVE_SERVER, privacy=3, minimum=3, threshold=3, most_bits=32, most_length=100)
+
+
+def terms_of(roster: Roster, circles: tuple[int, ...] = (0, 2), /, **changes: Any) -> Terms:  # noqa: ANN401
+    """Terms as an honest coordinator makes them for these circles."""
+    chosen = sorted((client, number) for number in circles for client in roster.circles[number])
+    clients = [roster.clients[client] for client, _ in chosen]
+    settings: dict[str, Any] = {
+        "clients": tuple(client.name for client in clients),
+        "identities": tuple(client.identity for client in clients),
+        "batches": tuple(number for _, number in chosen),
+        "mode": ThreatMode.ACTIVE_SERVER,
+        "minimum": 3,
+        "roster": roster.digest,
+    }
+    return make_terms(len(clients), **(settings | changes))
+
+
+MEMBER = ROSTER.names[ROSTER.circles[0][0]]
+
+
+def test_honest_terms_are_accepted() -> None:
+    FLOOR.check(terms_of(ROSTER), MEMBER, ROSTER)
+    Floor().check(make_terms(4), "client-00")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"mode": ThreatMode.HONEST_BUT_CURIOUS, "identities": ()}, "a server that lies"),
+        ({"minimum": 2}, "as few as 2"),
+        ({"threshold": 1}, "1 shares would open"),
+        ({"bits": 33}, "more than this client sends"),
+        ({"length": 101}, "more than this client sends"),
+        ({"batches": None}, "the session has none"),
+        ({"batches": tuple(range(6))}, "not that of the roster"),
+        ({"batches": (0,) * 6}, "not that of the roster"),
+        ({"roster": b"another"}, "not under the roster"),
+        ({"identities": tuple(identity_for(f"sybil {n}").public for n in range(6))}, "identity key"),
+        ({"clients": (MEMBER, *(f"sybil-{n}" for n in range(5)))}, "not on the roster: sybil-0, sybil-1, sybil-2"),
+    ],
+)
+def test_terms_below_the_floor_are_refused(changes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(PeerProtocolError, match=reason) as refusal:
+        FLOOR.check(terms_of(ROSTER, **changes), MEMBER, ROSTER)
+    assert refusal.value.peer == "server"
+
+
+def test_strangers_in_another_circle_are_noticed() -> None:
+    """The server leaves the client's own circle alone and makes up all the others."""
+    terms = terms_of(ROSTER)
+    strangers = tuple(
+        key if circle == 0 else identity_for(f"sybil {name}").public
+        for name, key, circle in zip(terms.clients, terms.identities, terms.batches or (), strict=True)
+    )
+    with pytest.raises(PeerProtocolError, match="identity key"):
+        FLOOR.check(msgspec.structs.replace(terms, identities=strangers), MEMBER, ROSTER)
+
+
+def test_a_retired_circle_is_not_summed_again() -> None:
+    later = ROSTER.leave([ROSTER.names[ROSTER.circles[2][0]]])
+    with pytest.raises(PeerProtocolError, match="retired"):
+        FLOOR.check(terms_of(later), MEMBER, later)
+    FLOOR.check(terms_of(later, (0, 1)), MEMBER, later)
+
+
+def test_part_of_a_circle_is_not_a_circle() -> None:
+    whole = terms_of(ROSTER)
+    part: dict[str, Any] = {
+        "clients": whole.clients[:-1],
+        "identities": whole.identities[:-1],
+        "batches": (whole.batches or ())[:-1],
+    }
+    with pytest.raises(PeerProtocolError, match="not that of the roster"):
+        FLOOR.check(terms_of(ROSTER, **part), MEMBER, ROSTER)
+
+
+def test_a_roster_that_promises_less_is_refused() -> None:
+    weak = make_roster(12, privacy=2)
+    terms = terms_of(weak, (0, 1, 2))
+    with pytest.raises(PeerProtocolError, match="promises T = 2"):
+        FLOOR.check(terms, terms.clients[0], weak)
+
+
+def test_without_a_roster_circles_are_counted() -> None:
+    floor = Floor(privacy=3)
+    floor.check(make_terms(6, batches=(0, 0, 0, 1, 1, 1)), "client-00")
+    with pytest.raises(PeerProtocolError, match="a circle of 2"):
+        floor.check(make_terms(6, batches=(0, 0, 0, 0, 1, 1)), "client-00")
+
+
+def test_a_client_that_is_not_in_the_terms_does_not_come() -> None:
+    with pytest.raises(PeerProtocolError, match="without it"):
+        Floor().check(make_terms(4), "client-99")
+
+
+def test_waiting_clients_are_not_summed() -> None:
+    waiting = ROSTER.join([Client("new", b"new")])
+    terms = terms_of(waiting)
+    joined = msgspec.structs.replace(
+        terms,
+        clients=(*terms.clients, "new"),
+        identities=(*terms.identities, b"n" * 32),
+        batches=(*(terms.batches or ()), 9),
+    )
+    with pytest.raises(PeerProtocolError):
+        FLOOR.check(joined, MEMBER, waiting)
+
+
+@pytest.mark.parametrize("wrong", [{"privacy": 0}, {"minimum": 1}, {"threshold": 0}])
+def test_a_floor_below_the_ground_is_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(ConfigError):
+        Floor(**wrong)  # type: ignore[arg-type]

@@ -1,0 +1,159 @@
+"""A member: it answers each message once, whatever is replayed, restored or sent twice."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.support.cast import flip
+from tests.support.rounds import Population, make_roster
+
+from coterie.cohorts.ledger import Ledger
+from coterie.errors import LocalProtocolError, PeerProtocolError
+from coterie.rounds import Member, Round
+from coterie.secagg import Aggregate, Step, ThreatMode
+
+MODES = pytest.mark.parametrize("mode", list(ThreatMode))
+
+
+class Stage:
+    """A round that a test moves step by step, with everybody's messages at hand."""
+
+    def __init__(self, folder: Path, mode: ThreatMode = ThreatMode.HONEST_BUT_CURIOUS) -> None:
+        self.population = Population(
+            make_roster(6), Ledger.open(folder / "ledger.db"), cohort=6, memories=folder / "clients.db", mode=mode
+        )
+        self.members = self.population.members
+        self.round: Round[Aggregate] = self.open(1)
+        self.inbox = self.round.invite()
+
+    def open(self, number: int) -> Round[Aggregate]:
+        return self.population.coordinator.open(number, np.ones(6, bool), np.random.default_rng(0))
+
+    def until(self, step: Step) -> "Stage":
+        while self.round.step is not step:
+            for name, message in self.inbox.items():
+                assert self.round.receive(name, self.members[name].answer(message)) is None
+            self.inbox = self.round.close()
+        return self
+
+    def restarted(self, name: str) -> Member:
+        """The same client in a process that starts anew: it has its memory and nothing else."""
+        population = Population(
+            self.population.roster,
+            self.population.ledger,
+            cohort=6,
+            memories=Path(self.population.file._path),
+            mode=self.population.coordinator.settings.mode,
+        )
+        return population.members[name]
+
+
+STEPS = {
+    ThreatMode.HONEST_BUT_CURIOUS: (Step.SHARE, Step.MASK, Step.REVEAL),
+    ThreatMode.ACTIVE_SERVER: (Step.SHARE, Step.MASK, Step.CONFIRM, Step.REVEAL),
+}
+
+
+@MODES
+def test_a_round_of_members_gives_the_sum(tmp_path: Path, mode: ThreatMode) -> None:
+    stage = Stage(tmp_path, mode)
+    assert stage.population.play(1).value is not None
+    assert not any(member.waiting for member in stage.members.values())
+
+
+@MODES
+def test_a_replayed_invitation_is_refused_also_after_a_restart(tmp_path: Path, mode: ThreatMode) -> None:
+    stage = Stage(tmp_path, mode)
+    invitation = stage.inbox["client-02"]
+    stage.until(Step.SHARE)
+    with pytest.raises(PeerProtocolError, match="entered before"):
+        stage.members["client-02"].answer(invitation)
+    with pytest.raises(PeerProtocolError, match="entered before"):
+        stage.restarted("client-02").answer(invitation)
+    stage.until(Step.DONE)  # and its own session goes on
+    assert "client-02" in stage.round.result.revealed
+
+
+@MODES
+def test_a_state_restored_from_a_backup_answers_nothing(tmp_path: Path, mode: ThreatMode) -> None:
+    for number, step in enumerate(STEPS[mode]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        stage = Stage(folder, mode).until(step)
+        backup, message = stage.members["client-02"].park(), stage.inbox["client-02"]
+        stage.members["client-02"].answer(message)
+        for member in (stage.members["client-02"], stage.restarted("client-02")):
+            member.resume(backup)
+            with pytest.raises(PeerProtocolError, match="answered before"):
+                member.answer(message)
+
+
+def test_without_memory_a_restored_state_would_answer_twice(tmp_path: Path) -> None:
+    """What the memory prevents is real: two masked inputs from one state, and their difference in the clear."""
+    stage = Stage(tmp_path).until(Step.MASK)
+    member = stage.members["client-02"]
+    member._memory = None
+    backup, message = member.park(), stage.inbox["client-02"]
+    terms = stage.round._server.terms if stage.round._server else None
+    assert terms is not None
+
+    def masked(vector: np.ndarray) -> np.ndarray:
+        stage.population.vectors = {**stage.population.vectors, "client-02": vector}
+        member.resume(backup)
+        view = _payload(member.answer(message), terms.digest)
+        return terms.ring.unpack(view, terms.length)
+
+    first, second = np.arange(4, dtype=np.uint16), np.array([9, 9, 9, 9], np.uint16)
+    assert (masked(first) - masked(second)).tolist() == (first - second).tolist()
+
+
+def _payload(message: bytes, digest: bytes) -> bytes:
+    from coterie.secagg import messages
+
+    return messages.decode(message, messages.MaskedInput, "test", digest).payload
+
+
+@MODES
+@pytest.mark.parametrize("damage", [lambda message: flip(message, 100), lambda _: b"", lambda message: message[:-3]])
+def test_a_damaged_message_leaves_no_trace(tmp_path: Path, mode: ThreatMode, damage: Callable[[bytes], bytes]) -> None:
+    stage = Stage(tmp_path, mode)
+    for step in (Step.ADVERTISE, *STEPS[mode]):
+        stage.until(step)
+        with pytest.raises(PeerProtocolError):
+            stage.members["client-02"].answer(damage(stage.inbox["client-02"]))
+    stage.until(Step.DONE)
+    assert "client-02" in stage.round.result.attendance.revealers
+
+
+def test_members_can_be_parked_between_messages(tmp_path: Path) -> None:
+    stage = Stage(tmp_path).until(Step.SHARE)
+    for name in list(stage.members):
+        parked = stage.members[name].park()
+        stage.members[name] = stage.restarted(name)
+        stage.members[name].resume(parked)
+    stage.until(Step.DONE)
+    assert len(stage.round.result.revealed) == 6
+
+
+def test_a_state_belongs_to_one_client(tmp_path: Path) -> None:
+    stage = Stage(tmp_path).until(Step.SHARE)
+    with pytest.raises(LocalProtocolError, match="not a state of client-03"):
+        stage.members["client-03"].resume(stage.members["client-02"].park())
+    stage.members["client-02"].leave()
+    with pytest.raises(LocalProtocolError, match="in no session"):
+        stage.members["client-02"].park()
+
+
+def test_a_new_invitation_ends_an_unfinished_session(tmp_path: Path) -> None:
+    stage = Stage(tmp_path).until(Step.MASK)
+    second = stage.open(2)
+    stage.members["client-02"].answer(second.invite()["client-02"])
+    with pytest.raises(PeerProtocolError):
+        stage.members["client-02"].answer(stage.inbox["client-02"])
+
+
+def test_a_member_says_nothing_secret(tmp_path: Path) -> None:
+    stage = Stage(tmp_path).until(Step.MASK)
+    assert repr(stage.members["client-02"]) == "<Member 'client-02', Shared>"
+    assert repr(stage.population.file.of(stage.population.roster.clients[2])) == "<ClientMemory of 'client-02'>"

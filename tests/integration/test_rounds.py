@@ -8,11 +8,11 @@ import pytest
 from tests.support.cast import identity_for, names
 
 from coterie.cohorts.circles import random_batches
-from coterie.cohorts.guard import SeparationRisk
 from coterie.cohorts.ledger import Ledger, Outcome
 from coterie.cohorts.memory import ClientRecord
 from coterie.cohorts.policies import MultiRound, Random
 from coterie.cohorts.roster import Client, Roster, RosterPin
+from coterie.errors import SeparationRisk
 from coterie.secagg import Step
 from coterie.transports.faults import Fault, Faults, Kind, dropouts
 from coterie.transports.rounds import CircleKeeper, Rounds, SessionSettings

@@ -19,10 +19,10 @@ from coterie.cohorts.ledger import Outcome
 from coterie.cohorts.policies import Policy
 from coterie.cohorts.roster import Roster
 from coterie.crypto.entropy import Entropy
-from coterie.errors import LocalProtocolError, RoundAborted
+from coterie.errors import LocalProtocolError, RoundAborted, TrainingError
 from coterie.privacy import NoisyQuantizer
 from coterie.secagg.server import Step
-from coterie.training.executors.processes import Trainer, TrainingError
+from coterie.training.executors.processes import Trainer
 from coterie.training.flatten import Arrays
 from coterie.training.strategies import Strategy, plain_round, weighted_mean
 from coterie.training.streams import stream

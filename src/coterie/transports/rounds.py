@@ -133,7 +133,7 @@ class Rounds:
         told who takes part before their session begins: what they contribute can be made while they exchange keys,
         which do not depend on it. The other hooks are those of :class:`~coterie.transports.memory.Session`. With
         ``resuming`` the round may be recorded already, by a server that crashed in it; it is a
-        :class:`~coterie.cohorts.ledger.LedgerConflict` if it then goes differently. The session is a new one either
+        :class:`~coterie.errors.LedgerConflict` if it then goes differently. The session is a new one either
         way, with new secrets.
         """
         chosen = self.policy.select(available, self.frequencies, rng)

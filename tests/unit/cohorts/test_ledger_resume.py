@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from coterie.cohorts.circles import random_batches
-from coterie.cohorts.ledger import Ledger, LedgerConflict, Outcome
+from coterie.cohorts.ledger import Ledger, Outcome
 from coterie.cohorts.policies import MultiRound
 from coterie.cohorts.roster import Client, Roster
+from coterie.errors import LedgerConflict
 from coterie.secagg import Step
 from coterie.transports.faults import Fault, Faults, Kind
 from coterie.transports.rounds import PlayedRound, Rounds, SessionSettings

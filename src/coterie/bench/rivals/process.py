@@ -15,7 +15,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
-from coterie.errors import RoundAborted
+from coterie.errors import Cancelled, RoundAborted
 
 if TYPE_CHECKING:
     from coterie.training.flatten import Arrays
@@ -39,12 +39,8 @@ class Answer(NamedTuple):
     model: "Arrays"
 
 
-class HungUp(Exception):
-    """We want no more rounds."""
-
-
 class Orders:
-    """A rival's end of the line to us; :class:`HungUp` where there is nobody at ours."""
+    """A rival's end of the line to us; :class:`~coterie.errors.Cancelled` once we want no more rounds."""
 
     def __init__(self, link: "Link") -> None:
         self._link = link
@@ -57,7 +53,7 @@ class Orders:
         try:
             order: Order = self._link.recv()
         except (EOFError, ConnectionError):
-            raise HungUp from None
+            raise Cancelled("no more rounds are wanted") from None
         self._began = perf_counter()
         return order
 
@@ -70,11 +66,11 @@ class Orders:
         try:
             self._link.send(message)
         except ConnectionError:
-            raise HungUp from None
+            raise Cancelled("no more rounds are wanted") from None
 
 
 Serve: TypeAlias = Callable[[Orders], None]
-"""Runs a rival, or its part in one of several processes, until :class:`HungUp`; it must be picklable."""
+"""Runs a rival, or its part in one of several processes, until it is :class:`~coterie.errors.Cancelled`; picklable."""
 
 
 class Rival:
@@ -147,7 +143,7 @@ def _host(part: Serve, link: "Link", log: Path) -> None:
             os.dup2(printed.fileno(), stream)
     try:
         part(Orders(link))
-    except HungUp:
+    except Cancelled:
         return
     except BaseException as error:
         link.send(RoundAborted(f"{type(error).__name__}: {error}"))

@@ -197,19 +197,21 @@ def _source(log: str) -> str:
 
 
 def _plain(text: str) -> str:
-    from coterie.auditing.verdict import printable
+    from coterie.reports.words import printable
 
     return printable(text, 500)
 
 
 def _complain(participation: "Participation", errors: "Console") -> None:
+    from coterie.reports.words import count
+
     for note in participation.notes:
         errors.print(f"Note: {_plain(note)}.", markup=False)
     problems = participation.problems
     if not problems:
         return
-    lines = "line" if len(problems) == 1 else "lines"
-    errors.print(f"{len(problems):,} {lines} could not be read; do not rely on the verdict:", style="red", markup=False)
+    unread = count(len(problems), "line")
+    errors.print(f"{unread} could not be read; do not rely on the verdict:", style="red", markup=False)
     for problem in problems[:_COMPLAINTS]:
         errors.print(f"  line {problem.line}: {_plain(problem.reason)}: {_plain(problem.text)}", markup=False)
     if len(problems) > _COMPLAINTS:

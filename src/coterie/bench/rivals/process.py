@@ -32,7 +32,7 @@ class Order(NamedTuple):
     clients: tuple[str, ...]
 
 
-class Answer(NamedTuple):
+class RivalRound(NamedTuple):
     """How long a round took, and the global model after it."""
 
     seconds: float
@@ -60,9 +60,9 @@ class Orders:
     def done(self, model: "Callable[[], Arrays]") -> None:
         """Stop the stop-watch, and report the model."""
         seconds = perf_counter() - (self._began or 0.0)
-        self._send(Answer(seconds, model()))
+        self._send(RivalRound(seconds, model()))
 
-    def _send(self, message: Answer | None) -> None:
+    def _send(self, message: RivalRound | None) -> None:
         try:
             self._link.send(message)
         except ConnectionError:
@@ -100,13 +100,13 @@ class Rival:
         for link in self._links:
             self._receive(link)
 
-    def play(self, order: Order) -> Answer:
+    def play(self, order: Order) -> RivalRound:
         """Let all processes play a round; the slowest one's time counts."""
         for link in self._links:
             with suppress(ConnectionError):  # of a process that died; waiting for its answer tells why
                 link.send(order)
-        answers: list[Answer] = [self._receive(link) for link in self._links]
-        return Answer(max(answer.seconds for answer in answers), answers[0].model)
+        answers: list[RivalRound] = [self._receive(link) for link in self._links]
+        return RivalRound(max(answer.seconds for answer in answers), answers[0].model)
 
     def close(self) -> None:
         """Hang up, upon which processes leave, and take theirs with them; end those that do not."""

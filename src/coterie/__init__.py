@@ -1,30 +1,60 @@
 """Federated learning whose secure aggregation stays secure, round after round.
 
-``coterie.train`` trains a torch model under secure aggregation with multi-round privacy, ``coterie.aggregate`` is the
-whole protocol in one call; the packages below are for those who need their parts.
+Four verbs, each the whole of it in one call; the packages are for those who need their parts:
+
+* :func:`~coterie.api.train` a torch model under secure aggregation with multi-round privacy,
+* :func:`~coterie.api.aggregate` arrays without the server seeing any of them,
+* :func:`~coterie.api.audit` what the sums of past rounds give away, from anybody's log,
+* :func:`~coterie.api.plan` a session or many rounds before the first one.
+
+Every error that is raised on purpose is in :mod:`coterie.errors`.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from coterie.version import __version__
 
+__all__ = [
+    "AggregationResult",
+    "AuditReport",
+    "Plan",
+    "PopulationPlan",
+    "RunResult",
+    "__version__",
+    "aggregate",
+    "audit",
+    "plan",
+    "train",
+]
+
 if TYPE_CHECKING:
-    from coterie.api import Outcome, aggregate, train
+    from coterie.api import AggregationResult, aggregate, audit, plan, train
+    from coterie.auditing.findings import AuditReport
+    from coterie.planning.population import PopulationPlan
+    from coterie.planning.session import Plan
     from coterie.runs.run import RunResult
+else:  # imported when they are first used, so that ``import coterie`` stays light; a type checker knows them all
+    _HOMES = {
+        "AggregationResult": "coterie.api",
+        "AuditReport": "coterie.auditing.findings",
+        "Plan": "coterie.planning.session",
+        "PopulationPlan": "coterie.planning.population",
+        "RunResult": "coterie.runs.run",
+        "aggregate": "coterie.api",
+        "audit": "coterie.api",
+        "plan": "coterie.api",
+        "train": "coterie.api",
+    }
 
-__all__ = ["Outcome", "RunResult", "__version__", "aggregate", "train"]
+    def __getattr__(name: str) -> object:
+        """Import a name of the front door."""
+        from importlib import import_module
 
-_HOMES = {
-    "Outcome": "coterie.api",
-    "RunResult": "coterie.runs.run",
-    "aggregate": "coterie.api",
-    "train": "coterie.api",
-}
+        if name in _HOMES:
+            return getattr(import_module(_HOMES[name]), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
-    """Import the convenience names when they are first used, so that ``import coterie`` stays light."""
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def __dir__() -> list[str]:
+    """List the front door, whether it was opened or not."""
+    return __all__

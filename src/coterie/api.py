@@ -1,11 +1,12 @@
-"""The verbs of Coterie, each the whole of it in one call; heavy things are imported when they are used."""
+"""The four verbs, each the whole of it in one call; heavy things are imported when they are used."""
 
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -14,13 +15,18 @@ from coterie.arithmetic.ring import RingVector
 from coterie.crypto.signing import Identity
 from coterie.errors import ConfigError, InputError
 from coterie.graphs.topology import Complete, Topology
-from coterie.planning.session import FEW_CLIENTS, recommend
+from coterie.planning.session import FEW_CLIENTS, Plan, recommend
 from coterie.rounds import one_off
 from coterie.secagg.terms import Terms, ThreatMode
 from coterie.transports.faults import Faults
 from coterie.transports.memory import Carrier, Session, SessionReport
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from coterie.auditing.findings import AuditReport
+    from coterie.cohorts.participation import Participation
+    from coterie.planning.population import PopulationPlan
     from coterie.runs.config import RunConfig
     from coterie.runs.observers import Observer
     from coterie.runs.run import RunResult
@@ -30,8 +36,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
-    """The result of a session."""
+class AggregationResult:
+    """The mean over those who stayed, and what is known of it."""
 
     mean: FloatArray | list[FloatArray]
     """The weighted mean over ``clients``: one array if each gave one array, else a list."""
@@ -62,15 +68,20 @@ def aggregate(
     precision: int = 16,
     topology: Topology | None = None,
     threshold: int | None = None,
-    batches: Mapping[str, int] | None = None,
+    circles: Mapping[str, int] | None = None,
     minimum: int = 2,
     identities: Mapping[str, Identity] | None = None,
     dropout: float = 0.1,
     faults: Faults | None = None,
     workers: int | None = None,
     seed: int | None = None,
-) -> Outcome:
+) -> AggregationResult:
     """Aggregate each client's array, or list of arrays, without the server seeing any of them.
+
+    >>> import numpy as np
+    >>> result = aggregate({name: np.full(3, 0.5) for name in ("ann", "bob", "cid")}, clip=1.0)
+    >>> result.clients, result.total_weight, result.mean.round(3).tolist()
+    (('ann', 'bob', 'cid'), 3, [0.5, 0.5, 0.5])
 
     Args:
         inputs: for each client by name, a float array or a list of them; all clients the same shapes.
@@ -79,7 +90,7 @@ def aggregate(
         precision: bits for each entry; the ring is made large enough that no sum overflows.
         topology: who shares with whom; by default chosen for the expected ``dropout``.
         threshold: shares that open a client's secret; by default a majority, or what the chosen topology needs.
-        batches: a batch number for each client; only complete batches are aggregated.
+        circles: a circle's number for each client; a circle is aggregated whole or not at all.
         minimum: fewer clients than this are never aggregated.
         identities: signing keys; with them the server is taken for an active adversary.
         dropout: the fraction of clients expected to drop out, for choosing the topology.
@@ -96,7 +107,7 @@ def aggregate(
     odd = [name for name in names if layouts[name] != layout]
     if odd:
         raise InputError(f"the arrays of {odd[0]!r} differ in shape or dtype from those of {names[0]!r}")
-    for label, given in (("weights", weights), ("batches", batches), ("identities", identities)):
+    for label, given in (("weights", weights), ("circles", circles), ("identities", identities)):
         if given is not None and given.keys() != inputs.keys():
             raise ConfigError(f"{label} must be given for exactly the clients with inputs")
     if topology is None:
@@ -110,7 +121,7 @@ def aggregate(
         length=quantizer.length(layout),
         topology=topology,
         threshold=threshold,
-        batches=tuple(batches[name] for name in names) if batches else None,
+        batches=tuple(circles[name] for name in names) if circles else None,
         minimum=minimum,
         mode=ThreatMode.ACTIVE_SERVER if identities else ThreatMode.HONEST_BUT_CURIOUS,
         identities=tuple(identities[name].public for name in names) if identities else (),
@@ -127,7 +138,7 @@ def aggregate(
     result = session.run()
     decoded = quantizer.decode(result.total, layout, len(result.clients))
     single = isinstance(inputs[names[0]], np.ndarray)
-    return Outcome(
+    return AggregationResult(
         mean=decoded.mean[0] if single else decoded.mean,
         total_weight=decoded.total_weight,
         clients=result.clients,
@@ -161,6 +172,9 @@ def train(
     observers: "Sequence[Observer]" = (),
 ) -> "RunResult":
     """Train a model across simulated clients, every round under secure aggregation.
+
+    ``train(model, train_set, test_set, clients=20, cohort=9, privacy=3)`` is what ``coterie run`` does, with a model
+    and data of your own.
 
     Args:
         model: a module, or a function that makes one; it is then made with random numbers that ``seed`` decides.
@@ -205,6 +219,103 @@ def train(
             raise ConfigError(f"the run in {path} has other settings; see {folder.config_file}")
         return TrainingRun(folder, federation, everybody).play()
     return TrainingRun.begin(path, config, federation, everybody).play()
+
+
+def audit(
+    source: "str | PathLike[str] | Participation | NDArray[Any] | Sequence[Sequence[int]]",
+    *,
+    collusion: int = 0,
+    weak_seconds: float = 60.0,
+) -> "AuditReport":
+    """Find out whom the sums of past rounds give away, in the history of any federated learning system.
+
+    >>> report = audit([[1, 1, 0, 0], [1, 1, 1, 1], [1, 1, 1, 0]])  # a row for each round, a column for each client
+    >>> report.strong_privacy, [(found.client, found.round) for found in report.exposed]
+    (1, [('3', 3), ('4', 3)])
+
+    Args:
+        source: the path of a log in any format that :mod:`coterie.auditing.logs` reads, a ledger (its file, or the URL
+            of its database), a matrix of 0 and 1, or a :class:`~coterie.cohorts.participation.Participation`.
+        collusion: also tell what is left when so many members of a group collude with the server.
+        weak_seconds: time for the exact weak T; after it, proven bounds.
+
+    A log with lines that cannot be read is refused, since they may change the verdict: ``read_log`` returns what can
+    be read, and the complaints.
+
+    """
+    from coterie.auditing import auditor
+    from coterie.auditing.ledgers import is_ledger, read_ledger
+    from coterie.auditing.logs import read_log
+    from coterie.cohorts.participation import Participation
+    from coterie.reports.words import count, printable
+
+    if isinstance(source, Participation):
+        history = source
+    elif isinstance(source, str | PathLike):
+        history = read_ledger(source) if is_ledger(source) else read_log(source)
+        if history.problems:
+            first, unread = history.problems[0], count(len(history.problems), "line")
+            raise InputError(f"{unread} of the log cannot be read; line {first.line}: {printable(first.reason)}")
+    else:
+        history = Participation.from_matrix(source)
+    return auditor.audit(history, weak_budget_seconds=weak_seconds, collusion=collusion)
+
+
+@overload
+def plan(
+    clients: int,
+    dropout: float,
+    *,
+    collusion: float = ...,
+    topology: str = ...,
+    privacy_bits: float | None = ...,
+    reliability_bits: float | None = ...,
+    active: bool = ...,
+    length: int = ...,
+    precision: int = ...,
+) -> Plan: ...
+
+
+@overload
+def plan(
+    clients: int,
+    dropout: float | Sequence[float],
+    *,
+    cohort: int,
+    privacy: int | None = ...,
+    survival: float = ...,
+    seed: int = ...,
+) -> "PopulationPlan": ...
+
+
+def plan(
+    clients: int, dropout: float | Sequence[float], *, cohort: int | None = None, **options: Any
+) -> "Plan | PopulationPlan":
+    """Plan one session of all ``clients``; or, with a ``cohort``, many rounds that each choose so many of them.
+
+    >>> found = plan(1000, 0.1, collusion=0.05)
+    >>> found.guarantee.topology, found.guarantee.threshold
+    (Harary(degree=34), 18)
+    >>> plan(120, 0.3, cohort=12).recommended.privacy
+    4
+
+    Args:
+        clients: how many there are.
+        dropout: the fraction of them that drops out; for many rounds also several levels, which clients have evenly.
+        cohort: K, how many of them take part in a round.
+        options: for a session ``collusion``, ``topology``, ``privacy_bits``, ``reliability_bits``, ``active``,
+            ``length`` and ``precision``, as of :func:`~coterie.planning.session.recommend`; for many rounds
+            ``privacy``, ``survival`` and ``seed``, as of :func:`~coterie.planning.population.plan_population`.
+
+    """
+    levels = dropout if isinstance(dropout, Sequence) else (dropout,)
+    if cohort is not None:
+        from coterie.planning.population import plan_population
+
+        return plan_population(clients, cohort, levels, **options)
+    if len(levels) != 1:
+        raise ConfigError("a session has one dropout; several levels are for many rounds, which need a cohort")
+    return recommend(clients, levels[0], **options)
 
 
 def _config(

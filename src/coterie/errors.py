@@ -1,16 +1,31 @@
-"""Every error Coterie raises on purpose.
+"""Every error Coterie raises on purpose, by who is at fault, which tells a caller what to do.
 
-The tree tells a caller who is at fault and therefore what to do:
+::
 
-* :class:`ConfigError` and :class:`InputError`: the values given are wrong; nothing was sent.
-* :class:`LocalProtocolError`: our own caller used the protocol wrongly; fix the program.
-* :class:`PeerProtocolError`: the other side broke the protocol; drop it and go on.
-* :class:`RoundAborted`: nobody is at fault or nobody can be named, but this round yields no result.
+    CoterieError
+    ├── ConfigError             the values given contradict each other or cannot be met; nothing was sent
+    │   └── OverflowRisk        the ring is too small for the sum
+    ├── InputError              an array, a weight or a log that cannot be used; nothing was sent
+    ├── LocalProtocolError      our own caller used the protocol wrongly; fix the program
+    │   └── LedgerConflict      two servers write to one ledger; run one of them
+    ├── PeerProtocolError       the other side broke the protocol; drop it and go on
+    ├── VerificationError       bytes that do not check out; whoever reads them knows whom to blame
+    ├── LedgerTampered          somebody changed the stored history; trust nothing that rests on it
+    ├── RoundAborted            nobody, or nobody who can be named; this round yields no result
+    │   ├── ThresholdError      too few clients are left
+    │   ├── PartialSumRisk      the survivors' graph falls apart
+    │   └── SeparationRisk      the sum would tell too few clients apart
+    ├── TrainingError           a client's training failed, or a worker process was lost
+    │   └── NotSendable         the model or its data cannot be sent to a worker; train in this process
+    └── Cancelled               nobody: the result is not wanted any more
 
 No message of any error ever contains key material, a share, a mask or an input.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+_NAMES_SHOWN = 5
 
 
 class CoterieError(Exception):
@@ -33,6 +48,10 @@ class LocalProtocolError(CoterieError):
     """The caller asked for something this state of the protocol does not allow."""
 
 
+class LedgerConflict(LocalProtocolError):
+    """Somebody else wrote first or holds the ledger; nothing was recorded, so nothing may be revealed."""
+
+
 class PeerProtocolError(CoterieError):
     """The other side sent something the protocol does not allow."""
 
@@ -44,6 +63,15 @@ class PeerProtocolError(CoterieError):
 
 class VerificationError(CoterieError):
     """A ciphertext, signature, key or share that does not check out; says what, never its content."""
+
+
+class LedgerTampered(CoterieError):
+    """The stored history is not the one that was written; ``sequence`` is the first entry that shows it."""
+
+    def __init__(self, sequence: int, reason: str) -> None:
+        super().__init__(f"ledger entry {sequence}: {reason}")
+        self.sequence = sequence
+        self.reason = reason
 
 
 class RoundAborted(CoterieError):
@@ -64,3 +92,51 @@ class ThresholdError(RoundAborted):
 
 class PartialSumRisk(RoundAborted):
     """The survivors' graph falls apart, so unmasking would expose a partial sum (Theorem 2, CCESA)."""
+
+
+class Separation(NamedTuple):
+    """A group of clients too small for the promise, and the earlier round that makes it visible.
+
+    ``round`` is the latest round in which these clients took part together with those they would now be
+    told apart from. For clients never aggregated before it is the latest round in which others of the row
+    took part without them, or ``None`` if there is none: the row alone is too small.
+    """
+
+    clients: tuple[str, ...]
+    round: int | None
+
+
+class SeparationRisk(RoundAborted):
+    """Opening this sum would break the promised strong T (So et al. 2023, eq. 5); nothing was opened.
+
+    ``separations`` lists every group of fewer than ``promised`` clients that the row would isolate.
+    """
+
+    def __init__(self, promised: int, separations: Sequence[Separation]) -> None:
+        self.promised = promised
+        self.separations = tuple(separations)
+        groups = "; ".join(_describe(separation) for separation in self.separations[:_NAMES_SHOWN])
+        more = len(self.separations) - _NAMES_SHOWN
+        super().__init__(
+            f"this sum would isolate fewer than the promised {promised} clients: {groups}"
+            + (f"; and {more} more groups" if more > 0 else "")
+        )
+
+
+class TrainingError(CoterieError):
+    """A client could not be trained, or a worker process was lost."""
+
+
+class NotSendable(TrainingError):
+    """Model, loss or examples cannot be sent to another process."""
+
+
+class Cancelled(CoterieError):
+    """The work was given up before it was done, because nobody waits for its result any more."""
+
+
+def _describe(separation: Separation) -> str:
+    clients, since = separation
+    names = ", ".join(clients[:_NAMES_SHOWN]) + (", ..." if len(clients) > _NAMES_SHOWN else "")
+    reason = "no earlier round contains them or their companions" if since is None else f"because of round {since}"
+    return f"{names} ({len(clients)}, {reason})"

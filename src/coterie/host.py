@@ -1,4 +1,4 @@
-"""What a process may ask of the machine: how many processors there are, and memory that stays."""
+"""The machine, as far as a process may ask it: how many processors there are, and memory that stays."""
 
 import ctypes
 import os

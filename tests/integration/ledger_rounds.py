@@ -16,7 +16,8 @@ from pathlib import Path
 
 from sqlalchemy import Engine, Pool, create_engine, event
 
-from coterie.cohorts.ledger import Ledger, LedgerConflict, Outcome
+from coterie.cohorts.ledger import Ledger, Outcome
+from coterie.errors import LedgerConflict
 
 CIRCLES = [[f"client{circle}{member}" for member in "abc"] for circle in range(4)]
 PROMISED = 3

@@ -81,10 +81,10 @@ def test_every_topology_and_threat_mode(topology: str, graph: type[Topology], ac
     assert {*report.aggregated, *report.steps[0].dropped} == {f"client-{number:02}" for number in range(1, 13)}
 
 
-def test_batches_are_aggregated_whole_or_not_at_all(tmp_path: Path) -> None:
-    code, output, _ = invoke(tmp_path, "--batches", "3", "--dropout", "0.17", "--seed", "1")
+def test_circles_are_aggregated_whole_or_not_at_all(tmp_path: Path) -> None:
+    code, output, _ = invoke(tmp_path, "--circles", "3", "--dropout", "0.17", "--seed", "1")
     assert code == 0
-    assert "a batch mate had dropped out" in " ".join(output.split())
+    assert "one of their circle had dropped out" in " ".join(output.split())
     report = read(tmp_path)
     names = [f"client-{number:02}" for number in range(1, 13)]
     circles = [set(names[first : first + 3]) for first in range(0, 12, 3)]
@@ -112,7 +112,7 @@ def test_without_matplotlib_everything_but_the_picture(tmp_path: Path, monkeypat
     [
         (("--dropout", "1"), "refused to go on"),
         (("--dropout", "0.7", "--active"), "clients confirmed the survivors"),
-        (("--batches", "6"), "0 clients would be aggregated"),
+        (("--circles", "6"), "0 clients would be aggregated"),
     ],
 )
 def test_a_round_that_is_given_up_is_explained(tmp_path: Path, options: tuple[str, ...], reason: str) -> None:
@@ -133,8 +133,8 @@ def test_a_round_that_is_given_up_is_explained(tmp_path: Path, options: tuple[st
         (("--clients", "2"), "at least 3 clients"),
         (("--length", "5"), "at least 64 pixels"),
         (("--dropout", "1.5"), "from 0 to 1, not 1.5"),
-        (("--batches", "1"), "a batch has from 2 to 12 clients"),
-        (("--batches", "13"), "a batch has from 2 to 12 clients"),
+        (("--circles", "1"), "a circle has from 2 to 12 clients"),
+        (("--circles", "13"), "a circle has from 2 to 12 clients"),
         (("--seed", "-1"), "a seed is 0 or more"),
         (("--topology", "star"), "'star' is not one of"),
     ],
@@ -173,7 +173,7 @@ def run_main(
 
 
 def test_an_unknown_topology_is_refused_by_the_library_too() -> None:
-    with pytest.raises(ValueError, match="one of harary, complete, erdos-renyi"):
+    with pytest.raises(ValueError, match="one of complete, erdos-renyi, harary"):
         Demo(Settings(topology="star", length=400))
 
 

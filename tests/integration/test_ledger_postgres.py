@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, create_engine, event, text
 
-from coterie.cohorts.guard import SeparationRisk
-from coterie.cohorts.ledger import Head, Ledger, LedgerConflict, LedgerTampered, Outcome
+from coterie.cohorts.ledger import Head, Ledger, Outcome
 from coterie.cohorts.ledger_store import LedgerStore
-from coterie.errors import ConfigError
+from coterie.errors import ConfigError, LedgerConflict, LedgerTampered, SeparationRisk
 
 CIRCLES = (("ann", "bob"), ("çid", "d\x00an"))
 

@@ -16,8 +16,8 @@ import msgspec
 import pytest
 
 pytest.importorskip("torch", reason="training needs coterie[train]")
-from coterie.cohorts.ledger import Entry, Ledger, LedgerTampered
-from coterie.errors import ConfigError, InputError
+from coterie.cohorts.ledger import Entry, Ledger
+from coterie.errors import ConfigError, InputError, LedgerTampered
 from coterie.runs.config_file import load_config
 from coterie.runs.folder import RunFolder
 from coterie.runs.locks import locked

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from tests.support.rounds import Population, in_sum, make_roster
 
-from coterie.cohorts.guard import SeparationRisk
 from coterie.cohorts.ledger import Ledger, Outcome
 from coterie.cohorts.policies import Random
 from coterie.cohorts.roster import Roster
+from coterie.errors import SeparationRisk
 from coterie.secagg import Step, ThreatMode
 from coterie.transports.faults import Fault, FaultKind, Faults, dropouts
 

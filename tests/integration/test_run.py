@@ -21,7 +21,7 @@ from coterie.api import train
 from coterie.arithmetic.quantize import Quantizer
 from coterie.cli.run import init, resume, run
 from coterie.cohorts.ledger import Ledger, Outcome
-from coterie.errors import ConfigError
+from coterie.errors import ConfigError, TrainingError
 from coterie.runs.build import make_schedule
 from coterie.runs.config import RunConfig
 from coterie.runs.config_file import load_config
@@ -33,7 +33,6 @@ from coterie.runs.records import CLOCKS, RoundRecord
 from coterie.runs.run import RunResult, TrainingRun
 from coterie.training import Dataset, flatten
 from coterie.training.evaluate import evaluate
-from coterie.training.executors.processes import TrainingError
 
 EVERYBODY = ("availability.kind=equal", "availability.dropout=0.0")
 SMALL = (

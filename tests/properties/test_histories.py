@@ -8,10 +8,10 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from coterie.cohorts.guard import SeparationRisk
 from coterie.cohorts.ledger import Ledger
 from coterie.cohorts.policies import MultiRound
 from coterie.cohorts.roster import Client, Roster
+from coterie.errors import SeparationRisk
 from coterie.secagg import Terms
 
 NEWCOMERS = st.tuples(st.just("join"), st.integers(1, 7))

@@ -16,7 +16,7 @@ def test_start_to_first_round(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     for attempt in range(3):
         folder = tmp_path / str(attempt)
         began = time.perf_counter()
-        command = [sys.executable, "-c", "from coterie.cli import main; main()", "run", "--out", str(folder)]
+        command = [sys.executable, "-m", "coterie", "run", "--out", str(folder)]
         with subprocess.Popen([*command, "--set", "rounds=2"], stdout=subprocess.DEVNULL) as process:
             metrics = folder / "metrics.jsonl"
             while not (metrics.exists() and metrics.stat().st_size) and process.poll() is None:

@@ -8,18 +8,9 @@ import torch
 from torch import nn
 
 from coterie.arithmetic import FloatArray
+from coterie.errors import Cancelled
 from coterie.training import flatten
-from coterie.training.local import (
-    ArrayData,
-    Cancelled,
-    LocalResult,
-    LocalSGD,
-    LocalTask,
-    Problem,
-    Stop,
-    Work,
-    cross_entropy,
-)
+from coterie.training.local import ArrayData, LocalResult, LocalSGD, LocalTask, Problem, Stop, Work, cross_entropy
 from coterie.training.models import build
 
 torch.set_num_threads(1)  # two threads wait for each other whenever the machine has anything else to do

@@ -65,10 +65,10 @@ def test_one_array_in_one_array_out() -> None:
     assert coterie.aggregate({name: np.full(3, 1.5) for name in names(4)}, clip=1.0).clipped == 12
 
 
-def test_batches_are_whole_or_absent() -> None:
+def test_circles_are_whole_or_absent() -> None:
     faults = Faults(0, (Fault(FaultKind.DROP, Step.MASK, ("client-05",)),))
-    batches = {name: number // 2 for number, name in enumerate(names(8))}
-    outcome = coterie.aggregate(inputs_of(8), clip=1.0, batches=batches, faults=faults)
+    circles = {name: number // 2 for number, name in enumerate(names(8))}
+    outcome = coterie.aggregate(inputs_of(8), clip=1.0, circles=circles, faults=faults)
     assert outcome.clients == tuple(name for name in names(8) if name not in ("client-04", "client-05"))
 
 
@@ -95,8 +95,3 @@ def test_larger_cohorts_get_a_sparse_graph() -> None:
 def test_bad_input_is_refused_before_anything_is_sent(inputs: Any, changes: Any, error: type[Exception]) -> None:  # noqa: ANN401
     with pytest.raises(error):
         coterie.aggregate(inputs, **({"clip": 1.0} | changes))
-
-
-def test_unknown_names_are_attribute_errors() -> None:
-    with pytest.raises(AttributeError):
-        _ = coterie.nonsense

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from coterie.auditing.findings import AuditReport, Exposure
 from coterie.auditing.logs import Label, Participation
-from coterie.auditing.verdict import Requirement, printable
+from coterie.auditing.verdict import Requirement
 from coterie.reports.html import Figure, packed, text
+from coterie.reports.words import printable
 
 _CELLS = (400, 1000)  # clients, rounds: the finest grid of the participation map
 _BARS = 500

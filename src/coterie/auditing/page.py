@@ -15,9 +15,9 @@ from coterie.auditing.verdict import (
     extent,
     judge,
     measures,
-    printable,
 )
 from coterie.reports.html import render
+from coterie.reports.words import Level, count, printable
 
 _ROWS = 200  # exposed clients in the table
 _DETAILS = (20, 20_000)  # rows with all coefficients, and digits of these in one row
@@ -60,10 +60,10 @@ def audit_page(
         collusion=collusion_words(report),
         exposed=[_row(number, found, number < written) for number, found in enumerate(listed)],
         more_exposed=len(report.exposed) - len(listed),
-        leak=report.leak and verdict.level == "caution" and equation(report.leak.witness, report.leak.clients),
+        leak=report.leak and verdict.level is Level.CAUTION and equation(report.leak.witness, report.leak.clients),
         notes=participation.notes,
         unreadable=[(problem.line, problem.reason, printable(problem.text, 80)) for problem in problems[:_UNREADABLE]],
-        unreadable_count=f"{len(problems):,} {'line' if len(problems) == 1 else 'lines'}",
+        unreadable_count=count(len(problems), "line"),
         unreadable_more=len(problems) > _UNREADABLE,
     )
 

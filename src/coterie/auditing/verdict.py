@@ -1,18 +1,16 @@
 """An audit's findings in words: the same verdict for the terminal, the page and the pipeline.
 
-Names come from logs that anybody may have written. What leaves :func:`printable` has no control characters, so it
-cannot steer a terminal; markup is for the caller to escape.
+Names come from logs that anybody may have written: they go through :func:`~coterie.reports.words.printable`, and markup
+is for the caller to escape.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from coterie.auditing.findings import AuditReport, Exposure, Terms
-from coterie.auditing.logs import Label
-
-Level = Literal["danger", "caution", "safe", "nothing"]
+from coterie.reports.words import Level, count, printable
 
 _VULGAR = {Fraction(1, 2): "½", Fraction(1, 3): "⅓", Fraction(2, 3): "⅔", Fraction(1, 4): "¼", Fraction(3, 4): "¾"}
 _SHOWN_TERMS = 8  # more rounds than these are counted, not written out
@@ -56,7 +54,7 @@ class Requirement:
         notion = "weak" if self.weak else "strong"
         required = f"Required: {notion} T of at least {self.privacy}"
         if report.collusion:
-            required += f" with {_count(report.collusion.members, 'colluding member')} in a group"
+            required += f" with {count(report.collusion.members, 'colluding member')} in a group"
         if least is None:
             return f"{required}. It holds, since nothing was revealed."
         return {
@@ -77,7 +75,7 @@ def judge(report: AuditReport) -> Verdict:
     strong, weak, exposed = report.strong_privacy, report.weak_privacy, report.exposed
     if strong is None or weak is None:
         return Verdict(
-            "nothing",
+            Level.NOTHING,
             "Nobody was ever aggregated: the server has learned nothing",
             "The log has no round that revealed a sum.",
             "Check that this is the log you meant.",
@@ -89,10 +87,10 @@ def judge(report: AuditReport) -> Verdict:
             f"{len(exposed):,} of {total:,} clients are exposed: the server can compute their individual updates "
             f"(first: {since})"
             if len(exposed) > 1
-            else f"1 of {_count(total, 'client')} is exposed: the server can compute its individual update ({since})"
+            else f"1 of {count(total, 'client')} is exposed: the server can compute its individual update ({since})"
         )
         return Verdict(
-            "danger",
+            Level.DANGER,
             headline,
             "Adding and subtracting the sums of several rounds leaves the contribution of one client alone, although "
             "every round by itself was protected by secure aggregation. The result is exact where a client "
@@ -103,8 +101,8 @@ def judge(report: AuditReport) -> Verdict:
         )
     if strong == 1:
         return Verdict(
-            "caution",
-            f"No client is exposed, but the server can compute combinations of only {_count(weak, 'client')}",
+            Level.CAUTION,
+            f"No client is exposed, but the server can compute combinations of only {count(weak, 'client')}",
             "Nobody's contribution comes out alone, but weighted combinations of a few do, and one client may "
             "dominate such a combination. Some clients share their history with nobody else, so every further round "
             "can only bring them closer to exposure.",
@@ -112,7 +110,7 @@ def judge(report: AuditReport) -> Verdict:
             "multi-round), and let the ledger refuse every round that would split one.",
         )
     return Verdict(
-        "safe",
+        Level.SAFE,
         f"No client can be singled out: every sum hides at least {strong:,} clients",
         f"Whatever rounds the server adds or subtracts, each client stays inside the sum of a group of {strong:,} or "
         "more who were always aggregated together.",
@@ -126,18 +124,18 @@ def collusion_words(report: AuditReport) -> str | None:
     collusion = report.collusion
     if collusion is None or collusion.strong_privacy is None:
         return None
-    members = _count(collusion.members, "colluding member")
+    members = count(collusion.members, "colluding member")
     if not collusion.unprotected:
         return f"With {members} in each group, every honest client still hides among {collusion.strong_privacy:,}."
-    total = f"{len(collusion.unprotected):,} of {_count(len(report.clients), 'client')}"
+    total = f"{len(collusion.unprotected):,} of {count(len(report.clients), 'client')}"
     return f"With {members} in a group, {total} could stand alone: nobody else is left in their groups."
 
 
 def extent(report: AuditReport, skipped: int) -> str:
     """Say how much was audited; ``skipped`` is how many rounds aggregated nobody."""
     idle = sum(not times for times in report.frequency.values())
-    clients = _count(len(report.clients), "client") + (f" ({idle:,} never aggregated)" if idle else "")
-    rounds = _count(len(report.rounds), "round") + (f" ({skipped:,} of nobody)" if skipped else "")
+    clients = count(len(report.clients), "client") + (f" ({idle:,} never aggregated)" if idle else "")
+    rounds = count(len(report.rounds), "round") + (f" ({skipped:,} of nobody)" if skipped else "")
     return f"{clients}, {rounds}"
 
 
@@ -215,15 +213,5 @@ def whose(client: str) -> str:
     return f"client {client}" if client.isdecimal() else printable(client)
 
 
-def printable(label: Label, limit: int = 60) -> str:
-    """Return a name without control characters, shortened."""
-    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(label))
-    return text if len(text) <= limit else text[: limit - 1] + "…"
-
-
 def _number(value: int | None) -> str:
     return "–" if value is None else f"{value:,}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

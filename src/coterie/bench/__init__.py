@@ -1,4 +1,4 @@
-"""What secure aggregation costs here: measured on the real protocol, against the machine's limits and its peers.
+"""The costs of secure aggregation here: measured on the real protocol, against the machine's limits and its peers.
 
 :func:`measure` times one session, :func:`measure_flower` the same work on Flower's SecAgg+, and
 :func:`compare` the sparse graph of CCESA against the complete graph. Every result is checked before its cost is
@@ -6,14 +6,14 @@ reported; ratios of numbers from one run mean something on any machine, millisec
 """
 
 from coterie.bench.machine import keystream_ratio, peak_rss_bytes
-from coterie.bench.secagg import Costs, Measurement, measure, measure_flower
+from coterie.bench.secagg import Measurement, SessionCosts, measure, measure_flower
 from coterie.bench.topologies import Comparison, compare
 from coterie.bench.workload import Workload, choose
 
 __all__ = [
     "Comparison",
-    "Costs",
     "Measurement",
+    "SessionCosts",
     "Workload",
     "choose",
     "compare",

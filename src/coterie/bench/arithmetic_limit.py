@@ -1,4 +1,4 @@
-"""What training consists of, multiplications and additions, against the machine's best at these: its matrix product."""
+"""The arithmetic of training, against the machine's best at multiplying and adding: its matrix product."""
 
 from collections.abc import Callable
 

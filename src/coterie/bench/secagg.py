@@ -1,4 +1,4 @@
-"""Time one session of secure aggregation: client steps, server, bytes and memory; ours and Flower's.
+"""The cost of one session of secure aggregation: client steps, server, bytes and memory; ours and Flower's.
 
 The session is the real protocol in one process, through the bytes of the real messages. Inputs are floating-point
 vectors made when they are needed, so that memory holds a few of them and not all.
@@ -36,7 +36,7 @@ _STEPS = (Step.ADVERTISE, Step.SHARE, Step.MASK, Step.REVEAL)
 
 
 @dataclass(frozen=True)
-class Costs:
+class SessionCosts:
     """What one session cost, in the same terms for every implementation.
 
     ``client_ms`` holds a median for each of the steps ``advertise``, ``share``, ``mask``, ``reveal``; ``session_ms`` is
@@ -51,7 +51,7 @@ class Costs:
     masked_vector_bytes: int
     peak_rss_bytes: int
 
-    def speedup_over(self, other: "Costs") -> dict[str, float]:
+    def speedup_over(self, other: "SessionCosts") -> dict[str, float]:
         """How many times faster this is than ``other``, where the time goes."""
         steps = {step: other.client_ms[step] / self.client_ms[step] for step in ("share", "mask")}
         return {**steps, "server": other.server_ms / self.server_ms}
@@ -68,7 +68,7 @@ class Measurement:
     ``keystream_ratio`` is defined by :func:`~coterie.bench.machine.keystream_ratio`, at this length and degree.
     """
 
-    costs: Costs
+    costs: SessionCosts
     bits: int
     degree: float
     workers: int
@@ -99,7 +99,7 @@ def measure(workload: Workload, workers: int, observe: OnAnswer | None = None) -
     graph = terms.graph(graph_seed(terms, ()))
     degree = statistics.mean(graph.degree(client) for client in range(workload.clients))
     return Measurement(
-        costs=Costs(
+        costs=SessionCosts(
             client_ms={str(step): 1e3 * seconds for step, seconds in client_s.items()},
             server_ms=1e3 * report.server_seconds,
             session_ms=1e3 * (report.server_seconds + work_s),
@@ -117,7 +117,7 @@ def measure(workload: Workload, workers: int, observe: OnAnswer | None = None) -
     )
 
 
-def measure_flower(workload: Workload) -> Costs:
+def measure_flower(workload: Workload) -> SessionCosts:
     """Time Flower's SecAgg+ (on the complete graph, its SecAgg) on the same work, in a process of its own.
 
     Its masks are not cryptographic; :mod:`coterie.bench.rivals.flower_secagg` says how far from it they are.
@@ -125,7 +125,7 @@ def measure_flower(workload: Workload) -> Costs:
     check_flower(workload)
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         times, peak = pool.submit(_run_flower, workload).result()
-    return Costs(
+    return SessionCosts(
         client_ms=times.client_ms,
         server_ms=times.server_ms,
         session_ms=times.session_ms,

@@ -1,4 +1,4 @@
-"""Time rounds of training with and without protection, in turns, in one run.
+"""The cost of protection: rounds of training with and without it, in turns, in one run.
 
 Both sides are runs as ``coterie run`` plays them, with ledger and worker processes, but for evaluation and checkpoints,
 which have nothing to do with protection and would only make its share look smaller. The examples are random numbers in

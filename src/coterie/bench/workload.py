@@ -1,4 +1,4 @@
-"""What is measured: how many clients, which vectors, which graph, who vanishes; all of it follows from a seed."""
+"""The work that is measured: its clients, vectors, graph and who vanishes, all of which follow from a seed."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +10,7 @@ from coterie.arithmetic.quantize import Quantizer
 from coterie.errors import ConfigError
 from coterie.graphs.guarantees import majority_threshold, paper_parameters, paper_threshold
 from coterie.graphs.topology import Complete, ErdosRenyi, Harary, Topology
+from coterie.planning.session import SEARCHES
 from coterie.secagg.terms import Terms
 
 CLIP = 1.0
@@ -35,6 +36,8 @@ def choose(
     * Harary: 30 neighbours, or as many as there are, and 55% of the shares. A Harary graph gives each client an odd
       number of shares 2j + 1, of which 1.1 j + .55 rounds to at least j + 1, so this is a strict majority too.
     """
+    if kind not in SEARCHES:
+        raise ConfigError(f"the topology is one of {', '.join(SEARCHES)}, not {kind!r}")
     if clients < 3:
         raise ConfigError(f"a benchmark needs at least 3 clients, not {clients}")
     if degree is not None and kind != "harary":
@@ -60,8 +63,6 @@ def _published(
                 )
             probability = rule.connection_probability
         return ErdosRenyi(probability), paper_threshold(clients, probability)
-    if kind != "harary":
-        raise ConfigError(f"no topology is called {kind!r}; there are complete, erdos-renyi and harary")
     if degree is None:
         degree = min(DEGREE, (clients - 1) // 2 * 2)
     elif degree >= clients:

@@ -136,10 +136,11 @@ def audit(
 
 
 def _read(log: str, log_format: LogFormat | None) -> "Participation":
+    from coterie.auditing.ledgers import is_ledger, read_ledger
     from coterie.auditing.logs import read_log
 
-    if log_format is LogFormat.LEDGER or (log_format is None and _is_ledger(log)):
-        return _read_ledger(log)
+    if log_format is LogFormat.LEDGER or (log_format is None and is_ledger(log)):
+        return read_ledger(log)
     known: dict[LogFormat | None, Any] = {
         LogFormat.PAIRS: "pairs",
         LogFormat.MATRIX: "matrix",
@@ -148,44 +149,6 @@ def _read(log: str, log_format: LogFormat | None) -> "Participation":
         LogFormat.NPZ: "npy",
     }
     return read_log(log, known.get(log_format))
-
-
-def _is_ledger(log: str) -> bool:
-    if "://" in log:
-        return True
-    if not Path(log).is_file():  # a pipe can be read only once
-        return False
-    try:
-        with Path(log).open("rb") as file:
-            return file.read(16) == b"SQLite format 3\0"
-    except OSError:
-        return False  # whoever reads on will say why not
-
-
-def _read_ledger(location: str) -> "Participation":
-    """Read a ledger with its hash chain checked. Rounds that revealed nothing are rounds of nobody."""
-    from sqlalchemy.exc import SQLAlchemyError
-
-    from coterie.auditing.logs import Participation
-    from coterie.cohorts.ledger import Kind, Ledger
-    from coterie.errors import InputError
-
-    rounds: dict[int, tuple[str, ...]] = {}
-    incomplete: set[int] = set()
-    try:
-        with Ledger.open(location, create=False) as ledger:
-            for entry in ledger.entries():
-                rounds[entry.round] = entry.aggregated or rounds.get(entry.round, ())
-                if entry.kind is Kind.REVEAL:
-                    incomplete.add(entry.round)
-                elif entry.kind is Kind.COMPLETE:
-                    incomplete.discard(entry.round)
-    except SQLAlchemyError as error:
-        raise InputError(f"cannot read the ledger: {error}") from error
-    clients = {name: number for number, name in enumerate(sorted(set().union(*rounds.values())))}
-    members = tuple(tuple(clients[name] for name in aggregated) for aggregated in rounds.values())
-    notes = (f"rounds announced but not completed, which count as revealed: {len(incomplete):,}",) if incomplete else ()
-    return Participation(tuple(clients), tuple(rounds), members, notes=notes)
 
 
 def _source(log: str) -> str:
@@ -197,19 +160,21 @@ def _source(log: str) -> str:
 
 
 def _plain(text: str) -> str:
-    from coterie.auditing.verdict import printable
+    from coterie.reports.words import printable
 
     return printable(text, 500)
 
 
 def _complain(participation: "Participation", errors: "Console") -> None:
+    from coterie.reports.words import count
+
     for note in participation.notes:
         errors.print(f"Note: {_plain(note)}.", markup=False)
     problems = participation.problems
     if not problems:
         return
-    lines = "line" if len(problems) == 1 else "lines"
-    errors.print(f"{len(problems):,} {lines} could not be read; do not rely on the verdict:", style="red", markup=False)
+    unread = count(len(problems), "line")
+    errors.print(f"{unread} could not be read; do not rely on the verdict:", style="red", markup=False)
     for problem in problems[:_COMPLAINTS]:
         errors.print(f"  line {problem.line}: {_plain(problem.reason)}: {_plain(problem.text)}", markup=False)
     if len(problems) > _COMPLAINTS:

@@ -16,14 +16,13 @@ from coterie.auditing.verdict import (
     extent,
     judge,
     measures,
-    printable,
     whose,
 )
+from coterie.reports.words import Level, printable
 
 _LISTED = 10  # exposed clients
 _DIGITS = 100_000  # of their witnesses, if not told how many; longer ones are only counted here anyway
 _GROUPS = 5  # too small for the requirement, and names in each
-_STYLES = {"danger": "✗ bold red", "caution": "! bold yellow", "safe": "✓ bold green", "nothing": "– bold"}
 
 
 def show(
@@ -32,8 +31,8 @@ def show(
     """Print verdict, measures, earliest exposures, and what they mean."""
     console = Console(highlight=False, emoji=False)
     verdict = judge(report)
-    mark, style = _STYLES[verdict.level].split(" ", 1)
-    console.print(f"\n{mark} {verdict.headline}.", style=style, markup=False)
+    level = verdict.level
+    console.print(f"\n{level.mark} {verdict.headline}.", style=f"bold {level.color}", markup=False)
     console.print(extent(report, sum(not members for members in participation.members)), style="dim", end="\n\n")
     table = Table(box=None, show_header=False, padding=(0, 2), pad_edge=False)
     table.add_column(no_wrap=True)
@@ -45,7 +44,7 @@ def show(
     console.print()
     if report.exposed:
         _show_exposed(report, witnesses, console)
-    elif report.leak and verdict.level == "caution":
+    elif report.leak and level is Level.CAUTION:
         least = equation(report.leak.witness, report.leak.clients)
         console.print(f"The least that can be computed: {least}\n", markup=False)
     console.print(f"[bold]What it means.[/] {verdict.meaning}")

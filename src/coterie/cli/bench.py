@@ -1,20 +1,21 @@
 """``coterie bench``: what secure aggregation costs on this machine, and against whom."""
 
-import enum
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from coterie.cli.bench_training import training
-from coterie.cli.common import new_console, print_json, progress_bars, show_size, show_time
-from coterie.cli.options import AsJson, Shape
+from coterie.cli.common import new_console, print_json, progress_bars
+from coterie.cli.options import AsJson, TopologyOption
+from coterie.reports.words import count, duration, size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rich.progress import Progress
 
-    from coterie.bench import Comparison, Costs, Measurement, Workload
+    from coterie.bench import Comparison, Measurement, SessionCosts, Workload
     from coterie.bench.topologies import Times
     from coterie.transports.memory import OnAnswer
 
@@ -22,7 +23,7 @@ app = typer.Typer(help="Measure what secure aggregation costs.", no_args_is_help
 app.command()(training)
 
 
-class Rival(enum.StrEnum):
+class RivalName(StrEnum):
     """Whom to compare with."""
 
     FLOWER = "flower"
@@ -36,7 +37,7 @@ def secagg(
     clients: Annotated[int, typer.Option(help="How many clients take part.")] = 100,
     length: Annotated[int, typer.Option(help="How many numbers each client's vector has.")] = 10_000,
     dropout: Annotated[float, typer.Option(help="Share of the clients that vanish before sending theirs.")] = 0.1,
-    topology: Annotated[Shape, typer.Option(help="Who shares secrets with whom.")] = Shape.HARARY,
+    topology: TopologyOption = "harary",
     degree: Annotated[int | None, typer.Option(help="Neighbours in a harary graph.", show_default="30")] = None,
     probability: Annotated[
         float | None, typer.Option(help="Of an edge in an erdos-renyi graph.", show_default="CCESA's p*")
@@ -49,7 +50,7 @@ def secagg(
         int, typer.Option(help="Threads that mask and unmask; with one, clients take turns, as Flower's do.")
     ] = 1,
     seed: Seed = 0,
-    against: Annotated[Rival | None, typer.Option(help="Time another implementation on the same work.")] = None,
+    against: Annotated[RivalName | None, typer.Option(help="Time another implementation on the same work.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Time one session: each step of a client, the server, bytes and memory.
@@ -59,7 +60,7 @@ def secagg(
     from coterie.bench import Workload, choose, measure, measure_flower
     from coterie.bench.secagg import check_flower
 
-    chosen, needed = choose(topology.value, clients, dropout, degree, probability, threshold)
+    chosen, needed = choose(topology, clients, dropout, degree, probability, threshold)
     workload = Workload(clients, length, dropout, chosen, needed, precision, seed)
     if against:
         check_flower(workload)  # before minutes are spent on our own part
@@ -99,10 +100,10 @@ def topologies(
 
     rows = []
     with progress_bars(as_json) as progress:
-        for size in clients or CLIENTS:
+        for number in clients or CLIENTS:
             for rate in DROPOUTS if dropout is None else dropout:
-                watch = partial(_bars, progress, f"{size} clients, {rate:.0%} drop out, ")
-                rows.append(compare(size, rate, seed, watch))
+                watch = partial(_bars, progress, f"{number} clients, {rate:.0%} drop out, ")
+                rows.append(compare(number, rate, seed, watch))
     if as_json:
         print_json(_topologies_record(rows))
     else:
@@ -112,15 +113,15 @@ def topologies(
 def _bars(progress: "Progress", title: str = "", scheme: str = "Coterie") -> "OnAnswer":
     """Return an observer that draws the step a session is in."""
     task = progress.add_task(title + scheme, total=None)
-    return lambda step, count, total: progress.update(
-        task, description=f"{title}{scheme}: {step}", completed=count, total=total
+    return lambda step, answered, asked: progress.update(
+        task, description=f"{title}{scheme}: {step}", completed=answered, total=asked
     )
 
 
 # Numbers for programs.
 
 
-def _secagg_record(workload: "Workload", measured: "Measurement", rival: "Costs | None") -> dict[str, Any]:
+def _secagg_record(workload: "Workload", measured: "Measurement", rival: "SessionCosts | None") -> dict[str, Any]:
     from dataclasses import asdict
 
     import msgspec
@@ -168,7 +169,7 @@ def _topologies_record(rows: "list[Comparison]") -> dict[str, Any]:
 # Tables for people.
 
 
-def _show_secagg(workload: "Workload", measured: "Measurement", rival: "Costs | None") -> None:
+def _show_secagg(workload: "Workload", measured: "Measurement", rival: "SessionCosts | None") -> None:
     from rich.table import Table
 
     from coterie.bench.rivals.flower_secagg import FLOWER_VERSION
@@ -192,7 +193,7 @@ def _show_secagg(workload: "Workload", measured: "Measurement", rival: "Costs | 
     console.print(
         f"Masking a vector takes {measured.keystream_ratio:.2f}x the time of generating its keystream alone. "
         f"Uploaded, it is {measured.masked_vector_ratio:.3f}x its {measured.bits} bits per number. "
-        f"The session took {show_time(measured.wall_ms)} on {measured.workers} thread{'s' * (measured.workers > 1)}. "
+        f"The session took {duration(1e-3 * measured.wall_ms)} on {count(measured.workers, 'thread')}. "
         "The sum is exactly right."
     )
     if rival:
@@ -203,15 +204,15 @@ def _show_secagg(workload: "Workload", measured: "Measurement", rival: "Costs | 
     console.print("Clients: median processor time. Server: wall-clock time.", style="dim")
 
 
-def _lines(costs: "Costs") -> "dict[str, tuple[float, Callable[[float], str], str]]":
+def _lines(costs: "SessionCosts") -> "dict[str, tuple[float, Callable[[float], str], str]]":
     """The lines of the table: a number, how to show it, and what a smaller one is called."""
     return {
-        **{f"client, {step}": (spent, show_time, "faster") for step, spent in costs.client_ms.items()},
-        "server": (costs.server_ms, show_time, "faster"),
-        "all of them": (costs.session_ms, show_time, "faster"),
-        "upload of a client": (costs.upload_bytes, show_size, "smaller"),
-        "its masked vector": (costs.masked_vector_bytes, show_size, "smaller"),
-        "peak memory": (costs.peak_rss_bytes, show_size, "smaller"),
+        **{f"client, {step}": (1e-3 * spent, duration, "faster") for step, spent in costs.client_ms.items()},
+        "server": (1e-3 * costs.server_ms, duration, "faster"),
+        "all of them": (1e-3 * costs.session_ms, duration, "faster"),
+        "upload of a client": (costs.upload_bytes, size, "smaller"),
+        "its masked vector": (costs.masked_vector_bytes, size, "smaller"),
+        "peak memory": (costs.peak_rss_bytes, size, "smaller"),
     }
 
 

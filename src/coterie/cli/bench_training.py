@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coterie.cli.common import new_console, print_json, progress_bars, show_size, show_time, train_extra
+from coterie.cli.common import new_console, print_json, progress_bars, train_extra
 from coterie.cli.options import AsJson
 from coterie.host import cores
+from coterie.reports.words import count, duration, size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -127,27 +128,26 @@ def _show(scenario: "Scenario", costs: "TrainingCosts", rivals: "Mapping[str, Ri
     for heading in ("plain", "secure", *others):
         table.add_column(heading, justify="right")
     sides = [typical(side) for side in (costs.plain, costs.secure)]
-    table.add_row("waiting for training", *(show_time(1e3 * side.train_seconds) for side in sides))
-    table.add_row("protecting, beyond that", "", show_time(1e3 * sides[1].protect_seconds))
+    table.add_row("waiting for training", *(duration(side.train_seconds) for side in sides))
+    table.add_row("protecting, beyond that", "", duration(sides[1].protect_seconds))
     lengths = [*(side.seconds for side in sides), *(60 / rival.rounds_per_minute for rival in rivals.values())]
-    table.add_row("a round", *(show_time(1e3 * seconds) for seconds in lengths), end_section=True)
+    table.add_row("a round", *map(duration, lengths), end_section=True)
     speeds = [rounds_per_minute(side) for side in (costs.plain, costs.secure)]
     speeds += [rival.rounds_per_minute for rival in rivals.values()]
     table.add_row("rounds per minute", *(f"{speed:,.1f}" for speed in speeds), end_section=True)
-    table.add_row("all clients upload", *(show_size(side.upload_bytes) for side in sides))
-    table.add_row("and download, besides the model", *(show_size(side.download_bytes) for side in sides))
+    table.add_row("all clients upload", *(size(side.upload_bytes) for side in sides))
+    table.add_row("and download, besides the model", *(size(side.download_bytes) for side in sides))
 
     console = new_console()
     console.print(
         f"[bold]{scenario.model}, {costs.parameters:,} parameters[/bold]: {scenario.cohort} of {scenario.clients} "
         f"clients train in a round, each on {scenario.samples} random examples in batches of {scenario.batch_size}; "
-        f"{_workers(costs.workers)}."
+        f"{count(costs.workers, 'worker process', 'worker processes') if costs.workers else 'no worker processes'}."
     )
     console.print(table)
-    pairs = len(costs.secure)
     console.print(
-        f"[bold]A secure round takes {costs.overhead:.3f}x the time of a plain one[/bold] (median over {pairs} "
-        f"pair{'s' * (pairs > 1)} of rounds, played in turns). Both learn the same, up to rounding."
+        f"[bold]A secure round takes {costs.overhead:.3f}x the time of a plain one[/bold] (median over "
+        f"{count(len(costs.secure), 'pair')} of rounds, played in turns). Both learn the same, up to rounding."
     )
     for title, rival in zip(others, rivals.values(), strict=True):
         console.print(
@@ -161,7 +161,3 @@ def _show(scenario: "Scenario", costs: "TrainingCosts", rivals: "Mapping[str, Ri
         "many operations in a matrix product."
     )
     console.print("Wall-clock time, without evaluation, checkpoints and starting up.", style="dim")
-
-
-def _workers(count: int) -> str:
-    return f"{count} worker process{'es' * (count > 1)}" if count else "no worker processes"

@@ -1,4 +1,4 @@
-"""What several commands need: a progress bar, output for people and for programs, and a word on what to install."""
+"""Parts that several commands need: progress bars, output for people and programs, and a word on what to install."""
 
 import json
 from contextlib import contextmanager
@@ -42,22 +42,6 @@ def new_console() -> "Console":
 def print_json(record: dict[str, Any]) -> None:
     """Print numbers for programs."""
     typer.echo(json.dumps(record, indent=2))
-
-
-def show_time(milliseconds: float) -> str:
-    """Put a time into words."""
-    if milliseconds >= 10_000:
-        return f"{milliseconds / 1e3:,.1f} s"
-    return f"{milliseconds:,.0f} ms" if milliseconds >= 100 else f"{milliseconds:.3g} ms"
-
-
-def show_size(size: float) -> str:
-    """Put a number of bytes into words."""
-    for unit in ("B", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.4g} {unit}"
-        size /= 1000
-    return f"{size:.3g} GB"
 
 
 @contextmanager

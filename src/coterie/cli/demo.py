@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coterie.cli.options import Shape
+from coterie.cli.options import TopologyOption
+from coterie.reports.words import count, duration, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
 
     from coterie.demo import Demo, DemoReport
     from coterie.errors import RoundAborted
+    from coterie.graphs import Topology
 
 PLOT = "what-the-server-saw.png"
 REPORT = "report.json"
-_GRAPHS = {"Complete": "Complete", "ErdosRenyi": "Erdős–Rényi", "Harary": "Harary"}
 _NAMED = 3  # clients listed in a row of the table before the rest is counted
 
 
@@ -28,12 +29,12 @@ def demo(
     clients: Annotated[int, typer.Option(help="How many clients take part.")] = 100,
     length: Annotated[int, typer.Option(help="How many numbers each client's vector has.")] = 100_000,
     dropout: Annotated[float, typer.Option(help="Share of the clients that leave, spread over all steps.")] = 0.1,
-    topology: Annotated[Shape, typer.Option(help="Who shares secrets with whom.")] = Shape.HARARY,
+    topology: TopologyOption = "harary",
     active: Annotated[
         bool, typer.Option("--active/--no-active", help="Do not trust the server: clients sign and check.")
     ] = False,
-    batches: Annotated[
-        int | None, typer.Option(metavar="SIZE", help="Sum whole batches of this size or not at all.")
+    circles: Annotated[
+        int | None, typer.Option(metavar="SIZE", help="Sum whole circles of this size or not at all.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Chooses inputs and dropouts; secrets are always fresh.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the picture and the report.")] = Path("coterie-demo"),
@@ -52,7 +53,7 @@ def demo(
     from coterie.errors import ConfigError, RoundAborted
 
     console, errors = Console(quiet=as_json, highlight=False), Console(stderr=True, highlight=False)
-    settings = Settings(clients, length, dropout, topology.value, active, batches, seed)
+    settings = Settings(clients, length, dropout, topology, active, circles, seed)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -141,18 +142,18 @@ class _Steps:
 
 def _introduction(show: "Demo") -> "Iterator[str]":
     settings, plan = show.settings, show.plan
-    circles = f", in batches of {settings.batch_size}" if settings.batch_size else ""
+    circles = f", in circles of {settings.circle_size}" if settings.circle_size else ""
     server = "may lie" if settings.active else "is curious but follows the protocol"
     yield f"[bold]Secure aggregation of {settings.clients:,} clients, {settings.length:,} numbers each{circles}[/]"
     yield (
-        f"{_GRAPHS[type(plan.topology).__name__]} graph: each client shares its secrets with {plan.degree:.3g} others, "
+        f"{_graph(plan.topology)} graph: each client shares its secrets with {plan.degree:.3g} others, "
         f"{plan.threshold} shares open one. The server {server}."
     )
     if plan.shortcoming:
         yield f"[yellow]Nothing is promised: {plan.shortcoming}.[/]"
     else:
         yield (
-            f"With {settings.leaving:,} dropouts, and {plan.collusion:.0%} of the clients helping the server: "
+            f"With {count(settings.leaving, 'dropout')}, and {plan.collusion:.0%} of the clients helping the server: "
             f"risk that the graph exposes somebody: {_odds(plan.privacy_failure_log2)}; that the round is lost: "
             f"{_odds(plan.reliability_failure_log2)}."
         )
@@ -160,10 +161,11 @@ def _introduction(show: "Demo") -> "Iterator[str]":
 
 def _regrets(show: "Demo", error: "RoundAborted") -> "Iterator[str]":
     settings = show.settings
-    circles = " and smaller batches" if settings.batch_size else ""
+    circles = " and smaller circles" if settings.circle_size else ""
     yield f"[red bold]The round was given up:[/] {error}."
     if refusals := show.session.report.refusals:
-        yield f"{len(refusals):,} clients refused to go on, for instance {refusals[0].client}: {refusals[0].reason}."
+        first = refusals[0]
+        yield f"{count(len(refusals), 'client')} refused to go on, for instance {first.client}: {first.reason}."
     yield "Nothing was unmasked: all that the server holds is noise, and nobody's vector was seen."
     yield f"Of {settings.clients:,} clients, {settings.leaving:,} drop out here. Try a lower dropout{circles}."
 
@@ -184,7 +186,7 @@ def _summary(report: "DemoReport", out: Path) -> "Table":
     if late:
         parts.append(f", {late:,} after it did, which does no harm")
     if report.stranded:
-        parts.append(f"; {len(report.stranded):,} more were left out because a batch mate had dropped out")
+        parts.append(f"; {len(report.stranded):,} more were left out because one of their circle had dropped out")
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True, style="bold")
     grid.add_column()
@@ -224,16 +226,16 @@ def _names(clients: "Sequence[str]") -> str:
     return " ".join(name.removeprefix("client-") for name in clients[:_NAMED]) + rest
 
 
-def _size(count: int) -> str:
-    from rich.filesize import decimal
+def _graph(topology: "Topology") -> str:
+    return str(type(topology).__struct_config__.tag).title()
 
-    return decimal(count) if count else ""
+
+def _size(number: int) -> str:
+    return size(number) if number else ""
 
 
 def _time(milliseconds: float) -> str:
-    if not milliseconds:
-        return ""
-    return f"{milliseconds:,.1f} ms" if milliseconds < 1000 else f"{milliseconds / 1000:,.1f} s"
+    return duration(1e-3 * milliseconds) if milliseconds else ""
 
 
 def _odds(log2: float) -> str:

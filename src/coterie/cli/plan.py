@@ -224,6 +224,8 @@ def _probability(log2: float) -> str:
 def _cost_table(costs: "Costs", complete: "Costs", found: "Plan") -> Any:  # noqa: ANN401 - rich is imported late
     from rich.table import Table
 
+    from coterie.reports.words import size
+
     table = Table(title=f"A session of {found.length:,} numbers of {found.bits} bits", title_justify="left")
     table.add_column("")
     table.add_column("this plan", justify="right", style="bold")
@@ -238,14 +240,6 @@ def _cost_table(costs: "Costs", complete: "Costs", found: "Plan") -> Any:  # noq
         ("server sends", costs.server_upload_bytes, complete.server_upload_bytes, True),
         ("server key agreements", costs.server_key_agreements, complete.server_key_agreements, False),
     ):
-        show = _bytes if is_bytes else "{:,}".format
+        show = size if is_bytes else "{:,}".format
         table.add_row(label, show(ours), show(theirs), f"{ours / theirs:.2f}" if theirs else "")
     return table
-
-
-def _bytes(count: int) -> str:
-    for unit in ("B", "kB", "MB"):
-        if count < 10_000:
-            return f"{count:,} {unit}"
-        count = round(count / 1000)
-    return f"{count:,} GB"

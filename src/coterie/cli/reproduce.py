@@ -40,7 +40,8 @@ def reproduce(
 
     from coterie.errors import ConfigError
     from coterie.reports.plots import require_matplotlib
-    from coterie.reproduce.runner import FULL, QUICK, REPORT, Run, declared, read_declaration
+    from coterie.reproduce.declarations import FULL, QUICK, declared, read_declaration
+    from coterie.reproduce.runner import REPORT, Run
 
     console = Console(highlight=False, soft_wrap=True)
     known = declared()

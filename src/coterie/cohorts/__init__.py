@@ -5,6 +5,8 @@ out again. Here cohorts are unions of fixed batches of at least T clients, so th
 a client from its batch (So et al. 2023, Multi-RoundSecAgg).
 """
 
+from typing import TYPE_CHECKING
+
 from coterie.cohorts.circles import (
     Batches,
     batch_sizes,
@@ -44,6 +46,7 @@ __all__ = [
     "Client",
     "Forecast",
     "Iid",
+    "Ledger",
     "MultiRound",
     "Policy",
     "Random",
@@ -66,3 +69,15 @@ __all__ = [
     "simulate",
     "trade_off",
 ]
+
+if TYPE_CHECKING:
+    from coterie.cohorts.ledger import Ledger
+else:
+
+    def __getattr__(name: str) -> object:
+        """Import the ledger when it is asked for: its database takes longer to import than everything else here."""
+        if name == "Ledger":
+            from coterie.cohorts.ledger import Ledger
+
+            return Ledger
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

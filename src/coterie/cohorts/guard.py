@@ -11,42 +11,10 @@ A new row refines that partition: it cuts each class into the members inside it 
 O(|A|), however long the history is.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from coterie.errors import ConfigError, InputError, RoundAborted
-
-_NAMES_SHOWN = 5
-
-
-class Separation(NamedTuple):
-    """A group of clients too small for the promise, and the earlier round that makes it visible.
-
-    ``round`` is the latest round in which these clients took part together with those they would now be
-    told apart from. For clients never aggregated before it is the latest round in which others of the row
-    took part without them, or ``None`` if there is none: the row alone is too small.
-    """
-
-    clients: tuple[str, ...]
-    round: int | None
-
-
-class SeparationRisk(RoundAborted):
-    """Opening this sum would break the promised strong T (So et al. 2023, eq. 5); nothing was opened.
-
-    ``separations`` lists every group of fewer than ``promised`` clients that the row would isolate.
-    """
-
-    def __init__(self, promised: int, separations: Sequence[Separation]) -> None:
-        self.promised = promised
-        self.separations = tuple(separations)
-        groups = "; ".join(_describe(separation) for separation in self.separations[:_NAMES_SHOWN])
-        more = len(self.separations) - _NAMES_SHOWN
-        super().__init__(
-            f"this sum would isolate fewer than the promised {promised} clients: {groups}"
-            + (f"; and {more} more groups" if more > 0 else "")
-        )
+from coterie.errors import ConfigError, InputError, Separation, SeparationRisk
 
 
 @dataclass(eq=False, slots=True)
@@ -136,10 +104,3 @@ def client_names(clients: Collection[str]) -> tuple[str, ...]:
     except UnicodeEncodeError:
         raise InputError("a client's name is not valid Unicode and cannot be stored") from None
     return names
-
-
-def _describe(separation: Separation) -> str:
-    clients, since = separation
-    names = ", ".join(clients[:_NAMES_SHOWN]) + (", ..." if len(clients) > _NAMES_SHOWN else "")
-    reason = "no earlier round contains them or their companions" if since is None else f"because of round {since}"
-    return f"{names} ({len(clients)}, {reason})"

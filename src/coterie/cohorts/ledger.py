@@ -29,24 +29,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.cohorts.guard import Guard, client_names
-from coterie.cohorts.ledger_store import (
-    START,
-    Entry,
-    Head,
-    Kind,
-    LedgerConflict,
-    LedgerStore,
-    LedgerTampered,
-)
-from coterie.errors import InputError, LocalProtocolError
+from coterie.cohorts.ledger_store import START, Entry, Head, Kind, LedgerStore
+from coterie.errors import InputError, LedgerConflict, LedgerTampered, LocalProtocolError
 
 __all__ = [
     "Entry",
     "Head",
     "Kind",
     "Ledger",
-    "LedgerConflict",
-    "LedgerTampered",
     "Outcome",
     "Participation",
 ]
@@ -149,7 +139,7 @@ class Ledger:
         is at least ``promised`` (see :class:`~coterie.cohorts.guard.Guard`; T = 1 promises nothing) and
         writes the row. ``roster`` is the digest of the roster under which the clients take part.
 
-        Raises :class:`~coterie.cohorts.guard.SeparationRisk` if the promise would be broken, and
+        Raises :class:`~coterie.errors.SeparationRisk` if the promise would be broken, and
         :class:`LedgerConflict` if the round is already recorded. With ``resuming``, a round that is recorded with
         exactly these clients, this promise and this roster is no conflict, and nothing more is written.
         """

@@ -45,20 +45,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
 
-from coterie.errors import ConfigError, CoterieError, LocalProtocolError
-
-
-class LedgerConflict(LocalProtocolError):
-    """Somebody else wrote first or holds the ledger; nothing was recorded, so nothing may be revealed."""
-
-
-class LedgerTampered(CoterieError):
-    """The stored history is not the one that was written; ``sequence`` is the first entry that shows it."""
-
-    def __init__(self, sequence: int, reason: str) -> None:
-        super().__init__(f"ledger entry {sequence}: {reason}")
-        self.sequence = sequence
-        self.reason = reason
+from coterie.errors import ConfigError, LedgerConflict, LedgerTampered
 
 
 class Head(NamedTuple):

@@ -1,7 +1,7 @@
 """A secure aggregation worth watching, and every claim about it checked."""
 
 from coterie.demo.picture import draw
-from coterie.demo.report import Cost, DemoReport, Plan, ServerView, Settings, StepView, Vectors
+from coterie.demo.report import Cost, DemoPlan, DemoReport, ServerView, Settings, StepView, Vectors
 from coterie.demo.session import Demo
 
-__all__ = ["Cost", "Demo", "DemoReport", "Plan", "ServerView", "Settings", "StepView", "Vectors", "draw"]
+__all__ = ["Cost", "Demo", "DemoPlan", "DemoReport", "ServerView", "Settings", "StepView", "Vectors", "draw"]

@@ -5,8 +5,9 @@ from pathlib import Path
 from coterie.demo.fingerprint import CONTRAST, shape_of
 from coterie.demo.report import DemoReport, Vectors
 from coterie.reports.pictures import Column, Histogram, Overlay, draw_columns
+from coterie.reports.plots import BLUE, GREEN, RUST
 
-SECRET, NOISE, MEAN = "#1d3557", "#c1440e", "#2a7f62"
+SECRET, NOISE, MEAN = BLUE, RUST, GREEN
 
 
 def draw(report: DemoReport, vectors: Vectors, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a demonstration is told, and what it tells: plain data that goes into a table, a text, a plot and a file."""
+"""Settings and findings of a demonstration: plain data that goes into a table, a text, a plot and a file."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +26,7 @@ class Settings:
     dropout: float = 0.1
     topology: str = "harary"
     active: bool = False
-    batch_size: int | None = None
+    circle_size: int | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -36,8 +36,8 @@ class Settings:
             raise ConfigError(f"a fingerprint needs at least {LEAST_LENGTH} pixels, not {self.length}")
         if not 0 <= self.dropout <= 1:
             raise ConfigError(f"the dropout is a share of the clients, from 0 to 1, not {self.dropout}")
-        if self.batch_size is not None and not 2 <= self.batch_size <= self.clients:
-            raise ConfigError(f"a batch has from 2 to {self.clients} clients, not {self.batch_size}")
+        if self.circle_size is not None and not 2 <= self.circle_size <= self.clients:
+            raise ConfigError(f"a circle has from 2 to {self.clients} clients, not {self.circle_size}")
         if self.seed < 0:
             raise ConfigError(f"a seed is 0 or more, not {self.seed}")
 
@@ -54,7 +54,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Plan:
+class DemoPlan:
     """Who shares with whom, and how rarely that is proven to fail.
 
     The bounds are base-2 logarithms: 0 promises nothing, and ``-inf``, ``null`` in JSON, means that it cannot fail.
@@ -129,13 +129,13 @@ class DemoReport:
     """Everything the demonstration shows."""
 
     settings: Settings
-    plan: Plan
+    plan: DemoPlan
     ring_bits: int
     precision_bits: int
     steps: tuple[StepView, ...]
     aggregated: tuple[str, ...]
     stranded: tuple[str, ...]
-    """Survivors left out because a batch mate had dropped out."""
+    """Survivors left out because one of their circle had dropped out."""
     exact: bool
     mean_error: float
     mean_error_bound: float

@@ -15,25 +15,24 @@ from coterie.cohorts.circles import batch_sizes
 from coterie.crypto.entropy import SystemEntropy
 from coterie.crypto.signing import Identity
 from coterie.demo.fingerprint import fingerprint
-from coterie.demo.report import Cost, DemoReport, Plan, ServerView, Settings, StepView, Vectors
+from coterie.demo.report import Cost, DemoPlan, DemoReport, ServerView, Settings, StepView, Vectors
 from coterie.errors import ConfigError, VerificationError
 from coterie.graphs import Complete
 from coterie.graphs.failures import ThreatModel
 from coterie.graphs.guarantees import majority_threshold
-from coterie.graphs.search import search_complete, search_erdos_renyi, search_harary
+from coterie.planning.session import SEARCHES
 from coterie.rounds import one_off
 from coterie.secagg import Aggregate, Step, Terms, ThreatMode, messages
 from coterie.transports.faults import Fault, FaultKind, Faults
 from coterie.transports.memory import Carrier, Session, Watch
 
-SEARCHES = {"harary": search_harary, "complete": search_complete, "erdos-renyi": search_erdos_renyi}
 UNMASK = "unmask"
 COLLUSION = 0.1
 PRECISION = 16
 SESSION_BYTES = 16
 
 
-def make_plan(settings: Settings, missing: int) -> Plan:
+def make_plan(settings: Settings, missing: int) -> DemoPlan:
     """Find a graph and a threshold that withstand ``missing`` clients; the complete graph and a majority if none do."""
     if settings.topology not in SEARCHES:
         raise ConfigError(f"the topology is one of {', '.join(SEARCHES)}, not {settings.topology!r}")
@@ -42,8 +41,8 @@ def make_plan(settings: Settings, missing: int) -> Plan:
         found = SEARCHES[settings.topology](model)
     except ConfigError as error:
         everybody = settings.clients
-        return Plan(Complete(), everybody - 1, majority_threshold(everybody), COLLUSION, shortcoming=str(error))
-    return Plan(
+        return DemoPlan(Complete(), everybody - 1, majority_threshold(everybody), COLLUSION, shortcoming=str(error))
+    return DemoPlan(
         found.topology,
         found.degree,
         found.threshold,
@@ -68,8 +67,8 @@ class Demo(Watch):
         self.report: DemoReport | None = None
         width = len(str(settings.clients))
         names = tuple(f"client-{number:0{width}}" for number in range(1, settings.clients + 1))
-        batches, leaving = _batches(settings), schedule(settings, names)
-        self.plan = make_plan(settings, _missing(names, batches, leaving))
+        circles, leaving = _circles(settings), schedule(settings, names)
+        self.plan = make_plan(settings, _missing(names, circles, leaving))
         self.quantizer = Quantizer(clip=1.0, precision=PRECISION, clients=settings.clients)
         entropy = SystemEntropy()
         identities = {name: Identity.generate(entropy) for name in names} if settings.active else {}
@@ -80,7 +79,7 @@ class Demo(Watch):
             length=settings.length + 1,  # the weight travels in front
             topology=self.plan.topology,
             threshold=self.plan.threshold,
-            batches=batches,
+            batches=circles,
             mode=ThreatMode.ACTIVE_SERVER if settings.active else ThreatMode.HONEST_BUT_CURIOUS,
             identities=tuple(identity.public for identity in identities.values()),
         )
@@ -221,16 +220,16 @@ class Demo(Watch):
         return frozenset(self.terms.clients[number] for number in self.terms.aggregated(survivors))
 
 
-def _batches(settings: Settings) -> tuple[int, ...] | None:
-    if settings.batch_size is None:
+def _circles(settings: Settings) -> tuple[int, ...] | None:
+    if settings.circle_size is None:
         return None
-    sizes = batch_sizes(settings.clients, settings.batch_size)
+    sizes = batch_sizes(settings.clients, settings.circle_size)
     return tuple(np.repeat(np.arange(sizes.size), sizes).tolist())
 
 
-def _missing(names: Sequence[str], batches: Sequence[int] | None, leaving: Mapping[Step, Collection[str]]) -> int:
-    """Count the clients that leave at some point and, where there are batches, their batch mates."""
-    circles = batches or range(len(names))
+def _missing(names: Sequence[str], circles: Sequence[int] | None, leaving: Mapping[Step, Collection[str]]) -> int:
+    """Count the clients that leave at some point and, where there are circles, all of theirs."""
+    circles = circles or range(len(names))
     gone = {name for step in leaving.values() for name in step}
     broken = {circle for name, circle in zip(names, circles, strict=True) if name in gone}
     return sum(circle in broken for circle in circles)

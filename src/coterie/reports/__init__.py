@@ -1,1 +1,1 @@
-"""How findings look: pages, pictures and words. Nothing here knows of federated learning."""
+"""The look of findings: pages, pictures, Markdown and words. Nothing here knows of federated learning."""

@@ -1,1 +1,1 @@
-"""What the papers measured, measured again: declarations, a runner, and a folder for each kind of experiment."""
+"""The papers' measurements, made again: declarations, a runner, and a folder for each kind of experiment."""

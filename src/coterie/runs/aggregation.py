@@ -19,14 +19,14 @@ from coterie.cohorts.ledger import Outcome
 from coterie.cohorts.policies import Policy
 from coterie.cohorts.roster import Roster
 from coterie.crypto.entropy import Entropy
-from coterie.errors import LocalProtocolError
+from coterie.errors import LocalProtocolError, TrainingError
 from coterie.privacy import NoisyQuantizer
 from coterie.rounds import Coordinator, Member
 from coterie.rounds.coordinator import TOO_FEW
 from coterie.rounds.member import Contribute
 from coterie.rounds.outcome import without
 from coterie.secagg.server import Aggregate, Step
-from coterie.training.executors.processes import Trainer, TrainingError
+from coterie.training.executors.processes import Trainer
 from coterie.training.flatten import Arrays
 from coterie.training.strategies import Strategy, plain_round, weighted_mean
 from coterie.training.streams import stream

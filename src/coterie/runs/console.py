@@ -11,9 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from coterie.cohorts.ledger import Outcome
+from coterie.reports.words import duration, size
 from coterie.runs.observers import Observer, RunStart
 from coterie.runs.records import RoundRecord
-from coterie.runs.summary import Summary, duration, in_words, size
+from coterie.runs.summary import Summary, in_words
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _CURVE = 40  # characters

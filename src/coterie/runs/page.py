@@ -8,10 +8,11 @@ from coterie.auditing.findings import AuditReport
 from coterie.auditing.logs import Participation
 from coterie.auditing.verdict import Measure, Requirement
 from coterie.reports.html import Figure, render
+from coterie.reports.words import Level, duration, size
 from coterie.runs import figures as run_figures
 from coterie.runs.config_file import to_toml
 from coterie.runs.records import RoundRecord
-from coterie.runs.summary import Summary, duration, in_words, size
+from coterie.runs.summary import Summary, in_words
 
 _WEAK_SECONDS = 5.0  # for weak T: it is no more than a note here
 _FAILURES = 100
@@ -67,12 +68,12 @@ def _participation(clients: Sequence[str], records: Sequence[RoundRecord]) -> Pa
     return Participation(tuple(clients), tuple(record.round for record in records), members)
 
 
-def _level(summary: Summary) -> str:
+def _level(summary: Summary) -> Level:
     if summary.config.training.algorithm != "fedavg" or summary.strong_privacy is None:
-        return "nothing"
+        return Level.NOTHING
     if summary.exposed:
-        return "danger"
-    return "safe" if summary.strong_privacy > 1 else "caution"
+        return Level.DANGER
+    return Level.SAFE if summary.strong_privacy > 1 else Level.CAUTION
 
 
 def _headline(summary: Summary) -> str:
@@ -82,9 +83,9 @@ def _headline(summary: Summary) -> str:
         learnt = f"A loss of {summary.test_loss:.4g} after {summary.rounds:,} rounds"
     else:
         learnt = f"{summary.rounds:,} rounds"
-    if _level(summary) == "danger":
+    if _level(summary) is Level.DANGER:
         return f"{learnt}, and {summary.exposed:,} clients exposed"
-    if _level(summary) == "safe":
+    if _level(summary) is Level.SAFE:
         return f"{learnt}, and no client can be singled out (T = {summary.strong_privacy})"
     return learnt
 

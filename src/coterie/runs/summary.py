@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from coterie.cohorts.ledger import Outcome
+from coterie.reports.words import duration, size
 from coterie.runs.config import RunConfig
 from coterie.runs.records import RoundRecord
 
@@ -194,22 +195,3 @@ def _cost(summary: Summary) -> str:
         f"training, {duration(summary.protect_seconds)} ({share:.0%}) into protection, {duration(rest)} into "
         "evaluation and safe-keeping."
     )
-
-
-def size(count: float) -> str:
-    """Return a number of bytes for people."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000 or unit == "GB":
-            break
-        count /= 1000
-    return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
-
-
-def duration(seconds: float) -> str:
-    """Return a time for people."""
-    if seconds < 1:
-        return f"{1000 * seconds:.0f} ms"
-    if seconds < 120:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02} min"

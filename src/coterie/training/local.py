@@ -21,7 +21,7 @@ from torch.nn import functional
 from torch.utils.data import default_collate
 
 from coterie.arithmetic import FloatArray
-from coterie.errors import ConfigError, CoterieError, InputError
+from coterie.errors import Cancelled, ConfigError, InputError
 from coterie.training import flatten
 from coterie.training.flatten import Arrays
 from coterie.training.streams import stream, torch_seed
@@ -126,10 +126,6 @@ class Problem:
         return losses
 
 
-class Cancelled(CoterieError):
-    """The task was given up before it was done, because nobody waits for its result any more."""
-
-
 Stop: TypeAlias = Callable[[], bool]
 """Asked between two steps: whether to give up."""
 
@@ -138,7 +134,7 @@ class Work(Protocol):
     """How a task is carried out; picklable, and a function of the problem and the task alone."""
 
     def __call__(self, problem: Problem, task: "LocalTask", stop: Stop) -> "LocalResult":
-        """Carry out the task, or raise :class:`Cancelled` soon after ``stop`` returns true."""
+        """Carry out the task, or raise :class:`~coterie.errors.Cancelled` soon after ``stop`` returns true."""
         ...
 
 

@@ -1,1 +1,1 @@
-"""How messages travel: in one process (:mod:`~coterie.transports.memory`), with faults as data."""
+"""Carriers of bytes, and nothing else: in one process (:mod:`~coterie.transports.memory`), with faults as data."""

@@ -1,4 +1,4 @@
-"""What goes wrong, as data: dropouts, delays, duplicates, reordering and tampering that replay from a seed."""
+"""Faults as data: dropouts, delays, duplicates, reordering and tampering that replay from a seed."""
 
 import enum
 import hashlib

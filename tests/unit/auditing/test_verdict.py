@@ -19,7 +19,6 @@ from coterie.auditing.verdict import (
     extent,
     judge,
     measures,
-    printable,
     whose,
 )
 
@@ -59,15 +58,6 @@ def test_an_equation_nobody_could_read_is_counted() -> None:
     long = equation(dict.fromkeys(range(9), Fraction(1)), dict.fromkeys("abcdefghi", Fraction(1)))
     assert long == "a combination of 9 rounds = a combination of the updates of 9 clients"
     assert equation({1: Fraction(10**20)}, {"bob": Fraction(1)}) == "a combination of 1 rounds = bob's update"
-
-
-@given(st.text(), st.integers(2, 50))
-def test_printable_text_cannot_steer_a_terminal(text: str, limit: int) -> None:
-    shown = printable(text, limit)
-    assert shown.isprintable()
-    assert len(shown) <= limit
-    if text.isprintable() and len(text) <= limit:
-        assert shown == text
 
 
 def test_numbers_are_introduced_and_names_are_not() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from coterie.arithmetic.ring import Ring
-from coterie.bench import Costs, Workload, choose, compare, keystream_ratio, measure, peak_rss_bytes, topologies
+from coterie.bench import SessionCosts, Workload, choose, compare, keystream_ratio, measure, peak_rss_bytes, topologies
 from coterie.bench.rivals import flower_secagg as flower_bench
 from coterie.bench.secagg import check_flower
 from coterie.cli import app, main
@@ -90,7 +90,7 @@ def test_flower_stands_beside_us_with_a_warning(capsys: pytest.CaptureFixture[st
     assert ours.speedup_over(theirs) == pytest.approx({"share": 12, "mask": 12, "server": 345})
     record = bench_cli._secagg_record(workload, measured, theirs)
     assert record["flower"]["server_ms"] == theirs.server_ms
-    assert set(record["flower"]) == set(Costs.__dataclass_fields__) < set(record)
+    assert set(record["flower"]) == set(SessionCosts.__dataclass_fields__) < set(record)
     assert record["speedup"] == ours.speedup_over(theirs)
     bench_cli._show_secagg(workload, measured, theirs)
     shown = capsys.readouterr().out

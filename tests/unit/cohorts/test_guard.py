@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.cohorts.guard import Guard, Separation, SeparationRisk, client_names
-from coterie.errors import ConfigError, InputError
+from coterie.cohorts.guard import Guard, client_names
+from coterie.errors import ConfigError, InputError, Separation, SeparationRisk
 
 CLIENTS = "abcdefgh"
 row_sets = st.frozensets(st.sampled_from(CLIENTS), min_size=1)

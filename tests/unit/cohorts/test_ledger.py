@@ -14,10 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine, event
 
-from coterie.cohorts.guard import SeparationRisk
-from coterie.cohorts.ledger import Entry, Head, Kind, Ledger, LedgerConflict, LedgerTampered, Outcome
+from coterie.cohorts.ledger import Entry, Head, Kind, Ledger, Outcome
 from coterie.cohorts.ledger_store import START, LedgerStore
-from coterie.errors import ConfigError, InputError, LocalProtocolError
+from coterie.errors import ConfigError, InputError, LedgerConflict, LedgerTampered, LocalProtocolError, SeparationRisk
 
 CIRCLES = (("ann", "bob"), ("cid", "dan"), ("eve", "fay"))
 ENTRIES_OF_EXAMPLE = 6

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from tests.support.rounds import Population, make_roster
 
-from coterie.cohorts.ledger import Ledger, LedgerConflict, Outcome
+from coterie.cohorts.ledger import Ledger, Outcome
+from coterie.errors import LedgerConflict
 from coterie.rounds import RoundResult
 from coterie.secagg import Aggregate, Step
 from coterie.transports.faults import Fault, FaultKind, Faults

@@ -19,21 +19,9 @@ from coterie.cli.reproduce import reproduce
 from coterie.cohorts.circles import Mask
 from coterie.cohorts.policies import Random, simulate
 from coterie.errors import ConfigError
+from coterie.reproduce.declarations import FULL, Declaration, Job, JobContext, Record, Size, declared, read_declaration
 from coterie.reproduce.multi_round.experiment import LEAKS, METRICS, MultiRoundMetrics, weak_bounds
-from coterie.reproduce.runner import (
-    FULL,
-    JOURNAL,
-    REPORT,
-    RESULTS,
-    Declaration,
-    Job,
-    JobContext,
-    Record,
-    Run,
-    Size,
-    declared,
-    read_declaration,
-)
+from coterie.reproduce.runner import JOURNAL, REPORT, RESULTS, Run
 from coterie.runs.locks import locked
 
 SMALL = """
@@ -71,7 +59,7 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> typer.Typer:
     """The command, knowing one experiment: the small one."""
     file = tmp_path / "small.toml"
     file.write_text(SMALL)
-    monkeypatch.setattr("coterie.reproduce.runner.declared", lambda: {"small": file})
+    monkeypatch.setattr("coterie.reproduce.declarations.declared", lambda: {"small": file})
     monkeypatch.chdir(tmp_path)
     app = typer.Typer()
     app.command()(reproduce)

@@ -9,19 +9,8 @@ from matplotlib.image import imread
 
 from coterie.cli.reproduce import _work
 from coterie.errors import ConfigError
-from coterie.reproduce.runner import (
-    FULL,
-    JOURNAL,
-    QUICK,
-    REPORT,
-    RESULTS,
-    Declaration,
-    Job,
-    JobContext,
-    Run,
-    declared,
-    read_declaration,
-)
+from coterie.reproduce.declarations import FULL, QUICK, Declaration, Job, JobContext, declared, read_declaration
+from coterie.reproduce.runner import JOURNAL, REPORT, RESULTS, Run
 from coterie.reproduce.training_table.experiment import RUNS, TrainingTable
 from coterie.runs.run import TrainingRun
 

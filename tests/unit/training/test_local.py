@@ -10,12 +10,11 @@ from tests.support.learning import BatchNormNet, blobs, same, small_problem, tas
 from torch import nn
 from torch.utils.data import Dataset, TensorDataset
 
-from coterie.errors import ConfigError, InputError
+from coterie.errors import Cancelled, ConfigError, InputError
 from coterie.training import flatten
 from coterie.training.evaluate import evaluate
 from coterie.training.local import (
     ArrayData,
-    Cancelled,
     LocalSGD,
     LocalTask,
     Problem,

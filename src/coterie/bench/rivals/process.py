@@ -15,7 +15,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
-from coterie.errors import RoundAborted
+from coterie.errors import Cancelled, RoundAborted
 
 if TYPE_CHECKING:
     from coterie.training.flatten import Arrays
@@ -32,19 +32,15 @@ class Order(NamedTuple):
     clients: tuple[str, ...]
 
 
-class Answer(NamedTuple):
+class RivalRound(NamedTuple):
     """How long a round took, and the global model after it."""
 
     seconds: float
     model: "Arrays"
 
 
-class HungUp(Exception):
-    """We want no more rounds."""
-
-
 class Orders:
-    """A rival's end of the line to us; :class:`HungUp` where there is nobody at ours."""
+    """A rival's end of the line to us; :class:`~coterie.errors.Cancelled` once we want no more rounds."""
 
     def __init__(self, link: "Link") -> None:
         self._link = link
@@ -57,24 +53,24 @@ class Orders:
         try:
             order: Order = self._link.recv()
         except (EOFError, ConnectionError):
-            raise HungUp from None
+            raise Cancelled("no more rounds are wanted") from None
         self._began = perf_counter()
         return order
 
     def done(self, model: "Callable[[], Arrays]") -> None:
         """Stop the stop-watch, and report the model."""
         seconds = perf_counter() - (self._began or 0.0)
-        self._send(Answer(seconds, model()))
+        self._send(RivalRound(seconds, model()))
 
-    def _send(self, message: Answer | None) -> None:
+    def _send(self, message: RivalRound | None) -> None:
         try:
             self._link.send(message)
         except ConnectionError:
-            raise HungUp from None
+            raise Cancelled("no more rounds are wanted") from None
 
 
 Serve: TypeAlias = Callable[[Orders], None]
-"""Runs a rival, or its part in one of several processes, until :class:`HungUp`; it must be picklable."""
+"""Runs a rival, or its part in one of several processes, until it is :class:`~coterie.errors.Cancelled`; picklable."""
 
 
 class Rival:
@@ -104,13 +100,13 @@ class Rival:
         for link in self._links:
             self._receive(link)
 
-    def play(self, order: Order) -> Answer:
+    def play(self, order: Order) -> RivalRound:
         """Let all processes play a round; the slowest one's time counts."""
         for link in self._links:
             with suppress(ConnectionError):  # of a process that died; waiting for its answer tells why
                 link.send(order)
-        answers: list[Answer] = [self._receive(link) for link in self._links]
-        return Answer(max(answer.seconds for answer in answers), answers[0].model)
+        answers: list[RivalRound] = [self._receive(link) for link in self._links]
+        return RivalRound(max(answer.seconds for answer in answers), answers[0].model)
 
     def close(self) -> None:
         """Hang up, upon which processes leave, and take theirs with them; end those that do not."""
@@ -147,7 +143,7 @@ def _host(part: Serve, link: "Link", log: Path) -> None:
             os.dup2(printed.fileno(), stream)
     try:
         part(Orders(link))
-    except HungUp:
+    except Cancelled:
         return
     except BaseException as error:
         link.send(RoundAborted(f"{type(error).__name__}: {error}"))

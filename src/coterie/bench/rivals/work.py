@@ -1,4 +1,4 @@
-"""What a rival's clients are to do, so that it is the work of ours.
+"""The work of a rival's clients, which is that of ours.
 
 Examples, initial model, learning rate and the order in which a client goes through its examples are made in a rival's
 processes by the code that makes them in ours, from the same seed.

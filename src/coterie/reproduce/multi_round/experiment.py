@@ -20,12 +20,12 @@ from coterie.auditing.row_space import RowSpace
 from coterie.auditing.weak import weak_privacy
 from coterie.cohorts.circles import Indices, Mask, random_batches
 from coterie.cohorts.policies import Mode, MultiRound, make_policy, mixed_dropout, simulate
-from coterie.reproduce.runner import Job, Record
+from coterie.reproduce.declarations import Job, Record
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from coterie.reproduce.runner import JobContext, Report
+    from coterie.reproduce.declarations import Findings, JobContext
 
 METRICS, LEAKS = "metrics", "leaks"
 _EASY = 4  # sets of so many classes are searched in a moment: 8 million sets of 4 among 120
@@ -76,7 +76,7 @@ class Leaks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class MultiRoundMetrics(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The experiment; an :class:`~coterie.reproduce.runner.Experiment`."""
+    """The experiment; an :class:`~coterie.reproduce.declarations.Experiment`."""
 
     population: int
     cohort: int
@@ -105,7 +105,7 @@ class MultiRoundMetrics(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
         """Nothing is known before a job is done."""
         return 0.0
 
-    def report(self, records: Mapping[Job, Record]) -> Report:
+    def report(self, records: Mapping[Job, Record]) -> Findings:
         """Tables and figures beside the paper's; see :mod:`coterie.reproduce.multi_round.report`."""
         from coterie.reproduce.multi_round.report import make_report
 

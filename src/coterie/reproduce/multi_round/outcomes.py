@@ -13,8 +13,8 @@ from coterie.cohorts.theory import family_size, trade_off
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from coterie.reproduce.declarations import Record
     from coterie.reproduce.multi_round.experiment import MultiRoundMetrics, Scheme, Setting
-    from coterie.reproduce.runner import Record
 
 Reals = npt.NDArray[np.float64]
 

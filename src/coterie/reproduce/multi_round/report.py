@@ -9,18 +9,19 @@ import numpy as np
 
 from coterie.auditing.auditor import Auditor, AuditReport
 from coterie.cohorts.theory import selection_variance, trade_off
+from coterie.reports import markdown
+from coterie.reproduce.declarations import Findings
 from coterie.reproduce.multi_round.figures import draw_cost, draw_losses, draw_privacy, draw_theory
 from coterie.reproduce.multi_round.outcomes import Curves, Losses, Reals
-from coterie.reproduce.runner import Report, markdown_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from coterie.reproduce.declarations import Job, Record
     from coterie.reproduce.multi_round.experiment import MultiRoundMetrics
-    from coterie.reproduce.runner import Job, Record
 
 
-def make_report(experiment: MultiRoundMetrics, records: Mapping[Job, Record]) -> Report:
+def make_report(experiment: MultiRoundMetrics, records: Mapping[Job, Record]) -> Findings:
     """Put everything together from the jobs that were done."""
     found: dict[str, list[Record]] = {}
     for job, record in records.items():
@@ -56,10 +57,10 @@ def make_report(experiment: MultiRoundMetrics, records: Mapping[Job, Record]) ->
             "broken batch are left out. Selection is by Algorithm 2. Rounds are median (smallest to largest). More "
             "losses do not mean earlier exposure: they split more batches, which leaves the server with more unknowns.",
             "## Where the paper and this report differ",
-            "\n".join(f"- {difference}" for difference in _differences(experiment, curves)),
+            markdown.bullets(_differences(experiment, curves)),
         ]
     )
-    return Report(
+    return Findings(
         list(_headlines(curves, losses)),
         text,
         {"schemes": [one.summary() for one in curves], "losses": [one.summary() for one in losses]},
@@ -127,7 +128,7 @@ def _privacy_table(curves: Sequence[Curves]) -> str:
         "ours",
         "all",
     )
-    return markdown_table(headings, rows)
+    return markdown.table(headings, rows)
 
 
 def _cost_table(curves: Sequence[Curves]) -> str:
@@ -146,7 +147,7 @@ def _cost_table(curves: Sequence[Curves]) -> str:
             )
         )
     headings = ("scheme", "C: paper", "ours", "Theorem 1", "F per played round: paper", "ours", "F per round: ours")
-    return markdown_table(headings, rows)
+    return markdown.table(headings, rows)
 
 
 def _theory_table(experiment: MultiRoundMetrics) -> str:
@@ -156,7 +157,7 @@ def _theory_table(experiment: MultiRoundMetrics) -> str:
         (f"p = {p:g}", *(f"{row.cardinality:.4f}" for row in trade_off(size, cohort, p, levels=levels)))
         for p in experiment.dropout
     ]
-    return markdown_table(("", *(f"T = {level}" for level in levels)), rows)
+    return markdown.table(("", *(f"T = {level}" for level in levels)), rows)
 
 
 def _losses_table(losses: Sequence[Losses]) -> str:
@@ -185,7 +186,7 @@ def _losses_table(losses: Sequence[Losses]) -> str:
         "strong T",
         "summed",
     )
-    return markdown_table(headings, rows)
+    return markdown.table(headings, rows)
 
 
 def _differences(experiment: MultiRoundMetrics, curves: Sequence[Curves]) -> Iterator[str]:

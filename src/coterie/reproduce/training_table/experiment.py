@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from coterie.errors import ConfigError
-from coterie.reproduce.runner import Job, Record
+from coterie.reproduce.declarations import Job, Record
 from coterie.runs.config_file import make_config
 
 if TYPE_CHECKING:
-    from coterie.reproduce.runner import JobContext, Report
+    from coterie.reproduce.declarations import Findings, JobContext
     from coterie.runs.config import RunConfig
     from coterie.runs.run import RunResult
 
@@ -35,7 +35,7 @@ class Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class TrainingTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The experiment, an :class:`~coterie.reproduce.runner.Experiment`: a part is a table and a case a row."""
+    """The experiment, an :class:`~coterie.reproduce.declarations.Experiment`: a part is a table and a case a row."""
 
     common: dict[str, Any]
     """The settings of all runs; those of a table go before these, and those of a row before both."""
@@ -100,7 +100,7 @@ class TrainingTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         played = metrics.read_bytes().count(b"\n") if metrics.exists() else 0
         return min(1.0, played / self.config(job, 0, None).rounds)
 
-    def report(self, records: Mapping[Job, Record]) -> Report:
+    def report(self, records: Mapping[Job, Record]) -> Findings:
         """Tables and curves beside the paper's; see :mod:`coterie.reproduce.training_table.report`."""
         from coterie.reproduce.training_table.report import make_report
 

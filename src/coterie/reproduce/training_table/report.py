@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from coterie.reports import markdown
 from coterie.reports.plots import BLUE, GREEN, OCHRE, RUST, SKY, SLATE, foot_legend, page
-from coterie.reproduce.runner import Report, markdown_table
+from coterie.reproduce.declarations import Findings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -17,10 +18,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from coterie.reproduce.runner import Job, Record
+    from coterie.reproduce.declarations import Job, Record
     from coterie.reproduce.training_table.experiment import TrainingTable
-
-    Reals = NDArray[np.float64]
 
 _COLORS = (RUST, OCHRE, SLATE, BLUE, SKY, GREEN)
 CURVES = "accuracy.png"
@@ -42,12 +41,12 @@ class Row:
         return [number for number, _ in self.records[0]["accuracy"]]
 
     @property
-    def curves(self) -> Reals:
+    def curves(self) -> NDArray[np.float64]:
         """Accuracy in percent, runs x evaluations."""
         return np.array([[100 * accuracy for _, accuracy in record["accuracy"]] for record in self.records])
 
     @property
-    def final(self) -> Reals:
+    def final(self) -> NDArray[np.float64]:
         """Accuracy in percent after the last round."""
         return self.curves[:, -1]
 
@@ -55,18 +54,18 @@ class Row:
         """Return the mean of a number over the runs."""
         return float(np.mean([record[key] for record in self.records]))
 
-    def gain(self, other: Row) -> Reals:
+    def gain(self, other: Row) -> NDArray[np.float64]:
         """Return by how much this is better than another scheme, in the trials that both have."""
         theirs = dict(zip(other.trials, other.final, strict=True))
         return np.array([ours - theirs[t] for t, ours in zip(self.trials, self.final, strict=True) if t in theirs])
 
 
-def make_report(experiment: TrainingTable, records: Mapping[Job, Record]) -> Report:
+def make_report(experiment: TrainingTable, records: Mapping[Job, Record]) -> Findings:
     """Put everything together from the runs that are finished."""
     rows = list(_rows(experiment, records))
     tables = {name: [row for row in rows if row.table == name] for name in dict.fromkeys(row.table for row in rows)}
     text = "\n\n".join(f"## {name}\n\n{_table(experiment, members)}" for name, members in tables.items())
-    return Report(
+    return Findings(
         headlines=[_headline(name, members) for name, members in tables.items()],
         text="\n\n".join([_explanation(rows), text, _notes(experiment)]),
         summary={"rows": [_numbers(experiment, row, tables[row.table]) for row in rows]},
@@ -109,7 +108,7 @@ def _table(experiment: TrainingTable, rows: Sequence[Row]) -> str:
         yield f"{row.mean('skipped'):.1f}"
         yield f"{row.mean('aborted'):.1f}"
 
-    return markdown_table(headings, map(list, map(cells, rows)))
+    return markdown.table(headings, map(list, map(cells, rows)))
 
 
 def _explanation(rows: Sequence[Row]) -> str:
@@ -141,7 +140,7 @@ def _headline(name: str, rows: Sequence[Row]) -> str:
 
 
 def _notes(experiment: TrainingTable) -> str:
-    return "## Notes\n\n" + "\n".join(f"- {note}" for note in experiment.notes) if experiment.notes else ""
+    return "## Notes\n\n" + markdown.bullets(experiment.notes) if experiment.notes else ""
 
 
 def _numbers(experiment: TrainingTable, row: Row, table: Sequence[Row]) -> Record:
@@ -175,7 +174,7 @@ def _draw(tables: Mapping[str, Sequence[Row]], path: Path) -> None:
         foot_legend(max(panels, key=lambda axes: len(axes.lines)))
 
 
-def spread(values: Reals, sign: str = "") -> str:
+def spread(values: NDArray[np.float64], sign: str = "") -> str:
     """Write mean ± standard deviation (of the sample); without the latter for a single value."""
     mean = f"{values.mean():{sign}.2f}"
     return f"{mean} ± {values.std(ddof=1):.2f}" if values.size > 1 else mean

@@ -26,16 +26,12 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from coterie.errors import ConfigError, CoterieError, LocalProtocolError
+from coterie.errors import Cancelled, ConfigError, LocalProtocolError, NotSendable, TrainingError
 from coterie.host import cores, keep_memory
 
 if TYPE_CHECKING:
     from coterie.training.executors.vectorised import Executor
     from coterie.training.local import LocalResult, LocalTask, Problem, Stop
-
-
-class TrainingError(CoterieError):
-    """A client could not be trained, or a worker process was lost."""
 
 
 class Trainer(ABC):
@@ -127,10 +123,6 @@ class InProcess(Trainer):
         self.start(())
 
 
-class NotSendable(CoterieError):
-    """Model, loss or examples cannot be sent to another process."""
-
-
 class Pool(Trainer):
     """Trains in worker processes that start at once and live until the trainer is closed."""
 
@@ -201,7 +193,7 @@ class Pool(Trainer):
 def _carry_out(problem: "Problem", tasks: Sequence["LocalTask"], stop: "Stop") -> list["LocalResult"]:
     """Do one task, or several together. Whatever goes wrong has one type, which survives the way between processes."""
     from coterie.training.executors.vectorised import train_together
-    from coterie.training.local import Cancelled, one_thread
+    from coterie.training.local import one_thread
 
     try:
         with one_thread():

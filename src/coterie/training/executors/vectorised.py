@@ -18,11 +18,10 @@ import numpy as np
 import torch
 from torch.func import functional_call, vmap
 
-from coterie.errors import ConfigError
+from coterie.errors import Cancelled, ConfigError
 from coterie.training import flatten
 from coterie.training.local import (
     ArrayData,
-    Cancelled,
     Indices,
     LocalResult,
     LocalSGD,

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coterie.bench.rivals.process import HungUp, Order, Orders, Rival, Serve
-from coterie.errors import RoundAborted
+from coterie.bench.rivals.process import Order, Orders, Rival, Serve
+from coterie.errors import Cancelled, RoundAborted
 
 ORDER = Order(1, ("client-1", "client-2"))
 
@@ -36,7 +36,7 @@ def dying(orders: Orders) -> None:
 def deaf(marker: Path, orders: Orders) -> None:
     try:
         orders.next()
-    except HungUp:
+    except Cancelled:
         marker.touch()
         time.sleep(600)
 
@@ -46,7 +46,7 @@ def slow(marker: Path, orders: Orders) -> None:
     time.sleep(1)
     try:
         orders.done(list)
-    except HungUp:
+    except Cancelled:
         marker.touch()
         raise
 

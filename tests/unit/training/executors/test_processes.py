@@ -31,10 +31,10 @@ from tests.support.learning import (
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from coterie.errors import ConfigError, LocalProtocolError
+from coterie.errors import Cancelled, ConfigError, LocalProtocolError, TrainingError
 from coterie.training.executors import processes as workers
-from coterie.training.executors.processes import InProcess, Pool, Trainer, TrainingError, make_trainer, warm_up
-from coterie.training.local import ArrayData, Cancelled, LocalSGD, Problem, TorchData, cross_entropy
+from coterie.training.executors.processes import InProcess, Pool, Trainer, make_trainer, warm_up
+from coterie.training.local import ArrayData, LocalSGD, Problem, TorchData, cross_entropy
 from coterie.training.models import build
 from coterie.training.schedules import Curriculum
 from coterie.training.strategies import FedAvg, plain_round

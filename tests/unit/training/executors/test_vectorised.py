@@ -9,12 +9,12 @@ from tests.support.learning import BatchNormNet, WaitUntilStopped, blobs, same, 
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from coterie.errors import ConfigError
+from coterie.errors import Cancelled, ConfigError
 from coterie.training import flatten
 from coterie.training.executors import vectorised
 from coterie.training.executors.processes import InProcess
 from coterie.training.executors.vectorised import choose_executor, train_together
-from coterie.training.local import ArrayData, Cancelled, LocalResult, LocalSGD, LocalTask, Problem, TorchData
+from coterie.training.local import ArrayData, LocalResult, LocalSGD, LocalTask, Problem, TorchData
 from coterie.training.models import build
 
 

@@ -1,0 +1,171 @@
+"""The names of things: one name for one thing, exceptions in one file, and modules that say what they are."""
+
+import ast
+import builtins
+import re
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import coterie
+from coterie import errors
+
+ROOT = Path(coterie.__file__).parent
+PROJECT = Path(__file__).parents[2]
+LONGEST = 350  # lines of a module
+NO_NOUNS = {"How", "Reading", "Refuse", "Time", "What", "When", "Where", "Which", "Who", "Whose", "Why"}
+
+# The lists below only ever get shorter: a name or a module that is right must leave them.
+
+#: Names that two things still have.
+SHARED = {
+    "Aggregation": "settings of a run, and what they make",
+    "Arrays": "an alias in arithmetic and in training",
+    "Availability": "settings of a run, and what they make",
+    "Choice": "of a plan, and of an executor",
+    "Client": "on the roster, and a number in messages",
+    "Data": "settings of a run, and examples",
+    "Faults": "settings of a run, and what they make",
+    "Indices": "an alias in cohorts and in training",
+    "Mask": "an alias in cohorts and in runs",
+    "Noise": "settings of a run, and what they make",
+    "Participation": "a history, and a ledger's matrix",
+    "Problem": "of training, of a line in a log, and of settings",
+    "Reals": "an alias in cohorts, privacy and reproduce",
+    "Schedule": "settings of a run, and what they make",
+    "State": "of a client in the protocol, and of a strategy",
+    "Terms": "of a session, and the coefficients of a leak",
+    "Trace": "an alias in two modules of figures",
+}
+
+#: Modules whose docstrings do not open with a noun yet.
+NOT_YET_NOUNS = {
+    "auditing/__init__.py",
+    "auditing/auditor.py",
+    "auditing/logs.py",
+    "cohorts/__init__.py",
+    "cohorts/availability.py",
+    "cohorts/guard.py",
+    "cohorts/participation.py",
+    "cohorts/policies.py",
+    "cohorts/theory.py",
+    "crypto/entropy.py",
+    "graphs/__init__.py",
+    "graphs/failures.py",
+    "planning/session.py",
+    "privacy/accounting.py",
+    "reproduce/multi_round/outcomes.py",
+    "runs/aggregation.py",
+    "runs/config.py",
+    "runs/console.py",
+    "runs/federation.py",
+    "runs/observers.py",
+    "runs/records.py",
+    "runs/summary.py",
+    "secagg/rules.py",
+    "training/__init__.py",
+    "training/data/partitions.py",
+    "training/evaluate.py",
+    "training/executors/__init__.py",
+    "training/executors/processes.py",
+    "training/local.py",
+    "training/schedules.py",
+    "training/strategies/base.py",
+    "training/strategies/baselines.py",
+}
+
+#: Modules that are too long.
+TOO_LONG = {"secagg/server.py"}
+
+MODULES = sorted(str(path.relative_to(ROOT)) for path in ROOT.rglob("*.py"))
+
+
+@cache
+def parse(module: str) -> ast.Module:
+    return ast.parse((ROOT / module).read_text(encoding="utf-8"))
+
+
+def definitions(module: str) -> Iterator[str]:
+    """Name the public classes and type aliases, also those that only a type checker sees."""
+    body = parse(module).body
+    guarded = [node for branch in body if isinstance(branch, ast.If) for node in branch.body]
+    for node in [*body, *guarded]:
+        if isinstance(node, ast.ClassDef):
+            names = [node.name]
+        else:
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            # An alias is written like a class; a constant is in capitals.
+            written = [target.id for target in targets if isinstance(target, ast.Name)]
+            names = [name for name in written if re.fullmatch(r"[A-Z]\w*[a-z]\w*", name)]
+        yield from (name for name in names if not name.startswith("_"))
+
+
+def test_no_two_things_share_a_name() -> None:
+    homes = defaultdict(set)
+    for module in MODULES:
+        for name in definitions(module):
+            homes[name].add(module)
+    shared = {name: sorted(modules) for name, modules in homes.items() if len(modules) > 1}
+    assert {name: modules for name, modules in shared.items() if name not in SHARED} == {}
+    assert set(SHARED) - set(shared) == set(), "settled: take them off the list"
+
+
+def test_every_public_exception_is_in_one_file() -> None:
+    known = {name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, Exception)}
+    known |= set(definitions("errors.py")) - {"Separation"}  # which is what SeparationRisk tells of
+    elsewhere = [
+        (module, node.name)
+        for module in MODULES
+        if module != "errors.py"
+        for node in ast.walk(parse(module))
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+        if known & {base.id for base in node.bases if isinstance(base, ast.Name)}
+    ]
+    assert elsewhere == []
+
+
+def test_the_tree_of_errors_is_as_drawn() -> None:
+    drawn: dict[str, str | None] = {}
+    parents: list[str] = []
+    for line in (errors.__doc__ or "").splitlines():
+        if found := re.match(r"    ([│ ]*)(?:[├└]── )?([A-Z]\w+)", line):
+            depth = 0 if line[4].isalpha() else 1 + len(found[1]) // 4
+            del parents[depth:]
+            drawn[found[2]] = parents[-1] if parents else None
+            parents.append(found[2])
+    real = {
+        name: None if value is errors.CoterieError else value.__bases__[0].__name__
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, errors.CoterieError)
+    }
+    assert drawn == real
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_docstring_begins_with_a_sentence(module: str) -> None:
+    first, _, rest = (ast.get_docstring(parse(module)) or "").partition("\n")
+    assert first.endswith(".")
+    assert not rest or rest.startswith("\n")
+
+
+def test_modules_say_what_they_are() -> None:
+    """They open with a noun, as far as the first word can tell."""
+    opening = {module: re.split(r"\W", ast.get_docstring(parse(module)) or "")[0] for module in MODULES}
+    assert {module for module, word in opening.items() if word in NO_NOUNS} == NOT_YET_NOUNS
+
+
+def test_modules_are_read_in_one_sitting() -> None:
+    lines = {module: (ROOT / module).read_text(encoding="utf-8").count("\n") for module in MODULES}
+    assert {module for module, count in lines.items() if count > LONGEST} == TOO_LONG
+
+
+def test_contributors_are_shown_the_layers_that_are_checked() -> None:
+    contracts = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (layers,) = [contract["layers"] for contract in contracts if contract["type"] == "layers"]
+    table = re.findall(r"^\| (`.*?`) \|", (PROJECT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
+    shown = [name for row in table for name in re.findall(r"`(\w+)`", row)]
+    assert shown == [name for layer in layers for name in layer.split(" | ")]

@@ -95,6 +95,23 @@ def test_one_more_round_does_not_start_over(matrix: list[list[int]], reported: s
         assert_right(matrix[:number], report)
 
 
+@given(matrices(6, 6))
+def test_running_measures_are_those_of_a_report(matrix: list[list[int]]) -> None:
+    clients = [str(number + 1) for number in range(len(matrix[0]))]
+    auditor = Auditor(clients)
+    assert (auditor.strong_privacy, auditor.fairness_gap, auditor.cardinality, auditor.revealed) == (None, 0, 0, 0)
+    for number, row in enumerate(matrix, start=1):
+        auditor.add_round(number, [client for client, bit in zip(clients, row, strict=True) if bit])
+        report = audited(matrix[:number])
+        assert auditor.strong_privacy == report.strong_privacy
+        assert auditor.fairness_gap == report.fairness_gap
+        assert auditor.cardinality == report.cardinality
+        assert auditor.frequencies.tolist() == list(report.frequency.values())
+        assert auditor.revealed == sum(map(any, matrix[:number]))
+    auditor.frequencies[:] = 99  # a copy
+    assert auditor.frequencies.tolist() == np.sum(matrix, axis=0).tolist()
+
+
 @given(matrices(6, 6), st.integers(1, 4))
 def test_collusion(matrix: list[list[int]], members: int) -> None:
     found = audited(matrix, collusion=members).collusion

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.support.cast import identity_for, names
 
-from coterie.cohorts.circles import random_batches
+from coterie.cohorts.circles import random_circles
 from coterie.cohorts.guard import SeparationRisk
 from coterie.cohorts.ledger import Ledger, Outcome
 from coterie.cohorts.memory import ClientRecord
@@ -27,7 +27,7 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 
 def make_roster(size: int = 24, privacy: int = 3) -> Roster:
-    batches = random_batches(size, privacy, np.random.default_rng(1))
+    batches = random_circles(size, privacy, np.random.default_rng(1))
     return Roster.found([Client(name, identity_for(name).public) for name in names(size)], batches, privacy)
 
 
@@ -52,7 +52,7 @@ def strong_privacy(matrix: np.ndarray) -> int:
 
 def test_three_hundred_rounds_with_losses_inside_rounds(ledger: Ledger) -> None:
     roster = make_roster()
-    rounds = Rounds(roster, MultiRound(roster.batches(), 12), ledger, SETTINGS, workers=1)
+    rounds = Rounds(roster, MultiRound(roster.usable(), 12), ledger, SETTINGS, workers=1)
     rng = np.random.default_rng(0)
     vectors = one_hot(roster)
     outcomes, split = [], 0
@@ -75,7 +75,7 @@ def test_three_hundred_rounds_with_losses_inside_rounds(ledger: Ledger) -> None:
 def test_without_alignment_the_guard_steps_in(ledger: Ledger) -> None:
     roster = make_roster()
     naive = SessionSettings(bits=16, length=4, aligned=False)
-    rounds = Rounds(roster, MultiRound(roster.batches(), 12), ledger, naive, workers=1)
+    rounds = Rounds(roster, MultiRound(roster.usable(), 12), ledger, naive, workers=1)
     rng = np.random.default_rng(0)
     caught = []
     for number in range(60):
@@ -93,7 +93,7 @@ def test_without_alignment_and_without_promise_somebody_is_singled_out(ledger: L
     """What the guard prevents is real: the history it would have refused has strong T = 1."""
     roster = make_roster()
     naive = SessionSettings(bits=16, length=4, aligned=False)
-    rounds = Rounds(roster, MultiRound(roster.batches(), 12), ledger, naive, promised=1, workers=1)
+    rounds = Rounds(roster, MultiRound(roster.usable(), 12), ledger, naive, promised=1, workers=1)
     rng = np.random.default_rng(0)
     for number in range(60):
         rounds.play(number, np.ones(24, bool), one_hot(roster), rng, faults=dropouts(0.0125, seed=number))
@@ -124,7 +124,7 @@ def test_clients_keep_their_own_records(ledger: Ledger, tmp_path: Path) -> None:
     roster = make_roster(12)
     keepers = keepers_of(roster, tmp_path)
     identities = {name: identity_for(name) for name in roster.names}
-    policy = MultiRound(roster.batches(), 6)
+    policy = MultiRound(roster.usable(), 6)
     rounds = Rounds(roster, policy, ledger, SETTINGS, identities=identities, keepers=keepers, workers=1)
     rng = np.random.default_rng(0)
     for number in range(4):
@@ -138,8 +138,8 @@ def test_clients_keep_their_own_records(ledger: Ledger, tmp_path: Path) -> None:
 def test_clients_refuse_a_regrouped_roster_whatever_the_server_says(ledger: Ledger, tmp_path: Path) -> None:
     roster = make_roster(12)
     keepers = keepers_of(roster, tmp_path)
-    regrouped = Roster.found(roster.clients, random_batches(12, 3, np.random.default_rng(9)), 3)
-    rounds = Rounds(regrouped, MultiRound(regrouped.batches(), 6), ledger, SETTINGS, keepers=keepers, workers=1)
+    regrouped = Roster.found(roster.clients, random_circles(12, 3, np.random.default_rng(9)), 3)
+    rounds = Rounds(regrouped, MultiRound(regrouped.usable(), 6), ledger, SETTINGS, keepers=keepers, workers=1)
     played = rounds.play(0, np.ones(12, bool), one_hot(regrouped), np.random.default_rng(0))
     assert played.outcome is Outcome.ABORTED_BEFORE_REVEAL
     assert played.report is not None
@@ -149,7 +149,7 @@ def test_clients_refuse_a_regrouped_roster_whatever_the_server_says(ledger: Ledg
 
 def test_rounds_that_fail_are_told_apart(ledger: Ledger) -> None:
     roster = make_roster(12)
-    rounds = Rounds(roster, MultiRound(roster.batches(), 6), ledger, SETTINGS, workers=1)
+    rounds = Rounds(roster, MultiRound(roster.usable(), 6), ledger, SETTINGS, workers=1)
     rng, everybody = np.random.default_rng(0), np.ones(12, bool)
 
     def lost(step: Step) -> Faults:
@@ -173,7 +173,7 @@ def test_rounds_that_fail_are_told_apart(ledger: Ledger) -> None:
 
 def test_who_is_selected_is_told_before_their_session_begins(ledger: Ledger) -> None:
     roster = make_roster()
-    rounds = Rounds(roster, MultiRound(roster.batches(), 12), ledger, SETTINGS, workers=1)
+    rounds = Rounds(roster, MultiRound(roster.usable(), 12), ledger, SETTINGS, workers=1)
     told: list[tuple[str, ...]] = []
     heard: list[str] = []
 

@@ -98,7 +98,7 @@ def judge(report: AuditReport) -> Verdict:
             "every round by itself was protected by secure aggregation. The result is exact where a client "
             "contributes the same each time, and close where it changes little.",
             "What was revealed cannot be taken back, and whoever is exposed stays exposed. From now on form cohorts "
-            "as unions of fixed batches (policy multi-round), sum a batch as a whole or not at all, and let the "
+            "as unions of fixed circles (policy multi-round), sum a circle as a whole or not at all, and let the "
             "ledger refuse every round that would split one.",
         )
     if strong == 1:
@@ -108,7 +108,7 @@ def judge(report: AuditReport) -> Verdict:
             "Nobody's contribution comes out alone, but weighted combinations of a few do, and one client may "
             "dominate such a combination. Some clients share their history with nobody else, so every further round "
             "can only bring them closer to exposure.",
-            "Do not wait for the round that exposes somebody: form cohorts as unions of fixed batches (policy "
+            "Do not wait for the round that exposes somebody: form cohorts as unions of fixed circles (policy "
             "multi-round), and let the ledger refuse every round that would split one.",
         )
     return Verdict(

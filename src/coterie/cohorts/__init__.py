@@ -1,16 +1,17 @@
 """Who takes part, over many rounds: fixed circles, selection policies, and what they cost.
 
 One secure aggregation hides every client in a sum; many sums, subtracted from each other, can single clients
-out again. Here cohorts are unions of fixed batches of at least T clients, so that no number of rounds separates
-a client from its batch (So et al. 2023, Multi-RoundSecAgg).
+out again. Here cohorts are unions of fixed circles of at least T clients, so that no number of rounds separates
+a client from its circle (So et al. 2023, Multi-RoundSecAgg).
 """
 
 from coterie.cohorts.circles import (
-    Batches,
-    batch_sizes,
-    batches_per_round,
-    random_batches,
-    similar_batches,
+    Circles,
+    circle_sizes,
+    circles_per_round,
+    random_circles,
+    similar_circles,
+    whole_circles,
 )
 from coterie.cohorts.policies import (
     POLICIES,
@@ -40,7 +41,7 @@ from coterie.cohorts.theory import (
 __all__ = [
     "POLICIES",
     "BalancedHalves",
-    "Batches",
+    "Circles",
     "Client",
     "Forecast",
     "Iid",
@@ -51,18 +52,19 @@ __all__ = [
     "RosterPin",
     "TradeOff",
     "WeightedRandom",
-    "batch_sizes",
-    "batches_per_round",
+    "circle_sizes",
+    "circles_per_round",
     "family_size",
     "forecast",
     "intact_share",
     "make_policy",
     "mixed_dropout",
     "partition",
-    "random_batches",
+    "random_circles",
     "selection_rates",
     "selection_variance",
-    "similar_batches",
+    "similar_circles",
     "simulate",
     "trade_off",
+    "whole_circles",
 ]

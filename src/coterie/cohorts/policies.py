@@ -18,12 +18,12 @@ from typing import ClassVar, Literal, Protocol, get_args
 import numpy as np
 
 from coterie.cohorts.circles import (
-    Batches,
+    Circles,
     Indices,
     Mask,
     Reals,
-    batches_per_round,
-    random_batches,
+    circles_per_round,
+    random_circles,
 )
 from coterie.cohorts.theory import intact_share
 from coterie.errors import ConfigError, InputError
@@ -48,26 +48,26 @@ class Policy(Protocol):
 
 @dataclass(frozen=True)
 class MultiRound:
-    """Unions of fixed batches (So et al. 2023, Algorithms 1 and 2): strong T over any number of rounds.
+    """Unions of fixed circles (So et al. 2023, Algorithms 1 and 2): strong T over any number of rounds.
 
-    The family B of all unions of k batches is never listed: a uniform row of B inside the available clients
-    is a uniform k-subset of the complete batches. A round with fewer than k complete batches is skipped.
+    The family B of all unions of k circles is never listed: a uniform row of B inside the available clients
+    is a uniform k-subset of the complete circles. A round with fewer than k complete circles is skipped.
     Every ``mode`` chooses from the same family, so privacy and skipped rounds do not depend on it:
 
     * ``uniform`` (λ = 0): a uniform row, for clients that are all available equally often.
     * ``fair`` (λ = 1): a uniform row among those that contain the least-frequent client. Algorithm 2 looks
-      for that client among all available ones and has no row left if one of its batch mates is missing;
-      here it is sought in complete batches only, ties broken at random.
-    * ``fairest``: the k least-frequent complete batches, ties broken at random. The experiments published
+      for that client among all available ones and has no row left if one of its circle mates is missing;
+      here it is sought in complete circles only, ties broken at random.
+    * ``fairest``: the k least-frequent complete circles, ties broken at random. The experiments published
       with the paper do this; F is lower still.
 
-    ``survival`` below 1 is the probability that a selected client lasts to the end of the round. Batches that
+    ``survival`` below 1 is the probability that a selected client lasts to the end of the round. Circles that
     break in the round contribute nothing, so 1/s^T times as many are selected, as far as they are complete;
     ``cohort`` then holds on average and is no longer an upper bound.
     """
 
     label: ClassVar[str] = "multi-round"
-    batches: Batches
+    circles: Circles
     cohort: int
     mode: Mode = "fair"
     survival: float = 1.0
@@ -79,34 +79,34 @@ class MultiRound:
 
     @cached_property
     def chosen(self) -> int:
-        """Number k of batches that make up a cohort."""
-        return batches_per_round(self.batches.sizes, self.cohort)
+        """Number k of circles that make up a cohort."""
+        return circles_per_round(self.circles.sizes, self.cohort)
 
     @cached_property
     def wanted(self) -> int:
-        """Number of batches to select, with those that in-round loss is expected to break."""
-        return math.ceil(self.chosen / intact_share(self.batches.sizes, self.survival))
+        """Number of circles to select, with those that in-round loss is expected to break."""
+        return math.ceil(self.chosen / intact_share(self.circles.sizes, self.survival))
 
     @property
     def privacy(self) -> int:
         """Strong T of any history this policy makes."""
-        return self.batches.privacy
+        return self.circles.privacy
 
     def select(self, available: Mask, frequencies: Indices, rng: np.random.Generator) -> Indices:
-        """Choose whole batches; see :class:`Policy`."""
-        _check(available, frequencies, self.batches.span)
-        complete = np.flatnonzero(self.batches.complete(available))
+        """Choose whole circles; see :class:`Policy`."""
+        _check(available, frequencies, self.circles.span)
+        complete = np.flatnonzero(self.circles.complete(available))
         if complete.size < self.chosen:
             return _nobody()
         count = min(self.wanted, complete.size)
         if self.mode == "uniform":
-            return self.batches.union(_sample(complete, count, rng))
-        usage = self.batches.lowest(frequencies)[complete]
+            return self.circles.union(_sample(complete, count, rng))
+        usage = self.circles.lowest(frequencies)[complete]
         if self.mode == "fairest":
-            return self.batches.union(_least_used(complete, usage, count, rng))
+            return self.circles.union(_least_used(complete, usage, count, rng))
         first = _least_used(complete, usage, 1, rng)
         others = _sample(complete[complete != first], count - 1, rng)
-        return self.batches.union(np.concatenate([first, others]))
+        return self.circles.union(np.concatenate([first, others]))
 
 
 @dataclass(frozen=True)
@@ -199,13 +199,13 @@ class BalancedHalves:
 def partition(population: int, cohort: int, rng: np.random.Generator) -> MultiRound:
     """User partition: ⌈N/K⌉ random groups of at most K clients, one complete group a round (So et al. 2023).
 
-    This is multi-round selection with one batch a round: the most private scheme, T = K if K divides N, and
+    This is multi-round selection with one circle a round: the most private scheme, T = K if K divides N, and
     the one that skips most rounds.
     """
     if not 1 <= cohort <= population:
         raise ConfigError(f"a cohort of {cohort} cannot be drawn from {population} clients")
     groups = np.array_split(rng.permutation(population), -(-population // cohort))
-    return MultiRound(Batches.of([group.tolist() for group in groups]), cohort)
+    return MultiRound(Circles.of([group.tolist() for group in groups]), cohort)
 
 
 def make_policy(
@@ -218,15 +218,15 @@ def make_policy(
     mode: Mode = "fair",
     survival: float = 1.0,
 ) -> Policy:
-    """Build one of :data:`POLICIES` for clients with these dropout probabilities, batches drawn with ``rng``.
+    """Build one of :data:`POLICIES` for clients with these dropout probabilities, circles drawn with ``rng``.
 
-    ``privacy``, ``mode`` and ``survival`` are settings of multi-round selection. For batches composed in
+    ``privacy``, ``mode`` and ``survival`` are settings of multi-round selection. For circles composed in
     another way, or taken from a roster, construct :class:`MultiRound` directly.
     """
     population = dropout.size
     match name:
         case "multi-round":
-            return MultiRound(random_batches(population, privacy, rng), cohort, mode, survival)
+            return MultiRound(random_circles(population, privacy, rng), cohort, mode, survival)
         case "random":
             return Random(cohort)
         case "weighted-random":
@@ -264,7 +264,7 @@ def simulate(policy: Policy, dropout: Reals, rounds: int, rng: np.random.Generat
 def _check(available: Mask, frequencies: Indices, span: int = 0) -> None:
     if available.shape != frequencies.shape or available.ndim != 1 or available.size < span:
         shapes = f"availability {available.shape}, frequencies {frequencies.shape}"
-        raise InputError(f"one entry for each client is needed: {shapes}, batches over {span} clients")
+        raise InputError(f"one entry for each client is needed: {shapes}, circles over {span} clients")
 
 
 def _sample(candidates: Indices, count: int, rng: np.random.Generator) -> Indices:

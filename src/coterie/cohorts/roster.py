@@ -1,7 +1,7 @@
 """The roster: which clients there are and which circle each belongs to, for good.
 
-Batches protect their members only while they stay as they are (So et al. 2023; the participation matrix must
-have identical columns for batch mates). So a population changes in two ways only:
+Circles protect their members only while they stay as they are (So et al. 2023; the participation matrix must
+have identical columns for the members of a circle). So a population changes in two ways only:
 
 * Clients **join** a queue. When T of them wait, they become a new circle. A newcomer is never put into an
   existing circle: it missed that circle's earlier rounds, so its column differs from its mates', and strong T
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from coterie.cohorts.circles import Batches
+from coterie.cohorts.circles import Circles
 from coterie.errors import ConfigError, PeerProtocolError
 
 if TYPE_CHECKING:
@@ -71,21 +71,16 @@ class Roster(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
             raise ConfigError("retired circles must exist and be listed once, in ascending order")
 
     @classmethod
-    def found(cls, clients: Iterable[Client], batches: Batches, privacy: int) -> Self:
-        """Make version 0. Clients are numbered in the order of their names; ``batches`` uses these numbers.
+    def found(cls, clients: Iterable[Client], circles: Circles, privacy: int) -> Self:
+        """Make version 0. Clients are numbered in the order of their names; ``circles`` uses these numbers.
 
         Clients that are left over make some circles larger. To let them wait instead, start with nobody and
         :meth:`join` everybody: ``Roster(privacy=T, clients=()).join(clients)``.
         """
         ordered = tuple(sorted(clients, key=lambda client: client.name))
-        if batches.members.size != len(ordered) or batches.span != len(ordered):
-            raise ConfigError(f"the batches do not cover the {len(ordered)} clients")
-        ends = (batches.starts + batches.sizes).tolist()
-        circles = tuple(
-            tuple(sorted(batches.members[start:end].tolist()))
-            for start, end in zip(batches.starts.tolist(), ends, strict=True)
-        )
-        return cls(privacy=privacy, clients=ordered, circles=circles)
+        if circles.members.size != len(ordered) or circles.span != len(ordered):
+            raise ConfigError(f"the circles do not cover the {len(ordered)} clients")
+        return cls(privacy=privacy, clients=ordered, circles=tuple(tuple(sorted(circle)) for circle in circles))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -115,9 +110,9 @@ class Roster(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
         gone = set(self.retired)
         return tuple(circle for number, circle in enumerate(self.circles) if number not in gone)
 
-    def batches(self) -> Batches:
+    def usable(self) -> Circles:
         """The active circles, in the form policies use."""
-        return Batches.of(self.active)
+        return Circles.of(self.active)
 
     def join(self, newcomers: Iterable[Client]) -> Self:
         """Queue the newcomers, in this order, and turn every T waiting clients into a circle.
@@ -226,7 +221,7 @@ class RosterPin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return pin._with_circle_of(roster)
 
     def check_session(self, roster_digest: bytes, circle: Collection[str]) -> None:
-        """Refuse a session under a roster that was not accepted, or with another batch around this client."""
+        """Refuse a session under a roster that was not accepted, or with another circle around this client."""
         if roster_digest != self.digest:
             raise _refusal(f"the session is not under the accepted roster, version {self.version}")
         if not self.circle:

@@ -200,11 +200,11 @@ def history(clients: int, rounds: int, choose: str, size: int, seed: int = 1) ->
     matrix = np.zeros((rounds, clients), dtype=int)
     for row in matrix:
         up = generator.random(clients) > generator.choice([0.1, 0.3, 0.5], clients)
-        if choose == "batches":
-            batches = np.flatnonzero(up.reshape(-1, size).all(axis=1))
+        if choose == "circles":
+            circles = np.flatnonzero(up.reshape(-1, size).all(axis=1))
             wanted = 12 // size
-            if len(batches) >= wanted:
-                row.reshape(-1, size)[generator.choice(batches, wanted, replace=False)] = 1
+            if len(circles) >= wanted:
+                row.reshape(-1, size)[generator.choice(circles, wanted, replace=False)] = 1
         elif choose == "random":
             row[generator.choice(np.flatnonzero(up), size, replace=False)] = 1
         elif choose == "iid":
@@ -221,11 +221,11 @@ def history(clients: int, rounds: int, choose: str, size: int, seed: int = 1) ->
 @pytest.mark.parametrize(
     ("choose", "size", "strong", "weak"),
     [
-        ("batches", 6, 6, 6),
-        ("batches", 4, 4, 4),
-        ("batches", 3, 3, 3),
-        ("batches", 2, 2, 2),
-        ("batches", 12, 12, 12),
+        ("circles", 6, 6, 6),
+        ("circles", 4, 4, 4),
+        ("circles", 3, 3, 3),
+        ("circles", 2, 2, 2),
+        ("circles", 12, 12, 12),
         ("random", 12, 1, 1),
         ("weighted", 12, 1, 1),
         ("iid", 12, 1, 1),
@@ -246,8 +246,8 @@ def test_random_selection_exposes_everybody_after_as_many_rounds_as_clients(seed
     assert {int(exposure.round) for exposure in report.exposed} <= set(range(38, 46))
 
 
-def test_broken_batches_expose_clients_one_after_the_other() -> None:
-    """Sums over whoever survives split batches of 3; the exposures are proved while the rank is not full."""
+def test_broken_circles_expose_clients_one_after_the_other() -> None:
+    """Sums over whoever survives split circles of 3; the exposures are proved while the rank is not full."""
     generator = np.random.default_rng(3)
     matrix = np.zeros((40, 15), dtype=int)
     for row in matrix:

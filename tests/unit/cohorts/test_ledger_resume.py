@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coterie.cohorts.circles import random_batches
+from coterie.cohorts.circles import random_circles
 from coterie.cohorts.ledger import Ledger, LedgerConflict, Outcome
 from coterie.cohorts.policies import MultiRound
 from coterie.cohorts.roster import Client, Roster
@@ -97,9 +97,9 @@ def test_resuming_a_round_nobody_began_is_an_ordinary_round(ledger: Ledger) -> N
 def play_once(folder: Path, faults: Faults, *, resuming: bool) -> PlayedRound:
     """A server that starts anew: it knows the roster, and of the history only what is told."""
     names = [f"client{number:02}" for number in range(12)]
-    roster = Roster.found([Client(name) for name in names], random_batches(12, 3, np.random.default_rng(1)), 3)
+    roster = Roster.found([Client(name) for name in names], random_circles(12, 3, np.random.default_rng(1)), 3)
     with Ledger.open(folder / "ledger.db") as ledger:
-        policy, settings = MultiRound(roster.batches(), 6), SessionSettings(bits=16, length=2)
+        policy, settings = MultiRound(roster.usable(), 6), SessionSettings(bits=16, length=2)
         rounds = Rounds(roster, policy, ledger, settings, workers=1, frequencies=np.zeros(12, np.int64))
         vectors = {name: np.full(2, number, np.uint16) for number, name in enumerate(names)}
         everybody, rng = np.ones(12, bool), np.random.default_rng(5)

@@ -5,7 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from coterie.cohorts.circles import Batches, random_batches
+from coterie.cohorts.circles import Circles, random_circles
 from coterie.cohorts.policies import Mode, MultiRound
 from coterie.cohorts.roster import Client, Roster, RosterPin
 from coterie.errors import ConfigError, PeerProtocolError
@@ -15,7 +15,7 @@ CLIENTS = [Client(name, name.encode()) for name in NAMES]
 
 
 def founded() -> Roster:
-    return Roster.found(CLIENTS, Batches.of([(0, 1, 2), (3, 4), (5, 6, 7)]), privacy=2)
+    return Roster.found(CLIENTS, Circles.of([(0, 1, 2), (3, 4), (5, 6, 7)]), privacy=2)
 
 
 def newcomers(*names: str) -> list[Client]:
@@ -28,15 +28,14 @@ def circle(roster: Roster, name: str) -> list[str] | None:
 
 
 def test_clients_are_numbered_by_name_whatever_order_they_come_in() -> None:
-    again = Roster.found(reversed(CLIENTS), Batches.of([(2, 0, 1), (4, 3), (7, 6, 5)]), privacy=2)
+    again = Roster.found(reversed(CLIENTS), Circles.of([(2, 0, 1), (4, 3), (7, 6, 5)]), privacy=2)
     assert again == founded()
     assert again.digest == founded().digest
     assert again.names == tuple(NAMES)
 
 
-def test_batches_are_the_active_circles() -> None:
-    batches = founded().leave(["dan"]).batches()
-    assert [part.tolist() for part in np.split(batches.members, batches.starts[1:])] == [[0, 1, 2], [5, 6, 7]]
+def test_usable_are_the_active_circles() -> None:
+    assert list(founded().leave(["dan"]).usable()) == [(0, 1, 2), (5, 6, 7)]
 
 
 def test_newcomers_wait_until_there_are_t_of_them() -> None:
@@ -158,10 +157,10 @@ def test_rosters_survive_their_bytes() -> None:
             Roster.from_bytes(junk)
 
 
-def test_founding_needs_batches_for_exactly_these_clients() -> None:
+def test_founding_needs_circles_for_exactly_these_clients() -> None:
     for groups in ([(0, 1, 2), (3, 4)], [(0, 1, 2), (3, 4), (5, 6, 8)]):
         with pytest.raises(ConfigError, match="do not cover"):
-            Roster.found(CLIENTS, Batches.of(groups), privacy=2)
+            Roster.found(CLIENTS, Circles.of(groups), privacy=2)
 
 
 def test_a_pin_follows_honest_changes_and_fills_in_the_circle_once() -> None:
@@ -208,11 +207,11 @@ def test_a_pin_wants_its_own_identity_key_in_the_circle() -> None:
         RosterPin.first(FIRST, Client("zoe"))
 
 
-@pytest.mark.parametrize("batch", [[], ["ann", "bob"], ["ann", "bob", "dan"], ["ann", "bob", "cid", "cid"]])
-def test_a_session_with_another_batch_is_refused(batch: list[str]) -> None:
+@pytest.mark.parametrize("circle", [[], ["ann", "bob"], ["ann", "bob", "dan"], ["ann", "bob", "cid", "cid"]])
+def test_a_session_with_another_circle_is_refused(circle: list[str]) -> None:
     pinned().check_session(FIRST.digest, ["cid", "ann", "bob"])
     with pytest.raises(PeerProtocolError, match="circle of ann changed"):
-        pinned().check_session(FIRST.digest, batch)
+        pinned().check_session(FIRST.digest, circle)
 
 
 def test_a_session_under_an_unknown_roster_is_refused() -> None:
@@ -228,7 +227,7 @@ class ChangingPopulation(RuleBasedStateMachine):
         """Start with a population that need not be divisible by T."""
         self.rng = np.random.default_rng(seed)
         clients = [Client(f"{number:03}") for number in range(privacy + more)]
-        self.roster = Roster.found(clients, random_batches(len(clients), privacy, self.rng), privacy)
+        self.roster = Roster.found(clients, random_circles(len(clients), privacy, self.rng), privacy)
         self.pins = {client: RosterPin.first(self.roster, client) for client in clients}
         self.history: list[set[int]] = []
 
@@ -261,16 +260,16 @@ class ChangingPopulation(RuleBasedStateMachine):
     )
     def select(self, dropout: float, room: float, mode: Mode, survival: float) -> None:
         """Run one round with whoever is available."""
-        batches = self.roster.batches()
-        if not len(batches):
+        circles = self.roster.usable()
+        if not len(circles):
             return
-        largest, everyone = int(batches.sizes.max()), batches.members.size
+        largest, everyone = int(circles.sizes.max()), circles.members.size
         cohort = largest + int(room * (everyone - largest))
         available = self.rng.random(len(self.roster.clients)) >= dropout
         frequencies = np.zeros(available.size, dtype=np.int64)
         for row in self.history:
             frequencies[list(row)] += 1
-        policy = MultiRound(batches, cohort, mode, survival)
+        policy = MultiRound(circles, cohort, mode, survival)
         selected = policy.select(available, frequencies, self.rng).tolist()
         self.history.append(set(selected))
         for number in selected:

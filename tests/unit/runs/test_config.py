@@ -155,7 +155,7 @@ def test_contradictions_are_reported_beside_other_mistakes_unless_these_may_be_t
 @pytest.mark.parametrize(
     ("overrides", "complaint"),
     [
-        (["clients.count=41", "cohort.size=2", "cohort.privacy=2"], "the largest batch has 3 clients"),
+        (["clients.count=41", "cohort.size=2", "cohort.privacy=2"], "the largest circle has 3 clients"),
         (["cohort.policy=balanced-halves", "cohort.size=7"], "must be even"),
         (["noise.kind=skellam", "aggregation.kind=plain"], "needs aggregation.kind = secure"),
         (["noise.kind=skellam", "clients.weighting=samples"], "must be uniform with noise"),

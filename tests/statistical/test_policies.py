@@ -7,16 +7,17 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, chisquare, norm
 
+from coterie.cohorts.availability import mixed_dropout
 from coterie.cohorts.circles import Circles, Indices, Mask, Reals, random_circles, similar_circles
 from coterie.cohorts.policies import (
     Iid,
     Mode,
     MultiRound,
     Policy,
+    PolicySettings,
     Random,
     WeightedRandom,
     make_policy,
-    mixed_dropout,
     simulate,
 )
 from coterie.cohorts.theory import forecast, intact_share
@@ -182,5 +183,7 @@ def test_over_selection_restores_the_cohort_after_in_round_losses() -> None:
 
 def test_partition_skips_as_theorem_1_says() -> None:
     rng = np.random.default_rng(13)
-    history = simulate(make_policy("partition", np.full(120, 0.2), 12, rng), np.full(120, 0.2), 4_000, rng)
+    history = simulate(
+        make_policy("partition", PolicySettings(np.full(120, 0.2), 12), rng), np.full(120, 0.2), 4_000, rng
+    )
     assert_mean(history.sum(axis=1).astype(float), 6.1117)

@@ -1,16 +1,19 @@
-"""Who takes part, over many rounds: fixed circles, selection policies, and what they cost.
+"""Cohorts over many rounds: fixed circles, the policies that select them, and what they cost.
 
 One secure aggregation hides every client in a sum; many sums, subtracted from each other, can single clients
 out again. Here cohorts are unions of fixed circles of at least T clients, so that no number of rounds separates
 a client from its circle (So et al. 2023, Multi-RoundSecAgg).
 """
 
+from coterie.cohorts.availability import mixed_dropout
 from coterie.cohorts.circles import (
     Circles,
     circle_sizes,
     circles_per_round,
+    partition_circles,
     random_circles,
     similar_circles,
+    single_circles,
     whole_circles,
 )
 from coterie.cohorts.policies import (
@@ -19,11 +22,11 @@ from coterie.cohorts.policies import (
     Iid,
     MultiRound,
     Policy,
+    PolicyKind,
+    PolicySettings,
     Random,
     WeightedRandom,
     make_policy,
-    mixed_dropout,
-    partition,
     simulate,
 )
 from coterie.cohorts.roster import Client, Roster, RosterPin
@@ -47,6 +50,8 @@ __all__ = [
     "Iid",
     "MultiRound",
     "Policy",
+    "PolicyKind",
+    "PolicySettings",
     "Random",
     "Roster",
     "RosterPin",
@@ -59,12 +64,13 @@ __all__ = [
     "intact_share",
     "make_policy",
     "mixed_dropout",
-    "partition",
+    "partition_circles",
     "random_circles",
     "selection_rates",
     "selection_variance",
     "similar_circles",
     "simulate",
+    "single_circles",
     "trade_off",
     "whole_circles",
 ]

@@ -163,3 +163,18 @@ def similar_circles(dropout: Reals, privacy: int, rng: np.random.Generator) -> C
     """
     order = np.lexsort((rng.random(dropout.size), dropout)).astype(np.int64)
     return Circles.cut(order, circle_sizes(dropout.size, privacy))
+
+
+def partition_circles(population: int, cohort: int, rng: np.random.Generator) -> Circles:
+    """Cut 0..N-1 at random into ⌈N/K⌉ circles of at most K = ``cohort`` clients: user partition (So et al. 2023).
+
+    One circle makes a round. No scheme is more private, T = K if K divides N, and none skips more rounds.
+    """
+    if not 1 <= cohort <= population:
+        raise ConfigError(f"a cohort of {cohort} cannot be drawn from {population} clients")
+    return Circles.of([part.tolist() for part in np.array_split(rng.permutation(population), -(-population // cohort))])
+
+
+def single_circles(population: int) -> Circles:
+    """Leave every client of 0..N-1 to itself: circles of one, which protect nobody."""
+    return Circles(members=np.arange(population), starts=np.arange(population))

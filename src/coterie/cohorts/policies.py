@@ -1,9 +1,9 @@
-"""Who takes part in a round: cohort selection policies.
+"""Policies: who takes part in a round.
 
 A policy sees which clients are available and how often each was aggregated before, and names this round's
-cohort, or nobody, in which case the round is skipped. Only :class:`MultiRound` and :func:`partition` keep
-clients together over many rounds. The others are the baselines So et al. 2023 measure it against, and
-:class:`BalancedHalves` shows how little a weaker definition of privacy promises.
+cohort, or nobody, in which case the round is skipped. Only :class:`MultiRound` keeps clients together over many
+rounds. The others are the baselines So et al. 2023 measure it against, and :class:`BalancedHalves` shows how little a
+weaker definition of privacy promises. :data:`POLICIES` is the one table of them all.
 
 Frequencies count what was *aggregated*, not what was selected: the participation ledger is their source.
 """
@@ -11,6 +11,7 @@ Frequencies count what was *aggregated*, not what was selected: the participatio
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal, Protocol, get_args
@@ -23,13 +24,13 @@ from coterie.cohorts.circles import (
     Mask,
     Reals,
     circles_per_round,
+    partition_circles,
     random_circles,
+    similar_circles,
+    single_circles,
 )
 from coterie.cohorts.theory import intact_share
 from coterie.errors import ConfigError, InputError
-
-POLICIES = ("multi-round", "random", "weighted-random", "partition", "iid", "balanced-halves")
-"""The names :func:`make_policy` knows."""
 
 Mode = Literal["uniform", "fair", "fairest"]
 
@@ -66,7 +67,6 @@ class MultiRound:
     ``cohort`` then holds on average and is no longer an upper bound.
     """
 
-    label: ClassVar[str] = "multi-round"
     circles: Circles
     cohort: int
     mode: Mode = "fair"
@@ -113,7 +113,6 @@ class MultiRound:
 class Random:
     """K available clients uniformly at random. Strong T = 1; every model is exposed after about N rounds."""
 
-    label: ClassVar[str] = "random"
     privacy: ClassVar[int] = 1
     cohort: int
 
@@ -130,7 +129,6 @@ class Random:
 class WeightedRandom:
     """The K available clients that took part least often, ties broken at random. Strong T = 1."""
 
-    label: ClassVar[str] = "weighted random"
     privacy: ClassVar[int] = 1
     cohort: int
 
@@ -150,7 +148,6 @@ class Iid:
     :meth:`aiming_at` gives the probability K / Σ(1 - p_i) that makes the expected size K.
     """
 
-    label: ClassVar[str] = "i.i.d."
     privacy: ClassVar[int] = 1
     probability: float
 
@@ -178,7 +175,6 @@ class BalancedHalves:
     weak privacy promises, and is not meant for use.
     """
 
-    label: ClassVar[str] = "balanced halves (weak privacy only)"
     privacy: ClassVar[int] = 1
     cohort: int
 
@@ -196,56 +192,96 @@ class BalancedHalves:
         return np.sort(np.concatenate([_sample(half, self.cohort // 2, rng) for half in halves]))
 
 
-def partition(population: int, cohort: int, rng: np.random.Generator) -> MultiRound:
-    """User partition: ⌈N/K⌉ random groups of at most K clients, one complete group a round (So et al. 2023).
+@dataclass(frozen=True, eq=False)
+class PolicySettings:
+    """What a policy is made for: clients with these dropout probabilities, and cohorts of K = ``cohort``.
 
-    This is multi-round selection with one circle a round: the most private scheme, T = K if K divides N, and
-    the one that skips most rounds.
+    The rest concerns multi-round selection; ``similar`` puts clients of like availability into a circle.
     """
-    if not 1 <= cohort <= population:
-        raise ConfigError(f"a cohort of {cohort} cannot be drawn from {population} clients")
-    groups = np.array_split(rng.permutation(population), -(-population // cohort))
-    return MultiRound(Circles.of([group.tolist() for group in groups]), cohort)
+
+    dropout: Reals
+    cohort: int
+    privacy: int = 1
+    mode: Mode = "fair"
+    survival: float = 1.0
+    similar: bool = False
 
 
-def make_policy(
-    name: str,
-    dropout: Reals,
-    cohort: int,
-    rng: np.random.Generator,
-    *,
-    privacy: int = 1,
-    mode: Mode = "fair",
-    survival: float = 1.0,
-) -> Policy:
-    """Build one of :data:`POLICIES` for clients with these dropout probabilities, circles drawn with ``rng``.
+@dataclass(frozen=True)
+class PolicyKind:
+    """A way to choose cohorts, as a configuration names it.
 
-    ``privacy``, ``mode`` and ``survival`` are settings of multi-round selection. For circles composed in
-    another way, or taken from a roster, construct :class:`MultiRound` directly.
+    ``compose`` puts the clients into the circles that the policy keeps together for good, circles of one where it
+    keeps nobody together: the size of the smallest is the strong T promised. ``build`` makes the policy over such
+    circles, drawn just now or taken from a roster.
     """
-    population = dropout.size
-    match name:
-        case "multi-round":
-            return MultiRound(random_circles(population, privacy, rng), cohort, mode, survival)
-        case "random":
-            return Random(cohort)
-        case "weighted-random":
-            return WeightedRandom(cohort)
-        case "partition":
-            return partition(population, cohort, rng)
-        case "iid":
-            return Iid.aiming_at(cohort, dropout)
-        case "balanced-halves":
-            return BalancedHalves(cohort)
-        case _:
-            raise ConfigError(f"unknown policy {name!r}; known are {', '.join(POLICIES)}")
+
+    description: str
+    promise: str
+    compose: Callable[[PolicySettings, np.random.Generator], Circles]
+    build: Callable[[Circles, PolicySettings], Policy]
 
 
-def mixed_dropout(
-    population: int, rng: np.random.Generator, levels: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5)
-) -> Reals:
-    """Give every client one of the ``levels`` uniformly: the heterogeneous setting of So et al. 2023."""
-    return rng.choice(np.array(levels), population)
+_UNPROTECTED = "nothing over several rounds: strong T is 1"
+
+
+def _compose_circles(settings: PolicySettings, rng: np.random.Generator) -> Circles:
+    if settings.similar:
+        return similar_circles(settings.dropout, settings.privacy, rng)
+    return random_circles(settings.dropout.size, settings.privacy, rng)
+
+
+def _compose_singles(settings: PolicySettings, _rng: np.random.Generator) -> Circles:
+    return single_circles(settings.dropout.size)
+
+
+POLICIES: dict[str, PolicyKind] = {
+    "multi-round": PolicyKind(
+        "whole circles of at least T clients, fixed for good",
+        "strong T over any number of rounds",
+        _compose_circles,
+        lambda circles, settings: MultiRound(circles, settings.cohort, settings.mode, settings.survival),
+    ),
+    "random": PolicyKind(
+        "K available clients at random",
+        _UNPROTECTED,
+        _compose_singles,
+        lambda _, settings: Random(settings.cohort),
+    ),
+    "weighted-random": PolicyKind(
+        "the K available clients that took part least often",
+        _UNPROTECTED,
+        _compose_singles,
+        lambda _, settings: WeightedRandom(settings.cohort),
+    ),
+    "partition": PolicyKind(
+        "one circle of about K clients, fixed for good",
+        "strong T = K over any number of rounds if K divides N, a little less if not",
+        lambda settings, rng: partition_circles(settings.dropout.size, settings.cohort, rng),
+        lambda circles, settings: MultiRound(circles, settings.cohort),
+    ),
+    "iid": PolicyKind(
+        "each available client with one probability, K on average",
+        _UNPROTECTED,
+        _compose_singles,
+        lambda _, settings: Iid.aiming_at(settings.cohort, settings.dropout),
+    ),
+    "balanced-halves": PolicyKind(
+        "K/2 clients from each half of the population",
+        "weak T = 2 only: strong T is 1",
+        _compose_singles,
+        lambda _, settings: BalancedHalves(settings.cohort),
+    ),
+}
+"""Every policy by name. One of your own is one more entry; the ledger holds it to its promise, as it does all."""
+
+
+def make_policy(name: str, settings: PolicySettings, rng: np.random.Generator) -> Policy:
+    """Build one of :data:`POLICIES` over circles drawn with ``rng``."""
+    kind = POLICIES.get(name)
+    if kind is None:
+        raise ConfigError(f"unknown policy {name!r}; known are {', '.join(POLICIES)}")
+    return kind.build(kind.compose(settings, rng), settings)
 
 
 def simulate(policy: Policy, dropout: Reals, rounds: int, rng: np.random.Generator) -> Mask:

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from coterie.cohorts.circles import Circles, Reals, circle_sizes, circles_per_round, random_circles, similar_circles
+from coterie.cohorts.circles import (
+    Circles,
+    Reals,
+    circle_sizes,
+    circles_per_round,
+    random_circles,
+    similar_circles,
+    single_circles,
+)
 from coterie.cohorts.policies import Mode, MultiRound, simulate
 from coterie.cohorts.theory import RECOMMENDED_CONVERGENCE, TradeOff, trade_off
 from coterie.errors import ConfigError
@@ -174,9 +182,9 @@ def _compose(composition: Composition, dropout: Reals, seed: int, privacy: int) 
 def _gaps(availability: Reals, chosen: int, rounds: int, seed: int) -> dict[Mode, float]:
     """Fairness gap of each mode after so many rounds, in one seeded run each.
 
-    Circle mates take part together, so a circle is simulated as one client that is available when all of it is.
+    The members of a circle take part together, so it is simulated as one client that is available when all of it is.
     """
-    circles = Circles.cut(np.arange(availability.size), np.ones(availability.size, dtype=np.int64))
+    circles = single_circles(availability.size)
     gaps: dict[Mode, float] = {}
     for mode in get_args(Mode):
         policy = MultiRound(circles, chosen, mode)

@@ -8,8 +8,8 @@ import numpy as np
 from coterie.arithmetic.quantize import Layout, Quantizer
 from coterie.cohorts import availability
 from coterie.cohorts.availability import Availability
-from coterie.cohorts.circles import Circles, Reals, random_circles, similar_circles
-from coterie.cohorts.policies import MultiRound, Policy, make_policy, partition
+from coterie.cohorts.circles import Circles, Reals, partition_circles, random_circles, similar_circles
+from coterie.cohorts.policies import MultiRound, Policy, PolicySettings, make_policy
 from coterie.cohorts.roster import Client, Roster
 from coterie.crypto.entropy import DeterministicEntropy, Entropy
 from coterie.crypto.signing import Identity
@@ -75,7 +75,7 @@ def make_roster(
     rng = stream(config.seed, "circles")
     cohort, count = config.cohort, len(names)
     if cohort.policy == "partition":
-        batches = partition(count, cohort.size, rng).circles
+        batches = partition_circles(count, cohort.size, rng)
     elif cohort.policy == "multi-round" and cohort.circles == "similar":
         batches = similar_circles(dropout, cohort.privacy, rng)
     elif cohort.policy == "multi-round":
@@ -93,7 +93,7 @@ def choose_policy(config: RunConfig, roster: Roster, dropout: Reals) -> Policy:
         return MultiRound(roster.usable(), cohort.size, cohort.mode, cohort.survival)
     if cohort.policy == "partition":
         return MultiRound(roster.usable(), cohort.size)
-    return make_policy(cohort.policy, dropout, cohort.size, stream(config.seed, "policy"))
+    return make_policy(cohort.policy, PolicySettings(dropout, cohort.size), stream(config.seed, "policy"))
 
 
 def largest_cohort(config: RunConfig, roster: Roster, policy: Policy) -> int:

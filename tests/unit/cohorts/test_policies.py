@@ -1,22 +1,25 @@
+"""Policies: what every one of the table keeps, and what each promises of its own."""
+
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coterie.cohorts.circles import Circles, Indices, Mask, random_circles
+from coterie.cohorts.availability import mixed_dropout
+from coterie.cohorts.circles import Circles, Indices, Mask, partition_circles, random_circles
 from coterie.cohorts.policies import (
     POLICIES,
     BalancedHalves,
     Iid,
     Mode,
     MultiRound,
+    PolicyKind,
+    PolicySettings,
     Random,
     WeightedRandom,
     make_policy,
-    mixed_dropout,
-    partition,
     simulate,
 )
 from coterie.errors import ConfigError, InputError
@@ -46,9 +49,9 @@ def moments(draw: st.DrawFn, population: int = 24) -> Moment:
     return Moment(available, rng.integers(0, 5, population), rng)
 
 
-@given(moments(), st.sampled_from(POLICIES), st.sampled_from([2, 4, 6]), seeds)
+@given(moments(), st.sampled_from(list(POLICIES)), st.sampled_from([2, 4, 6]), seeds)
 def test_every_policy_selects_available_clients_in_order(now: Moment, name: str, cohort: int, seed: int) -> None:
-    policy = make_policy(name, np.full(24, 0.5), cohort, np.random.default_rng(seed), privacy=2)
+    policy = make_policy(name, PolicySettings(np.full(24, 0.5), cohort, privacy=2), np.random.default_rng(seed))
     selected = policy.select(now.available, now.frequencies, now.rng)
     assert selected.dtype == np.int64
     assert sorted(set(selected.tolist())) == selected.tolist()
@@ -56,9 +59,9 @@ def test_every_policy_selects_available_clients_in_order(now: Moment, name: str,
     assert name == "iid" or selected.size in (0, cohort)
 
 
-@given(moments(), st.sampled_from(POLICIES), seeds)
+@given(moments(), st.sampled_from(list(POLICIES)), seeds)
 def test_selection_depends_on_its_arguments_only(now: Moment, name: str, seed: int) -> None:
-    policy = make_policy(name, np.full(24, 0.5), 4, np.random.default_rng(seed), privacy=2)
+    policy = make_policy(name, PolicySettings(np.full(24, 0.5), 4, privacy=2), np.random.default_rng(seed))
     once, again = (policy.select(now.available, now.frequencies, np.random.default_rng(seed)) for _ in range(2))
     assert once.tolist() == again.tolist()
 
@@ -145,7 +148,7 @@ def test_random_and_weighted_random_fill_the_cohort_or_skip(now: Moment, cohort:
 @given(st.integers(1, 60), st.data())
 def test_partition_is_one_group_of_at_most_k(population: int, data: st.DataObject) -> None:
     cohort = data.draw(st.integers(1, population))
-    policy = partition(population, cohort, np.random.default_rng(0))
+    policy = MultiRound(partition_circles(population, cohort, np.random.default_rng(0)), cohort)
     assert policy.chosen == 1
     assert policy.circles.sizes.sum() == population
     assert policy.circles.sizes.max() <= cohort
@@ -155,7 +158,7 @@ def test_partition_is_one_group_of_at_most_k(population: int, data: st.DataObjec
 def test_partition_of_fewer_clients_than_a_cohort_is_refused() -> None:
     for cohort in (0, 5):
         with pytest.raises(ConfigError):
-            partition(4, cohort, np.random.default_rng(0))
+            partition_circles(4, cohort, np.random.default_rng(0))
 
 
 def test_iid_aims_at_the_expected_number_of_available_clients() -> None:
@@ -168,7 +171,7 @@ def test_iid_aims_at_the_expected_number_of_available_clients() -> None:
 
 def test_balanced_halves_is_weak_and_says_so() -> None:
     policy = BalancedHalves(4)
-    assert "weak" in policy.label
+    assert "weak T" in POLICIES["balanced-halves"].promise
     assert policy.privacy == 1
     rng = np.random.default_rng(4)
     history = simulate(policy, np.full(12, 0.2), 300, rng)
@@ -209,9 +212,33 @@ def test_a_policy_of_ones_own_needs_only_select() -> None:
     assert set(history.sum(axis=1)) == {0, 3}
 
 
+@settings(max_examples=40)
+@given(st.sampled_from(list(POLICIES)), st.sampled_from([4, 6, 12]), st.booleans(), seeds)
+def test_every_policy_keeps_the_circles_it_composes_together(name: str, cohort: int, similar: bool, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    choices = PolicySettings(rng.choice([0.1, 0.3], 24), cohort, privacy=3, similar=similar)
+    circles = POLICIES[name].compose(choices, rng)
+    assert sorted(circles.members.tolist()) == list(range(24))
+    assert circles.privacy == {"multi-round": 3, "partition": cohort}.get(name, 1)
+    history = simulate(POLICIES[name].build(circles, choices), choices.dropout, 40, rng)
+    assert strong_privacy(history) >= circles.privacy
+
+
+def test_a_policy_of_ones_own_is_one_more_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = PolicyKind(
+        "one pair of clients",
+        "strong T = 2",
+        lambda choices, rng: random_circles(choices.dropout.size, 2, rng),
+        lambda circles, choices: MultiRound(circles, 2),
+    )
+    monkeypatch.setitem(POLICIES, "pairs", pairs)
+    policy = make_policy("pairs", PolicySettings(np.zeros(8), 4), np.random.default_rng(0))
+    assert policy.select(np.ones(8, np.bool_), np.zeros(8, np.int64), np.random.default_rng(1)).size == 2
+
+
 def test_unknown_policies_are_named_with_the_known_ones() -> None:
     with pytest.raises(ConfigError, match="balanced-halves"):
-        make_policy("lottery", np.zeros(4), 2, np.random.default_rng(0))
+        make_policy("lottery", PolicySettings(np.zeros(4), 2), np.random.default_rng(0))
 
 
 def test_mixed_dropout_draws_from_the_levels() -> None:

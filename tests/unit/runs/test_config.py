@@ -64,7 +64,7 @@ def test_choices_are_those_that_exist() -> None:
         return get_args(model.model_fields[name].annotation)
 
     assert choices(Data, "name") == (*DATASETS, OWN)
-    assert choices(Cohort, "policy") == POLICIES
+    assert choices(Cohort, "policy") == tuple(POLICIES)
     models = pytest.importorskip("coterie.training.models")
     assert choices(Model, "name") == (*models.MODELS, OWN)
     assert set(load_config(None, ['faults.steps=["mask"]']).faults.steps) <= set(Step)

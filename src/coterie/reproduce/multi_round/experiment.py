@@ -18,8 +18,9 @@ import numpy as np
 from coterie.auditing.auditor import Auditor
 from coterie.auditing.row_space import RowSpace
 from coterie.auditing.weak import weak_privacy
+from coterie.cohorts.availability import mixed_dropout
 from coterie.cohorts.circles import Indices, Mask, random_circles, whole_circles
-from coterie.cohorts.policies import Mode, MultiRound, make_policy, mixed_dropout, simulate
+from coterie.cohorts.policies import Mode, MultiRound, PolicySettings, make_policy, simulate
 from coterie.reproduce.runner import Job, Record
 
 if TYPE_CHECKING:
@@ -98,7 +99,8 @@ class MultiRoundMetrics(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
         # All schemes of a trial meet the same clients.
         dropout = mixed_dropout(self.population, np.random.default_rng([seed, job.trial]), self.dropout)
         scheme = next(scheme for scheme in self.schemes if scheme.name == job.case)
-        policy = make_policy(scheme.policy, dropout, self.cohort, rng, privacy=scheme.privacy, mode=scheme.mode)
+        settings = PolicySettings(dropout, self.cohort, scheme.privacy, scheme.mode)
+        policy = make_policy(scheme.policy, settings, rng)
         return _measure(simulate(policy, dropout, self.rounds, rng))
 
     def progress(self, job: Job, folder: Path) -> float:

@@ -1,4 +1,4 @@
-"""What a participation history gives away: an audit of any federated learning system's log.
+"""The auditor: what a participation history gives away, round after round.
 
 Secure aggregation shows the server one sum for each round. If a client's contribution stays the same over
 the rounds (the worst case), the server knows P X, where row t of the 0/1 matrix P says who was aggregated in
@@ -26,7 +26,7 @@ from functools import partial
 
 import numpy as np
 
-from coterie.auditing.findings import AuditReport, Collusion, Exposure, Leak, Series, Terms
+from coterie.auditing.findings import AuditReport, Coefficients, Collusion, Exposure, Leak, Series
 from coterie.auditing.row_space import Combination, RowSpace
 from coterie.auditing.weak import weak_privacy
 from coterie.cohorts.circles import Indices
@@ -181,10 +181,10 @@ class Auditor:
         for number, column in sorted((min(members[column]), column) for column in new):
             self._exposed[column] = Exposure(self._clients[number], label, partial(self._isolate, column))
 
-    def _isolate(self, column: int) -> Terms:
+    def _isolate(self, column: int) -> Coefficients:
         return self._terms(self._space.unit(column))
 
-    def _terms(self, combination: Combination) -> Terms:
+    def _terms(self, combination: Combination) -> Coefficients:
         return {self._revealed[row]: coefficient for row, coefficient in combination.coefficients.items()}
 
     def _weak_privacy(self, deadline: float) -> tuple[int | None, int | None, Leak | None]:

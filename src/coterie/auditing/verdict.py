@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, NamedTuple
 
-from coterie.auditing.findings import AuditReport, Exposure, Terms
+from coterie.auditing.findings import AuditReport, Coefficients, Exposure
 from coterie.auditing.logs import Label
 
 Level = Literal["danger", "caution", "safe", "nothing"]
@@ -183,7 +183,7 @@ def affordable(exposed: Sequence[Exposure], limit: int | None = None, digits: in
     return len(exposed)
 
 
-def equation(terms: Terms, clients: Mapping[str, Fraction]) -> str:
+def equation(terms: Coefficients, clients: Mapping[str, Fraction]) -> str:
     """Write a verified combination of rounds down: "round 3 − round 7 + ½·round 9 = client 17's update"."""
     rounds = _sum({f"round {printable(label)}": value for label, value in terms.items()})
     rounds = rounds or f"a combination of {len(terms):,} rounds"

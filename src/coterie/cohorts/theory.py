@@ -1,4 +1,4 @@
-"""What a choice of T costs, computed before the first round.
+"""The cost of a choice of T, computed before the first round.
 
 Everything follows from one distribution: the number M of circles that are complete in a round. A round is
 skipped when M < k; otherwise k of the M complete circles are chosen uniformly. Theorem 1 of So et al. 2023

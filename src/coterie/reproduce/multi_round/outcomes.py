@@ -1,4 +1,4 @@
-"""What the histories of :mod:`coterie.reproduce.multi_round.experiment` came to, in numbers."""
+"""The outcomes of :mod:`coterie.reproduce.multi_round.experiment`: what its histories came to, in numbers."""
 
 from __future__ import annotations
 

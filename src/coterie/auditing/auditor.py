@@ -182,9 +182,9 @@ class Auditor:
             self._exposed[column] = Exposure(self._clients[number], label, partial(self._isolate, column))
 
     def _isolate(self, column: int) -> Coefficients:
-        return self._terms(self._space.unit(column))
+        return self._coefficients(self._space.unit(column))
 
-    def _terms(self, combination: Combination) -> Coefficients:
+    def _coefficients(self, combination: Combination) -> Coefficients:
         return {self._revealed[row]: coefficient for row, coefficient in combination.coefficients.items()}
 
     def _weak_privacy(self, deadline: float) -> tuple[int | None, int | None, Leak | None]:
@@ -202,7 +202,7 @@ class Auditor:
             for column, value in weak.vector.items()
             for number in sorted(self._classes.members[column])
         }
-        leak = Leak(clients, lambda: self._terms(weak.combine()))
+        leak = Leak(clients, lambda: self._coefficients(weak.combine()))
         if weak.value > 1:
             _ = leak.witness  # now, since later rounds may split these classes
         return weak.value, weak.at_least, leak

@@ -15,21 +15,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from coterie.cohorts.classes import Member
 from coterie.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
 Indices = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Reals = npt.NDArray[np.float64]
-
-Member = TypeVar("Member", bound="Hashable")
 
 
 def circle_sizes(population: int, privacy: int) -> Indices:

@@ -88,6 +88,9 @@ class _State:
         outcome = _TRANSITIONS.get((self.outcomes.get(entry.round), entry.kind))
         if outcome is None:
             raise LedgerTampered(entry.sequence, f"round {entry.round} cannot have this {entry.kind}")
+        named = entry.kind is EntryKind.REVEAL
+        if bool(entry.aggregated) != named or list(entry.aggregated) != sorted(set(entry.aggregated)):
+            raise LedgerTampered(entry.sequence, f"this {entry.kind} cannot have these clients")
         if entry.kind is EntryKind.REVEAL:
             self.guard.record(entry.round, entry.aggregated, entry.promised)
             self.frequencies.update(entry.aggregated)
@@ -225,7 +228,7 @@ class Ledger:
         state = _State()
         rounds: dict[int, tuple[str, ...]] = {}
         for entry in self._replay(state):
-            rounds[entry.round] = entry.aggregated or rounds.get(entry.round, ())
+            rounds[entry.round] = entry.aggregated or rounds.get(entry.round, ())  # only a reveal has any
         names = sorted(set(clients).union(*rounds.values()))
         number = {name: position for position, name in enumerate(names)}
         members = tuple(tuple(number[name] for name in aggregated) for aggregated in rounds.values())

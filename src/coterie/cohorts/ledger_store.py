@@ -223,10 +223,11 @@ def _checked(row: Row[*tuple[Any, ...]], before: Head) -> Entry:
     sequence = before.sequence + 1
     if row.sequence != sequence:
         raise LedgerTampered(sequence, "it is missing")
-    if hashlib.sha256(row.body).hexdigest() != row.digest:
+    body = row.body or b""  # an edit can leave nothing, too
+    if hashlib.sha256(body).hexdigest() != row.digest:
         raise LedgerTampered(sequence, "its content does not match its digest")
     try:
-        entry = msgspec.json.decode(row.body, type=Entry)
+        entry = msgspec.json.decode(body, type=Entry)
     except ValueError as error:
         raise LedgerTampered(sequence, f"it cannot be read: {error}") from None
     if entry.previous != before.digest:

@@ -345,17 +345,40 @@ def test_a_running_server_notices_that_the_end_was_removed(path: Path, example: 
         example.skip(21, "next")
 
 
-@pytest.mark.parametrize("body_round", [2, 0])
-def test_a_well_linked_entry_that_no_server_would_write_is_named(path: Path, example: Ledger, body_round: int) -> None:
-    end = example.head()
+@pytest.mark.parametrize(
+    ("number", "kind", "aggregated", "reason"),
+    [
+        (2, EntryKind.SKIP, (), "round 2 cannot have this skip"),
+        (0, EntryKind.SKIP, (), "round 0 cannot have this skip"),
+        (4, EntryKind.COMPLETE, ("ann",), "this complete cannot have these clients"),
+        (5, EntryKind.REVEAL, (), "this reveal cannot have these clients"),
+        (5, EntryKind.REVEAL, ("bob", "ann"), "this reveal cannot have these clients"),
+        (5, EntryKind.REVEAL, ("ann", "ann"), "this reveal cannot have these clients"),
+    ],
+)
+def test_a_well_linked_entry_that_no_server_would_write_is_named(
+    path: Path, example: Ledger, number: int, kind: EntryKind, aggregated: tuple[str, ...], reason: str
+) -> None:
+    end = example.reveal(4, CIRCLES[2], promised=2)
     store = LedgerStore.open(path, create=False, timeout=1)
-    forged = Entry(end.sequence + 1, body_round, EntryKind.SKIP, (), 0, b"", "", end.digest)
+    forged = Entry(end.sequence + 1, number, kind, aggregated, 0, b"", "", end.digest)
     with store.writing() as connection:
         store.append(connection, forged)
     store.close()
-    with pytest.raises(LedgerTampered, match="cannot have this skip") as found:
+    with pytest.raises(LedgerTampered, match=reason) as found:
         example.verify()
     assert found.value.sequence == forged.sequence
+
+
+def test_an_emptied_entry_is_named(path: Path, example: Ledger) -> None:
+    edit(path, "CREATE TABLE loose AS SELECT * FROM coterie_ledger")
+    edit(path, "DROP TABLE coterie_ledger")
+    edit(path, "ALTER TABLE loose RENAME TO coterie_ledger")
+    for digest, reason in (("x", "does not match its digest"), (hashlib.sha256().hexdigest(), "cannot be read")):
+        edit(path, "UPDATE coterie_ledger SET body = NULL, digest = :digest WHERE sequence = 3", digest=digest)
+        with pytest.raises(LedgerTampered, match=reason) as found:
+            example.verify()
+        assert found.value.sequence == 3
 
 
 def test_an_unreadable_entry_is_named(path: Path, example: Ledger) -> None:

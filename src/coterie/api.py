@@ -244,7 +244,6 @@ def audit(
 
     """
     from coterie.auditing import auditor
-    from coterie.auditing.ledgers import is_ledger, read_ledger
     from coterie.auditing.logs import read_log
     from coterie.cohorts.participation import Participation
     from coterie.reports.words import count, printable
@@ -252,7 +251,7 @@ def audit(
     if isinstance(source, Participation):
         history = source
     elif isinstance(source, str | PathLike):
-        history = read_ledger(source) if is_ledger(source) else read_log(source)
+        history = read_log(source)
         if history.problems:
             first, unread = history.problems[0], count(len(history.problems), "line")
             raise InputError(f"{unread} of the log cannot be read; line {first.line}: {printable(first.reason)}")

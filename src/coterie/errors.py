@@ -6,6 +6,7 @@
     ├── ConfigError             the values given contradict each other or cannot be met; nothing was sent
     │   └── OverflowRisk        the ring is too small for the sum
     ├── InputError              an array, a weight or a log that cannot be used; nothing was sent
+    │   └── LogTooLarge         a log above the limit; it was not read, or not to the end
     ├── LocalProtocolError      our own caller used the protocol wrongly; fix the program
     │   └── LedgerConflict      two servers write to one ledger; run one of them
     ├── PeerProtocolError       the other side broke the protocol; drop it and go on
@@ -38,6 +39,10 @@ class ConfigError(CoterieError, ValueError):
 
 class InputError(CoterieError, ValueError):
     """A vector, weight or array that cannot be encoded; raised before anything is sent."""
+
+
+class LogTooLarge(InputError):
+    """A log above the limit: it was not read, or not to the end."""
 
 
 class OverflowRisk(ConfigError):

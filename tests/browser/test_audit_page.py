@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from coterie.auditing.auditor import audit
-from coterie.auditing.logs import Participation, Problem
+from coterie.auditing.logs import Participation, UnusedLine
 from coterie.auditing.page import audit_page
 from coterie.auditing.verdict import Requirement
 
@@ -56,7 +56,7 @@ def exposed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for row in matrix:
         row[generator.choice(40, 6, replace=False)] = 1
     log = Participation.from_matrix(matrix)
-    problems = (Problem(12, "what?", "a round and a client are expected"),)
+    problems = (UnusedLine(12, "what?", "a round and a client are expected"),)
     log = Participation(log.clients, log.rounds, log.members, problems)
     return write(tmp_path_factory.mktemp("page") / "exposed.html", log, Requirement(3))
 

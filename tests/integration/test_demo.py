@@ -158,7 +158,7 @@ def test_a_folder_that_cannot_be_made(
 ) -> None:
     (tmp_path / "taken").write_text("a file")
     code, errors = run_main(monkeypatch, capsys, *SMALL, "--out", str(tmp_path / "taken"))
-    assert code == 1
+    assert code == 2
     assert "cannot write to" in errors
 
 

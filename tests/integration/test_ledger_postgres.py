@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, create_engine, event, text
+from sqlalchemy.exc import DBAPIError
 
 from coterie.cohorts.ledger import Head, Ledger, Outcome
 from coterie.cohorts.ledger_store import LedgerStore
@@ -49,8 +50,20 @@ def test_the_same_history_has_the_same_head_as_on_sqlite(ledger: Ledger, tmp_pat
         assert run_example(ledger) == run_example(local) == ledger.verify()
         assert list(ledger.entries()) == list(local.entries())
         assert ledger.outcomes() == local.outcomes()
-        assert ledger.frequencies() == local.frequencies()
-        assert ledger.participation().matrix.tolist() == local.participation().matrix.tolist()
+        for before in (None, 0, 1, 2):
+            assert ledger.frequencies(before) == local.frequencies(before)
+        assert ledger.participation() == local.participation()
+
+
+def test_inspecting_can_read_and_nothing_else(ledger: Ledger, postgres_url: str) -> None:
+    head = run_example(ledger)
+    with Ledger.inspect(postgres_url) as inspected:
+        assert inspected.verify(head) == head
+        assert inspected.participation() == ledger.participation()
+    store = LedgerStore.open(postgres_url, create=False, timeout=1, inspecting=True)
+    with store.reading() as connection, pytest.raises(DBAPIError, match="read-only transaction"):
+        connection.exec_driver_sql("DELETE FROM coterie_ledger")
+    store.close()
 
 
 @pytest.mark.parametrize(

@@ -42,11 +42,11 @@ def play(history: list[tuple[str, int]], privacy: int, ledger: Ledger, *, aligne
             counts = ledger.frequencies()
             frequencies = np.array([counts[name] for name in roster.names], dtype=np.int64)
             available = rng.random(len(roster.names)) > 0.1
-            chosen = MultiRound(roster.batches(), cohort).select(available, frequencies, rng)
+            chosen = MultiRound(roster.usable(), cohort).select(available, frequencies, rng)
             survivors = [position for position in range(len(chosen)) if rng.random() > 0.1]
             if len(chosen) < 2:
                 continue
-            circle_of = {member: batch for batch, circle in enumerate(roster.circles) for member in circle}
+            circle_of = {member: number for number, circle in enumerate(roster.circles) for member in circle}
             terms = Terms(
                 session=bytes(16),
                 clients=tuple(roster.names[client] for client in chosen),

@@ -28,13 +28,13 @@ def rounds(kind: str) -> Iterator[npt.NDArray[np.int64]]:
             yield rng.choice(CLIENTS, 500, replace=False)
         elif kind == "balanced halves, K = 500":
             yield np.concatenate([half + rng.choice(CLIENTS // 2, 250, replace=False) for half in (0, CLIENTS // 2)])
-        else:  # ten of a hundred batches, of which each member stays with some probability
+        else:  # ten of a hundred circles, of which each member stays with some probability
             members = 10 * rng.choice(CLIENTS // 10, 10, replace=False)[:, None] + np.arange(10)
-            yield members[rng.random(members.shape) < (1.0 if kind == "whole batches" else 0.99)]
+            yield members[rng.random(members.shape) < (1.0 if kind == "whole circles" else 0.99)]
 
 
 @pytest.mark.parametrize(
-    "kind", ["random, K = 100", "random, K = 500", "balanced halves, K = 500", "whole batches", "broken batches"]
+    "kind", ["random, K = 100", "random, K = 500", "balanced halves, K = 500", "whole circles", "broken circles"]
 )
 def test_audit(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "log.csv"
@@ -53,4 +53,4 @@ def test_audit(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         print(f"T = {found['strong_privacy']}, {len(found['exposed'])} exposed", end=" ")
     assert (found["clients"], found["rounds"]) == (CLIENTS, ROUNDS)
     assert peak < 1e9
-    assert bool(found["exposed"]) == (kind not in ("whole batches", "balanced halves, K = 500"))
+    assert bool(found["exposed"]) == (kind not in ("whole circles", "balanced halves, K = 500"))

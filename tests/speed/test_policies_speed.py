@@ -7,7 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from coterie.cohorts.circles import random_batches
+from coterie.cohorts.circles import random_circles
 from coterie.cohorts.policies import Mode, MultiRound
 
 
@@ -20,7 +20,7 @@ def test_selection_speed(
     mode: Mode, population: int, cohort: int, privacy: int, repeats: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rng = np.random.default_rng(0)
-    policy = MultiRound(random_batches(population, privacy, rng), cohort, mode)
+    policy = MultiRound(random_circles(population, privacy, rng), cohort, mode)
     frequencies = np.zeros(population, dtype=np.int64)
     seconds = []
     for _ in range(repeats):

@@ -8,7 +8,7 @@ import numpy as np
 from tests.support.cast import identity_for, names
 
 from coterie.arithmetic.ring import RingVector
-from coterie.cohorts.circles import random_batches
+from coterie.cohorts.circles import random_circles
 from coterie.cohorts.ledger import Ledger
 from coterie.cohorts.memory import MemoryFile
 from coterie.cohorts.policies import MultiRound, Policy
@@ -22,7 +22,7 @@ BITS, LENGTH = 16, 4
 
 
 def make_roster(size: int = 24, privacy: int = 3, seed: int = 1) -> Roster:
-    circles = random_batches(size, privacy, np.random.default_rng(seed))
+    circles = random_circles(size, privacy, np.random.default_rng(seed))
     return Roster.found([Client(name, identity_for(name).public) for name in names(size)], circles, privacy)
 
 
@@ -58,7 +58,7 @@ class Population:
         self.carrier = Carrier(workers=1)
         self.coordinator: Coordinator[Aggregate] = Coordinator(
             roster,
-            policy or MultiRound(roster.batches(), cohort),
+            policy or MultiRound(roster.usable(), cohort),
             ledger,
             SessionSettings(bits=BITS, length=LENGTH, **settings),
             lambda aggregate: aggregate,

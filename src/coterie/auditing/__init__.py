@@ -1,1 +1,1 @@
-"""What a history gives away: an audit of any federated learning system's participation log."""
+"""The audit of a history: what any federated learning system's participation log gives away."""

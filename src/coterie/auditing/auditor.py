@@ -1,4 +1,4 @@
-"""What a participation history gives away: an audit of any federated learning system's log.
+"""The auditor: what a participation history gives away, round after round.
 
 Secure aggregation shows the server one sum for each round. If a client's contribution stays the same over
 the rounds (the worst case), the server knows P X, where row t of the 0/1 matrix P says who was aggregated in
@@ -23,13 +23,14 @@ from collections import deque
 from collections.abc import Iterable
 from fractions import Fraction
 from functools import partial
-from itertools import accumulate
 
 import numpy as np
 
-from coterie.auditing.findings import AuditReport, Collusion, Exposure, Leak, Series, Terms
+from coterie.auditing.findings import AuditReport, Coefficients, Collusion, Exposure, Leak, Series
 from coterie.auditing.row_space import Combination, RowSpace
 from coterie.auditing.weak import weak_privacy
+from coterie.cohorts.circles import Indices
+from coterie.cohorts.classes import Classes
 from coterie.cohorts.participation import Label, Participation
 from coterie.errors import ConfigError, InputError
 
@@ -57,11 +58,9 @@ class Auditor:
     def __init__(self, clients: Iterable[str] = ()) -> None:
         self._clients: list[str] = []
         self._numbers: dict[str, int] = {}
-        self._frequency = np.zeros(0, dtype=np.int64)
-        self._class_of: list[int] = []  # -1: never aggregated
-        self._classes: list[set[int]] = []  # class number = column of the row space
-        self._singles = 0
-        self._rounds: dict[Label, int] = {}  # label -> number of clients aggregated
+        self._frequencies = np.zeros(0, dtype=np.int64)
+        self._classes = Classes[int]()  # class number = column of the row space
+        self._rounds: dict[Label, None] = {}
         self._revealed: list[Label] = []  # the rounds with any: the rows of the row space
         self._waiting: deque[list[int]] = deque()  # rows it does not have yet
         self._space = RowSpace()
@@ -69,36 +68,59 @@ class Auditor:
         self._exposed: dict[int, Exposure] = {}  # by the class that the client is alone in
         self._strong_series: list[int | None] = []
         self._fairness_series: list[float] = []
+        self._cardinality_series: list[float] = []
         self._exposed_series: list[int] = []
         self._enrol(clients)
 
     @property
     def strong_privacy(self) -> int | None:
         """Strong T so far; None while nobody was aggregated."""
-        return min(map(len, self._classes), default=None)
+        return self._classes.smallest
 
     @property
     def exposed(self) -> tuple[Exposure, ...]:
         """The clients exposed so far, in the order of the rounds."""
         return tuple(self._exposed.values())
 
+    @property
+    def revealed(self) -> int:
+        """The number of rounds so far that revealed a sum."""
+        return len(self._revealed)
+
+    @property
+    def frequencies(self) -> Indices:
+        """How often each client was aggregated, in the order in which they were named or appeared."""
+        return self._frequencies.copy()
+
+    @property
+    def fairness_gap(self) -> float:
+        """F so far."""
+        return float(np.ptp(self._frequencies) / len(self._rounds)) if self._rounds and self._clients else 0.0
+
+    @property
+    def cardinality(self) -> float:
+        """C so far."""
+        return float(self._frequencies.sum() / len(self._rounds)) if self._rounds else 0.0
+
     def add_round(self, label: Label, members: Iterable[str]) -> None:
         """Record that round ``label`` revealed the sum over ``members``: over nobody, if it was skipped."""
         if label in self._rounds:
             raise InputError(f"round {label} was recorded before")
         numbers = self._enrol(members)
-        self._rounds[label] = len(numbers)
+        self._rounds[label] = None
         if numbers:
-            self._frequency[numbers] += 1
+            self._frequencies[numbers] += 1
             if self._smallest is None or len(numbers) < len(self._smallest[1]):
                 self._smallest = label, numbers
-            self._refine(numbers)
+            for division in self._classes.refine(numbers):
+                self._space.add_column(division.origin)
             self._revealed.append(label)
             self._waiting.append(numbers)
-            if self._singles:
+            if self.strong_privacy == 1:
                 self._find_exposed(label)
         self._strong_series.append(self.strong_privacy)
-        self._fairness_series.append(self._fairness_gap())
+        self._cardinality_series.append(self.cardinality)
+        self._fairness_series.append(self.fairness_gap)
         self._exposed_series.append(len(self._exposed))
 
     def report(self, *, weak_budget_seconds: float = 60.0, collusion: int = 0) -> AuditReport:
@@ -109,9 +131,7 @@ class Auditor:
         if collusion < 0:
             raise ConfigError(f"the number of colluding clients cannot be negative: {collusion}")
         weak, at_least, leak = self._weak_privacy(time.monotonic() + weak_budget_seconds)
-        groups = sorted((self._names(sorted(members)) for members in self._classes), key=len)
-        totals = accumulate(self._rounds.values())
-        cardinality = tuple(total / (number + 1) for number, total in enumerate(totals))
+        groups = sorted((self._names(sorted(members)) for members in self._classes.members), key=len)
         return AuditReport(
             clients=tuple(self._clients),
             rounds=tuple(self._rounds),
@@ -121,13 +141,13 @@ class Auditor:
             leak=leak,
             exposed=self.exposed,
             groups=tuple(groups),
-            frequency=dict(zip(self._clients, self._frequency.tolist(), strict=True)),
-            fairness_gap=self._fairness_gap(),
-            cardinality=cardinality[-1] if cardinality else 0.0,
+            frequency=dict(zip(self._clients, self._frequencies.tolist(), strict=True)),
+            fairness_gap=self.fairness_gap,
+            cardinality=self.cardinality,
             series=Series(
                 tuple(self._strong_series),
                 tuple(self._fairness_series),
-                cardinality,
+                tuple(self._cardinality_series),
                 tuple(self._exposed_series),
             ),
             collusion=self._collude(collusion, groups) if collusion else None,
@@ -141,51 +161,30 @@ class Auditor:
             chosen.add(number)
             if number == len(self._clients):
                 self._clients.append(client)
-                self._class_of.append(-1)
-        self._frequency = np.pad(self._frequency, (0, len(self._clients) - len(self._frequency)))
+        self._frequencies = np.pad(self._frequencies, (0, len(self._clients) - len(self._frequencies)))
         return sorted(chosen)
 
     def _names(self, numbers: Iterable[int]) -> tuple[str, ...]:
         return tuple(self._clients[number] for number in numbers)
 
-    def _fairness_gap(self) -> float:
-        return float(np.ptp(self._frequency) / len(self._rounds)) if self._rounds and self._clients else 0.0
-
-    def _refine(self, numbers: list[int]) -> None:
-        """Split every class that the round splits; the part that took part becomes a new class."""
-        touched: dict[int, list[int]] = {}
-        for number in numbers:
-            touched.setdefault(self._class_of[number], []).append(number)
-        for old, moved in touched.items():
-            if old >= 0 and len(moved) == len(self._classes[old]):
-                continue
-            new = len(self._classes)
-            self._space.add_column(old if old >= 0 else None)
-            if old >= 0:
-                self._classes[old].difference_update(moved)
-                self._singles += len(self._classes[old]) == 1
-            self._classes.append(set(moved))
-            self._singles += len(moved) == 1
-            for number in moved:
-                self._class_of[number] = new
-
     def _catch_up(self, deadline: float = float("inf")) -> bool:
         """Give the row space the rows it lacks; tell whether there was time for all."""
         while self._waiting and time.monotonic() < deadline:
             # Classes may have been split since: the row is constant on today's classes all the same.
-            self._space.add_row({self._class_of[number] for number in self._waiting.popleft()})
+            self._space.add_row(self._classes.parts(self._waiting.popleft()))
         return not self._waiting
 
     def _find_exposed(self, label: Label) -> None:
         self._catch_up()
-        new = [column for column in self._space.units() - self._exposed.keys() if len(self._classes[column]) == 1]
-        for number, column in sorted((min(self._classes[column]), column) for column in new):
+        members = self._classes.members
+        new = [column for column in self._space.units() - self._exposed.keys() if len(members[column]) == 1]
+        for number, column in sorted((min(members[column]), column) for column in new):
             self._exposed[column] = Exposure(self._clients[number], label, partial(self._isolate, column))
 
-    def _isolate(self, column: int) -> Terms:
-        return self._terms(self._space.unit(column))
+    def _isolate(self, column: int) -> Coefficients:
+        return self._coefficients(self._space.unit(column))
 
-    def _terms(self, combination: Combination) -> Terms:
+    def _coefficients(self, combination: Combination) -> Coefficients:
         return {self._revealed[row]: coefficient for row, coefficient in combination.coefficients.items()}
 
     def _weak_privacy(self, deadline: float) -> tuple[int | None, int | None, Leak | None]:
@@ -194,16 +193,16 @@ class Auditor:
         if not self._catch_up(deadline):
             # Without the row space: no less than strong T, and no more than the smallest round.
             label, numbers = self._smallest
-            strong = min(map(len, self._classes))
+            strong = self._classes.smallest
             leak = Leak(dict.fromkeys(self._names(numbers), Fraction(1)), lambda: {label: Fraction(1)})
             return len(numbers), strong, leak
-        weak = weak_privacy(self._space, list(map(len, self._classes)), deadline - time.monotonic())
+        weak = weak_privacy(self._space, list(map(len, self._classes.members)), deadline - time.monotonic())
         clients = {
             self._clients[number]: value
             for column, value in weak.vector.items()
-            for number in sorted(self._classes[column])
+            for number in sorted(self._classes.members[column])
         }
-        leak = Leak(clients, lambda: self._terms(weak.combine()))
+        leak = Leak(clients, lambda: self._coefficients(weak.combine()))
         if weak.value > 1:
             _ = leak.witness  # now, since later rounds may split these classes
         return weak.value, weak.at_least, leak

@@ -18,10 +18,8 @@ _BARS = 500
 _POINTS = 1000
 _NAMED = 8  # clients named where a mark stands for many
 
-Trace = dict[str, Any]
 
-
-class Rounds:
+class RoundAxis:
     """Where rounds stand on an axis: at their numbers if these are consecutive, else at their positions."""
 
     def __init__(self, labels: Sequence[Label]) -> None:
@@ -49,7 +47,7 @@ def sample(count: int, limit: int) -> list[int]:
     return [round(position) for position in np.linspace(0, count - 1, min(count, limit)).tolist()]
 
 
-def privacy(report: AuditReport, rounds: Rounds, requirement: Requirement | None) -> Figure:
+def privacy(report: AuditReport, rounds: RoundAxis, requirement: Requirement | None) -> Figure:
     """Draw strong T after each round, and weak T after the last."""
     strong, weak = report.series.strong_privacy, report.weak_privacy
     layout: dict[str, Any] = {"xaxis": rounds.axis, "yaxis": _counts("T", [*strong, weak])}
@@ -86,7 +84,7 @@ def privacy(report: AuditReport, rounds: Rounds, requirement: Requirement | None
     )
 
 
-def exposure(report: AuditReport, rounds: Rounds) -> Figure:
+def exposure(report: AuditReport, rounds: RoundAxis) -> Figure:
     """Draw how many clients are exposed after each round, with the names of those who became so."""
     counts = report.series.exposed
     found = [(label, list(group)) for label, group in groupby(report.exposed, key=lambda exposed: exposed.round)]
@@ -111,7 +109,9 @@ def exposure(report: AuditReport, rounds: Rounds) -> Figure:
     )
 
 
-def participation_map(participation: Participation, exposed: Sequence[Exposure], rounds: Rounds) -> tuple[Figure, str]:
+def participation_map(
+    participation: Participation, exposed: Sequence[Exposure], rounds: RoundAxis
+) -> tuple[Figure, str]:
     """Draw who took part when, and return it with how to read it.
 
     Clients are in the order of their histories, so that those with equal ones are neighbours. Where there are too many
@@ -214,7 +214,7 @@ def frequency(report: AuditReport) -> tuple[Figure, str]:
     return figure, f"The bars are {len(shown):,} of the {len(ranked):,} clients, evenly chosen by rank."
 
 
-def series(report: AuditReport, rounds: Rounds) -> Figure:
+def series(report: AuditReport, rounds: RoundAxis) -> Figure:
     """Draw F and C over all rounds up to each one."""
     shown = sample(len(report.rounds), _POINTS)
     lines = [
@@ -239,7 +239,7 @@ def series(report: AuditReport, rounds: Rounds) -> Figure:
     return Figure(lines, layout, 360, f"Two line charts over the rounds: F and C, in the end {last}.")
 
 
-def _steps(values: Sequence[int | None], rounds: Rounds, color: str) -> Trace:
+def _steps(values: Sequence[int | None], rounds: RoundAxis, color: str) -> dict[str, Any]:
     """Draw a step function by its changes and its end."""
     last = len(values) - 1
     shown = [at for at, value in enumerate(values) if at in (0, last) or value != values[at - 1]]

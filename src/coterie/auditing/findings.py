@@ -10,7 +10,7 @@ from typing import Any
 
 from coterie.cohorts.participation import Label
 
-Terms = dict[Label, Fraction]
+Coefficients = dict[Label, Fraction]
 """Rounds, and the coefficients with which their sums are combined."""
 
 
@@ -20,10 +20,10 @@ class Exposure:
 
     client: str
     round: Label
-    isolate: Callable[[], Terms] = field(repr=False, compare=False)
+    isolate: Callable[[], Coefficients] = field(repr=False, compare=False)
 
     @cached_property
-    def witness(self) -> Terms:
+    def witness(self) -> Coefficients:
         """The combination of rounds that yields exactly this client, verified in exact arithmetic.
 
         Computed when first asked for. It uses no round after :attr:`round`: independent rows represent a
@@ -37,10 +37,10 @@ class Leak:
     """The combination of rounds that involves the fewest clients, verified in exact arithmetic."""
 
     clients: dict[str, Fraction]
-    combine: Callable[[], Terms] = field(repr=False, compare=False)
+    combine: Callable[[], Coefficients] = field(repr=False, compare=False)
 
     @cached_property
-    def witness(self) -> Terms:
+    def witness(self) -> Coefficients:
         """The rounds and coefficients that yield it; computed when first asked for."""
         return self.combine()
 

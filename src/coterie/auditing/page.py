@@ -3,7 +3,7 @@
 from fractions import Fraction
 from typing import Any
 
-from coterie.auditing.figures import Rounds, exposure, frequency, participation_map, privacy, series
+from coterie.auditing.figures import RoundAxis, exposure, frequency, participation_map, privacy, series
 from coterie.auditing.findings import AuditReport, Exposure
 from coterie.auditing.logs import Participation
 from coterie.auditing.verdict import (
@@ -35,7 +35,7 @@ def audit_page(
     """Return one self-contained HTML page on ``report``, the audit of ``participation`` from ``source``."""
     figures, captions = {}, {}
     if report.leak:  # else nothing was revealed, and there is nothing to draw
-        rounds = Rounds(participation.rounds)
+        rounds = RoundAxis(participation.rounds)
         figures = {
             "privacy": privacy(report, rounds, requirement),
             "exposure": exposure(report, rounds),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
-from coterie.auditing.findings import AuditReport, Exposure, Terms
+from coterie.auditing.findings import AuditReport, Coefficients, Exposure
 from coterie.reports.words import Level, count, printable
 
 _VULGAR = {Fraction(1, 2): "½", Fraction(1, 3): "⅓", Fraction(2, 3): "⅔", Fraction(1, 4): "¼", Fraction(3, 4): "¾"}
@@ -96,7 +96,7 @@ def judge(report: AuditReport) -> Verdict:
             "every round by itself was protected by secure aggregation. The result is exact where a client "
             "contributes the same each time, and close where it changes little.",
             "What was revealed cannot be taken back, and whoever is exposed stays exposed. From now on form cohorts "
-            "as unions of fixed batches (policy multi-round), sum a batch as a whole or not at all, and let the "
+            "as unions of fixed circles (policy multi-round), sum a circle as a whole or not at all, and let the "
             "ledger refuse every round that would split one.",
         )
     if strong == 1:
@@ -106,7 +106,7 @@ def judge(report: AuditReport) -> Verdict:
             "Nobody's contribution comes out alone, but weighted combinations of a few do, and one client may "
             "dominate such a combination. Some clients share their history with nobody else, so every further round "
             "can only bring them closer to exposure.",
-            "Do not wait for the round that exposes somebody: form cohorts as unions of fixed batches (policy "
+            "Do not wait for the round that exposes somebody: form cohorts as unions of fixed circles (policy "
             "multi-round), and let the ledger refuse every round that would split one.",
         )
     return Verdict(
@@ -181,7 +181,7 @@ def affordable(exposed: Sequence[Exposure], limit: int | None = None, digits: in
     return len(exposed)
 
 
-def equation(terms: Terms, clients: Mapping[str, Fraction]) -> str:
+def equation(terms: Coefficients, clients: Mapping[str, Fraction]) -> str:
     """Write a verified combination of rounds down: "round 3 − round 7 + ½·round 9 = client 17's update"."""
     rounds = _sum({f"round {printable(label)}": value for label, value in terms.items()})
     rounds = rounds or f"a combination of {len(terms):,} rounds"

@@ -1,12 +1,14 @@
 """The ``coterie`` command. Each command lives in a module of its own and imports what it needs when it runs."""
 
 import sys
+import traceback
 from typing import Annotated
 
 import typer
 
 from coterie.cli import audit, bench, demo, plan, reproduce, run
-from coterie.errors import CoterieError
+from coterie.cli.common import ExitStatus
+from coterie.errors import ConfigError, CoterieError, InputError
 from coterie.version import __version__
 
 app = typer.Typer(
@@ -47,7 +49,11 @@ def main() -> None:
         app()
     except CoterieError as error:
         typer.secho(f"coterie: {error}", fg=typer.colors.RED, err=True)
-        sys.exit(1)
+        sys.exit(ExitStatus.BAD_INPUT if isinstance(error, ConfigError | InputError) else ExitStatus.NOT_MET)
     except KeyboardInterrupt:
         typer.secho("coterie: interrupted", err=True)
         sys.exit(130)
+    except Exception:
+        # The interpreter's own status for this is 1, which says that a requirement does not hold.
+        traceback.print_exc()
+        sys.exit(ExitStatus.CRASHED)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from coterie.cli.common import ExitStatus
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
 
 _COMPLAINTS = 5  # unreadable lines shown on stderr
 _LISTED = 100  # and in the JSON
-
-_NOT_PRIVATE, _WRONG_USAGE, _UNREADABLE_LOG = 1, 2, 3  # exit status
 
 
 class LogFormat(StrEnum):
@@ -64,6 +64,17 @@ def audit(
             show_default=False,
         ),
     ] = None,
+    head: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SEQUENCE:DIGEST",
+            help="For a ledger: a head of it that was kept elsewhere, to find out whether its end was cut off.",
+            show_default=False,
+        ),
+    ] = None,
+    limit: Annotated[
+        float, typer.Option(metavar="MB", min=0, help="Refuse a log that takes more than this, unpacked.")
+    ] = 250,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON and nothing else.")] = False,
     html: Annotated[
         Path | None,
@@ -81,11 +92,14 @@ def audit(
     · a .npy or .npz matrix
     or a ledger of Coterie: its file, or the URL of its database.
 
+    A ledger is verified, entry by entry, and nothing is written to it.
+
     [bold]Exit status[/]
     0  all is well
     1  the required T does not hold, or could not be shown to hold
-    2  wrong usage
-    3  the log or some of its lines could not be read: do not rely on the verdict
+    2  wrong usage, or the log or some of its lines could not be read: do not rely on the verdict
+    3  refused: the ledger was tampered with, or the log is above the limit
+    70  a fault in Coterie itself
 
     [dim]Examples[/]
     coterie audit rounds.csv --html audit.html
@@ -94,7 +108,7 @@ def audit(
     from rich.console import Console
 
     from coterie.auditing.verdict import Requirement
-    from coterie.errors import CoterieError
+    from coterie.errors import CoterieError, LedgerTampered, LogTooLarge
 
     if require is None and weak:
         raise typer.BadParameter("--weak says which T is required: it needs --require")
@@ -105,10 +119,11 @@ def audit(
     errors = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
     try:
         with errors.status("Reading the log ...") if errors.is_terminal else nullcontext():
-            participation = _read(log, log_format)
+            participation = _read(log, log_format, head, limit)
     except CoterieError as error:
         errors.print(f"coterie: {_plain(str(error))}", style="red", markup=False)
-        raise typer.Exit(_UNREADABLE_LOG) from None
+        refused = isinstance(error, LedgerTampered | LogTooLarge)
+        raise typer.Exit(ExitStatus.REFUSED if refused else ExitStatus.BAD_INPUT) from None
     _complain(participation, errors)
     report = _examine(participation, weak_seconds, collusion, errors)
     requirement = None if require is None else Requirement(require, weak)
@@ -127,28 +142,32 @@ def audit(
             html.write_text(page, encoding="utf-8")
         except OSError as error:
             errors.print(f"coterie: cannot write {html}: {error.strerror}", style="red", markup=False)
-            raise typer.Exit(_WRONG_USAGE) from None
+            raise typer.Exit(ExitStatus.BAD_INPUT) from None
         errors.print(f"The page is in {html}", markup=False)
     if requirement and not requirement.holds(report):
-        raise typer.Exit(_NOT_PRIVATE)
+        raise typer.Exit(ExitStatus.NOT_MET)
     if participation.problems:
-        raise typer.Exit(_UNREADABLE_LOG)
+        raise typer.Exit(ExitStatus.BAD_INPUT)
 
 
-def _read(log: str, log_format: LogFormat | None) -> "Participation":
-    from coterie.auditing.ledgers import is_ledger, read_ledger
-    from coterie.auditing.logs import read_log
+def _read(log: str, log_format: LogFormat | None, head: str | None, limit: float) -> "Participation":
+    from coterie.auditing.log_size import MEGABYTE
+    from coterie.auditing.logs import Format, read_log
 
-    if log_format is LogFormat.LEDGER or (log_format is None and is_ledger(log)):
-        return read_ledger(log)
-    known: dict[LogFormat | None, Any] = {
+    known: dict[LogFormat | None, Format] = {
         LogFormat.PAIRS: "pairs",
         LogFormat.MATRIX: "matrix",
         LogFormat.JSONL: "jsonl",
         LogFormat.NPY: "npy",
         LogFormat.NPZ: "npy",
+        LogFormat.LEDGER: "ledger",
     }
-    return read_log(log, known.get(log_format))
+    kept = None
+    if head is not None:
+        from coterie.cohorts.ledger import Head
+
+        kept = Head.parse(head)
+    return read_log(log, known.get(log_format), limit=int(limit * MEGABYTE), head=kept)
 
 
 def _source(log: str) -> str:

@@ -1,7 +1,8 @@
-"""Parts that several commands need: progress bars, output for people and programs, and a word on what to install."""
+"""The parts that several commands share: exit statuses, progress bars, output, and a word on what to install."""
 
 import json
 from contextlib import contextmanager
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -11,6 +12,20 @@ if TYPE_CHECKING:
 
     from rich.console import Console
     from rich.progress import Progress
+
+
+class ExitStatus(IntEnum):
+    """What a command tells the program that called it."""
+
+    FINE = 0
+    NOT_MET = 1
+    """What was required or promised does not hold, or could not be shown to hold."""
+    BAD_INPUT = 2
+    """Wrong usage, or an input that could not be read, or not all of it: do not rely on the result."""
+    REFUSED = 3
+    """An input that can be read but must not be trusted: it was tampered with, or is above the limits."""
+    CRASHED = 70
+    """A fault in Coterie itself."""
 
 
 def progress_bars(silent: bool) -> "Progress":

@@ -74,7 +74,7 @@ def plan(
         float, typer.Option(help="Probability that a selected client lasts the round.", rich_help_panel=ROUNDS)
     ] = 1.0,
     seed: Annotated[
-        int, typer.Option(help="Draws random batches and the simulated rounds.", min=0, rich_help_panel=ROUNDS)
+        int, typer.Option(help="Draws random circles and the simulated rounds.", min=0, rich_help_panel=ROUNDS)
     ] = 0,
     plot: Annotated[
         Path | None, typer.Option(help="Draw C against T into this PNG file.", rich_help_panel=ROUNDS)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from coterie.planning.population import Choice, PopulationPlan
 
-_COMPOSITIONS = {"any": "", "random": "random batches", "similar": "similar availability"}
+_COMPOSITIONS = {"any": "", "random": "random circles", "similar": "similar availability"}
 
 
 def show_population(
@@ -68,14 +68,14 @@ def _show_choices(plan: "PopulationPlan", console: "Console") -> None:
     else:
         console.print(
             f"[yellow]No T is recommended.[/] The rule is {RULE}. "
-            "More clients, a smaller cohort or better availability leave more complete batches; a K that whole batches "
+            "More clients, a smaller cohort or better availability leave more complete circles; a K that whole circles "
             "fill wastes less of it."
         )
     if similar:
         console.print(
-            "Batches of similar availability are complete more often (C), but unreliable ones fall behind (F); and "
-            "whoever controls several clients can steer them into one batch by how available they seem. The "
-            "recommendation is for random batches."
+            "Circles of similar availability are complete more often (C), but unreliable ones fall behind (F); and "
+            "whoever controls several clients can steer them into one circle by how available they seem. The "
+            "recommendation is for random circles."
         )
     console.print()
     console.print(*_legend(plan), sep="\n", style="dim")
@@ -87,13 +87,13 @@ def _table(choices: "Sequence[Choice]", plan: "PopulationPlan") -> "Table":
 
     title = _COMPOSITIONS[choices[0].composition].capitalize()
     table = Table(title=title or None, title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=0)
-    for heading in ("T", "batches", "family", "C", "C/K", "skipped", "F", *(f"{mode}*" for mode in choices[0].gaps)):
+    for heading in ("T", "circles", "family", "C", "C/K", "skipped", "F", *(f"{mode}*" for mode in choices[0].gaps)):
         table.add_column(heading, justify="right", no_wrap=True)
     for choice in choices:
         row = choice.expected
         table.add_row(
             f"{row.privacy:,}",
-            f" {row.chosen:,} of {row.batches:,}",
+            f" {row.chosen:,} of {row.circles:,}",
             f" {_humanise(row.family)}",
             f" {_number(row.cardinality)}{'†' if row.cohort_needed > plan.cohort else ''}",
             f" {row.convergence:.3f}",
@@ -107,7 +107,7 @@ def _table(choices: "Sequence[Choice]", plan: "PopulationPlan") -> "Table":
 
 def _legend(plan: "PopulationPlan") -> "Iterator[str]":
     yield (
-        "T: clients that no number of rounds tells apart; 1 protects nobody. batches: in a cohort, of all. "
+        "T: clients that no number of rounds tells apart; 1 protects nobody. circles: in a cohort, of all. "
         "family: different cohorts. C: clients aggregated in a round on average, skipped rounds included. "
         "C/K: convergence factor. F: largest difference between two clients' participation rates, in the long "
         "run of uniform selection."
@@ -118,7 +118,7 @@ def _legend(plan: "PopulationPlan") -> "Iterator[str]":
         yield "F of the fairness-aware modes has no closed form, and a population of this size is not simulated here."
     needed = {row.privacy: row.cohort_needed for choice in plan.main if (row := choice.expected)}
     if larger := [f"{cohort:,} (T = {level:,})" for level, cohort in needed.items() if cohort > plan.cohort]:
-        yield f"† Some batches are larger than T. For one batch more in a cohort, K must be {', '.join(larger)}."
+        yield f"† Some circles are larger than T. For one circle more in a cohort, K must be {', '.join(larger)}."
 
 
 def _show_one(plan: "PopulationPlan", console: "Console") -> None:
@@ -126,7 +126,7 @@ def _show_one(plan: "PopulationPlan", console: "Console") -> None:
 
     row = plan.choices[0].expected
     if row.privacy == 1:
-        console.print("[bold red]T = 1 protects nobody:[/] every client is a batch of its own.\n")
+        console.print("[bold red]T = 1 protects nobody:[/] every client is a circle of its own.\n")
     else:
         console.print(
             f"[bold]T = {row.privacy}[/]: in whatever the server computes from the sums of all rounds, every client "
@@ -142,20 +142,20 @@ def _show_one(plan: "PopulationPlan", console: "Console") -> None:
     console.print(f"* simulated once, seed {plan.seed}\n" if plan.choices[0].gaps else "", style="dim")
     if plan.survival < 1:
         console.print(
-            f"A selected client lasts the round with probability {plan.survival:g}, and a batch that loses one is left "
-            f"out: [bold]{1 - 1 / row.over_selection:.1%}[/] of the cohort on average. Selecting "
-            f"[bold]{row.over_selection:.2f}[/] times as many, {math.ceil(row.chosen * row.over_selection)} batches "
+            f"A selected client lasts the round with probability {plan.survival:g}, and a circle that loses one is "
+            f"left out: [bold]{1 - 1 / row.over_selection:.1%}[/] of the cohort on average. Selecting "
+            f"[bold]{row.over_selection:.2f}[/] times as many, {math.ceil(row.chosen * row.over_selection)} circles "
             f"instead of {row.chosen}, makes up for it.\n"
         )
     if row.cohort_needed > plan.cohort:
-        console.print(f"Some batches are larger than T; K = {row.cohort_needed:,} would hold one batch more.\n")
+        console.print(f"Some circles are larger than T; K = {row.cohort_needed:,} would hold one circle more.\n")
 
 
 def _lines(choice: "Choice", plan: "PopulationPlan") -> "Iterator[tuple[str, str]]":
     row = choice.expected
     more = " or more" if plan.population % row.privacy else ""
-    yield "batches", f"{row.batches:,}, of {row.privacy:,}{more} clients"
-    yield "in a cohort", f"{row.chosen:,} batches"
+    yield "circles", f"{row.circles:,}, of {row.privacy:,}{more} clients"
+    yield "in a cohort", f"{row.chosen:,} circles"
     yield "different cohorts", _humanise(row.family)
     yield "rounds skipped", _percent(row.skipped)
     yield "clients in a round, C", _number(row.cardinality)

@@ -1,18 +1,22 @@
-"""Who takes part, over many rounds: fixed circles, selection policies, and what they cost.
+"""Cohorts over many rounds: fixed circles, the policies that select them, and what they cost.
 
 One secure aggregation hides every client in a sum; many sums, subtracted from each other, can single clients
-out again. Here cohorts are unions of fixed batches of at least T clients, so that no number of rounds separates
-a client from its batch (So et al. 2023, Multi-RoundSecAgg).
+out again. Here cohorts are unions of fixed circles of at least T clients, so that no number of rounds separates
+a client from its circle (So et al. 2023, Multi-RoundSecAgg).
 """
 
 from typing import TYPE_CHECKING
 
+from coterie.cohorts.availability import mixed_dropout
 from coterie.cohorts.circles import (
-    Batches,
-    batch_sizes,
-    batches_per_round,
-    random_batches,
-    similar_batches,
+    Circles,
+    circle_sizes,
+    circles_per_round,
+    partition_circles,
+    random_circles,
+    similar_circles,
+    single_circles,
+    whole_circles,
 )
 from coterie.cohorts.policies import (
     POLICIES,
@@ -20,14 +24,14 @@ from coterie.cohorts.policies import (
     Iid,
     MultiRound,
     Policy,
+    PolicyKind,
+    PolicySettings,
     Random,
     WeightedRandom,
     make_policy,
-    mixed_dropout,
-    partition,
     simulate,
 )
-from coterie.cohorts.roster import Client, Roster, RosterPin
+from coterie.cohorts.roster import Client, Roster
 from coterie.cohorts.theory import (
     Forecast,
     TradeOff,
@@ -42,32 +46,35 @@ from coterie.cohorts.theory import (
 __all__ = [
     "POLICIES",
     "BalancedHalves",
-    "Batches",
+    "Circles",
     "Client",
     "Forecast",
     "Iid",
     "Ledger",
     "MultiRound",
     "Policy",
+    "PolicyKind",
+    "PolicySettings",
     "Random",
     "Roster",
-    "RosterPin",
     "TradeOff",
     "WeightedRandom",
-    "batch_sizes",
-    "batches_per_round",
+    "circle_sizes",
+    "circles_per_round",
     "family_size",
     "forecast",
     "intact_share",
     "make_policy",
     "mixed_dropout",
-    "partition",
-    "random_batches",
+    "partition_circles",
+    "random_circles",
     "selection_rates",
     "selection_variance",
-    "similar_batches",
+    "similar_circles",
     "simulate",
+    "single_circles",
     "trade_off",
+    "whole_circles",
 ]
 
 if TYPE_CHECKING:

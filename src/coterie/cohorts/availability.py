@@ -1,4 +1,4 @@
-"""When clients are there: each one's probability of being unavailable in a round.
+"""Availability of clients: each one's probability of being away in a round.
 
 These are the dropouts *between* rounds, of which the cohort policies know before they choose. All settings answer
 the same two questions (:class:`Availability`), for any round and in any order: nothing depends on rounds before.
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coterie.cohorts import mixed_dropout
 from coterie.cohorts.circles import Indices, Mask, Reals
 from coterie.errors import ConfigError
 
@@ -81,6 +80,13 @@ class Diurnal(Availability):
 def equal(clients: int, dropout: float) -> Steady:
     """Everybody drops out with the same probability."""
     return Steady(np.full(clients, dropout))
+
+
+def mixed_dropout(
+    population: int, rng: np.random.Generator, levels: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5)
+) -> Reals:
+    """Give every client one of the ``levels`` uniformly: the heterogeneous setting of So et al. 2023."""
+    return rng.choice(np.array(levels), population)
 
 
 def heterogeneous(clients: int, rng: np.random.Generator) -> Steady:

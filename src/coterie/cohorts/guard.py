@@ -1,41 +1,29 @@
-"""Refuse, at the last moment, to open a sum that would tell fewer than T clients apart.
+"""The last refusal: no sum is opened that would tell fewer than T clients apart.
 
 So et al. 2023 (Multi-RoundSecAgg, eq. 5) ask for strong privacy T: everything a server can compute from
-all the sums it ever saw is a combination of sums over disjoint groups of at least T clients. Let row t of
-the participation matrix P mark the clients aggregated in round t. The condition then holds exactly if every
-class of identical non-zero columns of P has at least T members, because clients whose columns agree cannot
-be told apart by any combination of rows, and those whose columns differ can.
-
-A new row refines that partition: it cuts each class into the members inside it and those outside. The
-:class:`Guard` keeps the classes and looks only at those a row touches, so a round that aggregates A costs
-O(|A|), however long the history is.
+all the sums it ever saw is a combination of sums over disjoint groups of at least T clients. That holds exactly if
+every class of identical non-zero columns of the participation matrix has at least T members
+(:mod:`coterie.cohorts.classes`). The :class:`Guard` looks only at the classes that a row touches.
 """
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 
+from coterie.cohorts.classes import Classes
 from coterie.errors import ConfigError, InputError, Separation, SeparationRisk
 
 
-@dataclass(eq=False, slots=True)
-class _Class:
-    """Clients with the same column of P, and the latest recorded round that contains them."""
-
-    members: set[str]
-    round: int
-
-
 class Guard:
-    """The classes of identical non-zero columns of the participation matrix, refined row by row."""
+    """A watch over the history, row by row: it knows the classes and what was promised to them."""
 
     def __init__(self) -> None:
-        self._class_of: dict[str, _Class] = {}
+        self._classes = Classes[str]()
+        self._latest: list[int] = []  # for each class, the latest recorded round that contains it
         self._promised = 1
 
     @property
     def strong_privacy(self) -> int | None:
-        """Strong T of the rows so far: the size of the smallest class; ``None`` before the first row."""
-        return min((len(group.members) for group in self._class_of.values()), default=None)
+        """Strong T of the rows so far; ``None`` before the first row."""
+        return self._classes.smallest
 
     def check(self, aggregated: Collection[str], promised: int) -> None:
         """Raise :class:`SeparationRisk` unless strong T is at least ``promised`` after adding this row.
@@ -56,42 +44,25 @@ class Guard:
     def record(self, round_number: int, aggregated: Collection[str], promised: int) -> None:
         """Add a row that was or is about to be revealed. It counts whether or not it passed :meth:`check`."""
         self._promised = max(self._promised, promised)
-        touched, newcomers = self._split(aggregated)
-        for known, inside in touched.items():
-            if len(inside) == len(known.members):
-                known.round = round_number
-            else:
-                known.members -= inside
-                self._found(inside, round_number)
-        if newcomers:
-            self._found(newcomers, round_number)
-
-    def _found(self, members: set[str], round_number: int) -> None:
-        self._class_of.update(dict.fromkeys(members, _Class(members, round_number)))
-
-    def _split(self, aggregated: Collection[str]) -> tuple[dict[_Class, set[str]], set[str]]:
-        """Each class that the row touches with its members inside the row; and the clients new to P."""
-        touched: dict[_Class, set[str]] = {}
-        newcomers: set[str] = set()
-        for client in aggregated:
-            known = self._class_of.get(client)
-            (newcomers if known is None else touched.setdefault(known, set())).add(client)
-        return touched, newcomers
+        self._latest += [round_number] * len(self._classes.refine(aggregated))
+        for known in self._classes.parts(aggregated):
+            self._latest[known] = round_number
 
     def _separations(self, aggregated: Collection[str], promised: int) -> Iterator[Separation]:
-        touched, newcomers = self._split(aggregated)
+        touched, newcomers = self._classes.cut(aggregated)
         for known, inside in touched.items():
+            everyone = self._classes.members[known]
             if len(inside) < promised:
-                yield Separation(tuple(sorted(inside)), known.round)
-            if 0 < len(known.members) - len(inside) < promised:
-                yield Separation(tuple(sorted(known.members - inside)), known.round)
+                yield Separation(tuple(sorted(inside)), self._latest[known])
+            if 0 < len(everyone) - len(inside) < promised:
+                yield Separation(tuple(sorted(everyone - inside)), self._latest[known])
         if 0 < len(newcomers) < promised:
-            latest = max((known.round for known in touched), default=None)
+            latest = max((self._latest[known] for known in touched), default=None)
             yield Separation(tuple(sorted(newcomers)), latest)
         if promised > self._promised:  # a raised promise also covers the classes this row leaves alone
-            for known in dict.fromkeys(self._class_of.values()):
-                if known not in touched and len(known.members) < promised:
-                    yield Separation(tuple(sorted(known.members)), known.round)
+            for known, members in enumerate(self._classes.members):
+                if known not in touched and len(members) < promised:
+                    yield Separation(tuple(sorted(members)), self._latest[known])
 
 
 def client_names(clients: Collection[str]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The participation history: what was aggregated, written down before it is revealed.
+"""The ledger of participation: what was aggregated, written down before it is revealed.
 
 Multi-round privacy (So et al. 2023) is a property of *all* the sums a server ever saw. The history of
 aggregated sets is therefore the privacy state: whoever loses a row of it can no longer tell what the next sum
@@ -23,22 +23,21 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from enum import StrEnum
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Self
 
-import numpy as np
-from numpy.typing import NDArray
+from sqlalchemy import Connection
 
 from coterie.cohorts.guard import Guard, client_names
-from coterie.cohorts.ledger_store import START, Entry, Head, Kind, LedgerStore
+from coterie.cohorts.ledger_store import START, Entry, EntryKind, Head, LedgerStore
+from coterie.cohorts.participation import Participation
 from coterie.errors import InputError, LedgerConflict, LedgerTampered, LocalProtocolError
 
 __all__ = [
     "Entry",
+    "EntryKind",
     "Head",
-    "Kind",
     "Ledger",
     "Outcome",
-    "Participation",
 ]
 
 
@@ -57,20 +56,13 @@ class Outcome(StrEnum):
 
 
 _TRANSITIONS = {
-    (None, Kind.SKIP): Outcome.SKIPPED,
-    (None, Kind.ABORT): Outcome.ABORTED_BEFORE_REVEAL,
-    (None, Kind.REVEAL): Outcome.REVEALED,
-    (Outcome.REVEALED, Kind.COMPLETE): Outcome.COMPLETED,
-    (Outcome.REVEALED, Kind.ABORT): Outcome.ABORTED_AFTER_REVEAL,
+    (None, EntryKind.SKIP): Outcome.SKIPPED,
+    (None, EntryKind.ABORT): Outcome.ABORTED_BEFORE_REVEAL,
+    (None, EntryKind.REVEAL): Outcome.REVEALED,
+    (Outcome.REVEALED, EntryKind.COMPLETE): Outcome.COMPLETED,
+    (Outcome.REVEALED, EntryKind.ABORT): Outcome.ABORTED_AFTER_REVEAL,
 }
-
-
-class Participation(NamedTuple):
-    """The participation matrix P: ``matrix[t, i]`` is 1 if ``clients[i]`` was aggregated in ``rounds[t]``."""
-
-    clients: tuple[str, ...]
-    rounds: tuple[int, ...]
-    matrix: NDArray[np.uint8]
+_INCOMPLETE = (Outcome.REVEALED, Outcome.ABORTED_AFTER_REVEAL)
 
 
 class _State:
@@ -80,13 +72,18 @@ class _State:
         self.head = START
         self.outcomes: dict[int, Outcome] = {}
         self.guard = Guard()
+        self.frequencies: Counter[str] = Counter()
 
     def apply(self, head: Head, entry: Entry) -> None:
         outcome = _TRANSITIONS.get((self.outcomes.get(entry.round), entry.kind))
         if outcome is None:
             raise LedgerTampered(entry.sequence, f"round {entry.round} cannot have this {entry.kind}")
-        if entry.kind is Kind.REVEAL:
+        named = entry.kind is EntryKind.REVEAL
+        if bool(entry.aggregated) != named or list(entry.aggregated) != sorted(set(entry.aggregated)):
+            raise LedgerTampered(entry.sequence, f"this {entry.kind} cannot have these clients")
+        if entry.kind is EntryKind.REVEAL:
             self.guard.record(entry.round, entry.aggregated, entry.promised)
+            self.frequencies.update(entry.aggregated)
         self.outcomes[entry.round] = outcome
         self.head = head
 
@@ -111,6 +108,14 @@ class Ledger:
         seconds a writer waits for its turn.
         """
         return cls(LedgerStore.open(location, create=create, timeout=timeout))
+
+    @classmethod
+    def inspect(cls, location: str | os.PathLike[str], *, timeout: float = 30.0) -> Self:
+        """Open an existing ledger to read it and nothing else: neither the place nor the file need be writable.
+
+        An SQLite file is read as it is now, from a copy that is gone when the ledger is closed.
+        """
+        return cls(LedgerStore.open(location, create=False, timeout=timeout, inspecting=True))
 
     def close(self) -> None:
         """Give the database connections back."""
@@ -147,23 +152,23 @@ class Ledger:
         if not names:
             raise InputError("there is nothing to reveal about no clients: skip or abort the round")
         return self._record(
-            round_number, Kind.REVEAL, aggregated=names, promised=promised, roster=roster, resuming=resuming
+            round_number, EntryKind.REVEAL, aggregated=names, promised=promised, roster=roster, resuming=resuming
         )
 
     def complete(self, round_number: int, *, resuming: bool = False) -> Head:
         """Record that the sum of a revealed round was opened."""
-        return self._record(round_number, Kind.COMPLETE, resuming=resuming)
+        return self._record(round_number, EntryKind.COMPLETE, resuming=resuming)
 
     def abort(self, round_number: int, reason: str, *, resuming: bool = False) -> Head:
         """Record that a round ended without a result, before or after its reveal was recorded.
 
         The two are told apart by :meth:`outcomes`; once recorded, a reveal stays a row of the matrix.
         """
-        return self._record(round_number, Kind.ABORT, reason=reason, resuming=resuming)
+        return self._record(round_number, EntryKind.ABORT, reason=reason, resuming=resuming)
 
     def skip(self, round_number: int, reason: str, *, resuming: bool = False) -> Head:
         """Record a round in which nobody was selected."""
-        return self._record(round_number, Kind.SKIP, reason=reason, resuming=resuming)
+        return self._record(round_number, EntryKind.SKIP, reason=reason, resuming=resuming)
 
     def head(self) -> Head:
         """Return the end of the chain; kept outside this database, it shows whether the tail goes missing."""
@@ -171,10 +176,8 @@ class Ledger:
             return self._store.head(connection)
 
     def entries(self) -> Iterator[Entry]:
-        """Yield all entries in order, each checked against the chain as it is read."""
-        with self._store.reading() as connection:
-            for _, entry in self._store.walk(connection):
-                yield entry
+        """Yield all entries in order, each checked against the chain and the life of its round as it is read."""
+        return self._replay(_State())
 
     def verify(self, expected_head: Head | None = None) -> Head:
         """Check the whole ledger from its first entry and return its head.
@@ -184,11 +187,9 @@ class Ledger:
         ``expected_head`` that was kept elsewhere. The ledger may have grown since.
         """
         state = _State()
-        with self._store.reading() as connection:
-            for head, entry in self._store.walk(connection):
-                state.apply(head, entry)
-                if expected_head and head.sequence == expected_head.sequence and head != expected_head:
-                    raise LedgerTampered(head.sequence, "it, or one before it, was replaced")
+        for entry in self._replay(state):
+            if expected_head and entry.sequence == expected_head.sequence and state.head != expected_head:
+                raise LedgerTampered(entry.sequence, "it, or one before it, was replaced")
         if expected_head and state.head.sequence < expected_head.sequence:
             raise LedgerTampered(state.head.sequence + 1, "it is missing, and all that followed it")
         return state.head
@@ -200,40 +201,62 @@ class Ledger:
         running. New rounds can go on either way.
         """
         state = _State()
-        with self._store.reading() as connection:
-            for head, entry in self._store.walk(connection):
-                state.apply(head, entry)
+        for _ in self._replay(state):
+            pass
         return state.outcomes
 
     def rows(self) -> Iterator[tuple[int, tuple[str, ...]]]:
         """Yield the rows of P: every revealed round with the sorted names of the clients aggregated."""
-        return ((entry.round, entry.aggregated) for entry in self.entries() if entry.kind is Kind.REVEAL)
+        return ((entry.round, entry.aggregated) for entry in self.entries() if entry.kind is EntryKind.REVEAL)
 
     def participation(self, clients: Iterable[str] = ()) -> Participation:
-        """Build the participation matrix: rows in the order of recording, columns sorted by name.
+        """Return the whole history: rounds in the order of recording, clients sorted by name.
 
-        ``clients`` are given a column even if they were never aggregated.
+        Every recorded round is there; those that were skipped, or aborted before anything could be seen, with nobody.
+        ``clients`` are known even if they were never aggregated.
         """
-        rows = list(self.rows())
-        names = tuple(sorted(set(clients).union(*(aggregated for _, aggregated in rows))))
-        column = {name: index for index, name in enumerate(names)}
-        matrix = np.zeros((len(rows), len(names)), np.uint8)
-        for row, (_, aggregated) in zip(matrix, rows, strict=True):
-            row[[column[name] for name in aggregated]] = 1
-        return Participation(names, tuple(number for number, _ in rows), matrix)
+        state = _State()
+        rounds: dict[int, tuple[str, ...]] = {}
+        for entry in self._replay(state):
+            rounds[entry.round] = entry.aggregated or rounds.get(entry.round, ())  # only a reveal has any
+        names = sorted(set(clients).union(*rounds.values()))
+        number = {name: position for position, name in enumerate(names)}
+        members = tuple(tuple(number[name] for name in aggregated) for aggregated in rounds.values())
+        incomplete = sum(outcome in _INCOMPLETE for outcome in state.outcomes.values())
+        notes = (f"rounds announced but not completed, which count as revealed: {incomplete:,}",) if incomplete else ()
+        return Participation(tuple(names), tuple(rounds), members, notes=notes)
 
     def frequencies(self, before: int | None = None) -> Counter[str]:
-        """Count how often each client was aggregated (f in Algorithm 2 of So et al. 2023)."""
-        counts: Counter[str] = Counter()
-        for number, aggregated in self.rows():
-            if before is None or number < before:
-                counts.update(aggregated)
-        return counts
+        """Count how often each client was aggregated (f in Algorithm 2 of So et al. 2023).
+
+        With ``before``, only rounds with a lower number count. The counts are kept: what was read once is not read
+        again, but for the rounds from ``before`` on.
+        """
+        with self._mutex, self._store.reading() as connection:
+            state = self._catch_up(connection)
+            counts = state.frequencies.copy()
+            if before is not None:
+                for entry in self._store.revealed_since(connection, before, state.head):
+                    counts.subtract(entry.aggregated)
+        return +counts
+
+    def _replay(self, state: _State) -> Iterator[Entry]:
+        """Yield all entries from the first one on, each after it was applied to ``state``."""
+        with self._store.reading() as connection:
+            for head, entry in self._store.walk(connection):
+                state.apply(head, entry)
+                yield entry
+
+    def _catch_up(self, connection: Connection) -> _State:
+        """Apply what was recorded since this ledger was last read."""
+        for head, entry in self._store.walk(connection, self._state.head):
+            self._state.apply(head, entry)
+        return self._state
 
     def _record(
         self,
         round_number: int,
-        kind: Kind,
+        kind: EntryKind,
         *,
         aggregated: tuple[str, ...] = (),
         promised: int = 0,
@@ -245,9 +268,7 @@ class Ledger:
         if not 0 <= number < 2**63:
             raise InputError(f"a round number is between 0 and 2^63 - 1, not {number}")
         with self._mutex, self._store.writing() as connection:
-            state = self._state
-            for head, entry in self._store.walk(connection, state.head):
-                state.apply(head, entry)
+            state = self._catch_up(connection)
             if resuming and (recorded := self._store.find(connection, number, kind)) is not None:
                 if (recorded.aggregated, recorded.promised, recorded.roster) != (aggregated, promised, roster):
                     raise LedgerConflict(f"round {number} is already recorded for other clients or another roster")
@@ -257,7 +278,7 @@ class Ledger:
                 if before is None:
                     raise LocalProtocolError(f"round {number} was never announced with reveal()")
                 raise LedgerConflict(f"round {number} is already recorded as {before}")
-            if kind is Kind.REVEAL:
+            if kind is EntryKind.REVEAL:
                 state.guard.check(aggregated, promised)
             entry = Entry(
                 sequence=state.head.sequence + 1,

@@ -12,22 +12,17 @@ only one of two entries in. Nothing here updates or deletes, so a database can w
 
 import hashlib
 import os
-import sqlite3
-import time
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import msgspec
 from sqlalchemy import (
-    URL,
     BigInteger,
     Column,
     Connection,
-    Engine,
     LargeBinary,
     MetaData,
     Row,
@@ -36,30 +31,38 @@ from sqlalchemy import (
     UniqueConstraint,
     bindparam,
     cast,
-    create_engine,
-    event,
     insert,
-    inspect,
-    make_url,
     select,
 )
-from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import IntegrityError, OperationalError
 
-from coterie.errors import ConfigError, LedgerConflict, LedgerTampered
+from coterie.cohorts.ledger_database import Database, open_database
+from coterie.errors import InputError, LedgerConflict, LedgerTampered, LocalProtocolError
 
 
 class Head(NamedTuple):
-    """The end of a chain: it fixes every entry up to and including ``sequence``."""
+    """The end of a chain: it fixes every entry up to and including ``sequence``. In words, SEQUENCE:DIGEST."""
 
     sequence: int
     digest: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a head as ``str`` writes it."""
+        if not re.fullmatch(r"[0-9]{1,18}:[0-9a-f]{64}", text):
+            raise InputError("the head of a ledger is SEQUENCE:DIGEST, a number and 64 hexadecimal digits")
+        sequence, digest = text.split(":")
+        return cls(int(sequence), digest)
+
+    def __str__(self) -> str:
+        return f"{self.sequence}:{self.digest}"
 
 
 START = Head(0, "0" * 64)
 """The head of an empty ledger."""
 
 
-class Kind(StrEnum):
+class EntryKind(StrEnum):
     """What an entry says about its round."""
 
     REVEAL = "reveal"
@@ -73,7 +76,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="
 
     sequence: int
     round: int
-    kind: Kind
+    kind: EntryKind
     aggregated: tuple[str, ...]
     promised: int
     roster: bytes
@@ -106,14 +109,20 @@ _LATER = (
     .execution_options(yield_per=_ROWS_AT_ONCE)
 )
 _FOUND = select(_BODY).where(_ENTRIES.c.round == bindparam("round"), _ENTRIES.c.kind == bindparam("kind"))
+_REVEALED_SINCE = select(_BODY).where(
+    _ENTRIES.c.round >= bindparam("round"),
+    _ENTRIES.c.kind == EntryKind.REVEAL,
+    _ENTRIES.c.sequence <= bindparam("end"),
+)
 _LOCK_NUMBER = int.from_bytes(b"coterie", "big")
 
 
 class LedgerStore:
     """The chain in its database. :class:`~coterie.cohorts.ledger.Ledger` gives the entries their meaning."""
 
-    def __init__(self, engine: Engine, timeout: float) -> None:
-        self._engine = engine
+    def __init__(self, database: Database, timeout: float, *, inspecting: bool) -> None:
+        self._database = database
+        self._inspecting = inspecting
         self._turn = {
             "sqlite": ["BEGIN IMMEDIATE"],
             "postgresql": [
@@ -122,51 +131,30 @@ class LedgerStore:
                 f"set_config('lock_timeout', '{round(timeout * 1000)}', true)",
                 f"SELECT pg_advisory_xact_lock({_LOCK_NUMBER})",
             ],
-        }.get(engine.dialect.name, [])
+        }.get(database.engine.dialect.name, [])
 
     @classmethod
-    def open(cls, location: str | os.PathLike[str], *, create: bool, timeout: float) -> Self:
-        """Open the ledger at a path (an SQLite file) or an SQLAlchemy URL."""
-        is_url = isinstance(location, str) and "://" in location
-        try:
-            url = make_url(str(location)) if is_url else URL.create("sqlite", database=os.fspath(location))
-            sqlite = url.get_backend_name() == "sqlite"
-            options: dict[str, Any] = {"connect_args": {"timeout": timeout}} if sqlite else {}
-            if url.get_backend_name() == "postgresql":
-                # After it got its turn, a writer must see what the one before it committed.
-                options["isolation_level"] = "READ COMMITTED"
-            engine = create_engine(url, pool_pre_ping=True, **options)
-        except (SQLAlchemyError, ImportError) as error:
-            raise ConfigError(f"this database cannot be used for a ledger: {error}") from error
-        shown = url.render_as_string(hide_password=True)
-        if sqlite:
-            event.listen(engine, "connect", partial(_prepare_sqlite, timeout))
-            if url.database and not create and not Path(url.database).is_file():
-                raise ConfigError(f"there is no ledger at {shown}")
-        try:
-            found = _find_table(engine, create=create)
-        except DBAPIError as error:
-            engine.dispose()
-            raise ConfigError(f"cannot open the ledger {shown}: {error.orig}") from error
-        if not found:
-            engine.dispose()
-            raise ConfigError(f"there is no ledger in {shown}")
-        return cls(engine, timeout)
+    def open(cls, location: str | os.PathLike[str], *, create: bool, timeout: float, inspecting: bool = False) -> Self:
+        """Open the ledger at a path (an SQLite file) or an SQLAlchemy URL; when ``inspecting``, leave no trace."""
+        database = open_database(location, _ENTRIES, create=create, inspecting=inspecting, timeout=timeout)
+        return cls(database, timeout, inspecting=inspecting)
 
     def close(self) -> None:
         """Give the database connections back."""
-        self._engine.dispose()
+        self._database.resources.close()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """Lend a connection to read with; readers never wait for writers."""
-        with self._engine.connect() as connection:
+        with self._database.engine.connect() as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """Hold everybody else back from appending; commit at the end, undo on any exception."""
-        with self._engine.connect() as connection:
+        if self._inspecting:
+            raise LocalProtocolError("this ledger was opened to be inspected: nothing can be recorded in it")
+        with self._database.engine.connect() as connection:
             try:
                 for statement in self._turn:
                     connection.exec_driver_sql(statement)
@@ -188,10 +176,15 @@ class LedgerStore:
         with connection.execute(_LATER, {"start": start.sequence}) as rows:
             yield from _follow(iter(rows), start)
 
-    def find(self, connection: Connection, round_number: int, kind: Kind) -> Entry | None:
+    def find(self, connection: Connection, round_number: int, kind: EntryKind) -> Entry | None:
         """Return the one entry of this kind for a round, inside :meth:`writing` and after :meth:`walk` checked it."""
         body = connection.scalar(_FOUND, {"round": round_number, "kind": kind})
         return None if body is None else msgspec.json.decode(body, type=Entry)
+
+    def revealed_since(self, connection: Connection, round_number: int, end: Head) -> Iterator[Entry]:
+        """Yield the reveals of rounds from ``round_number`` on, among the entries that were read up to ``end``."""
+        bodies = connection.scalars(_REVEALED_SINCE, {"round": round_number, "end": end.sequence})
+        return (msgspec.json.decode(body, type=Entry) for body in bodies)
 
     def append(self, connection: Connection, entry: Entry) -> Head:
         """Add one entry, inside :meth:`writing`; return the new head."""
@@ -200,35 +193,6 @@ class LedgerStore:
         indexed = {name: getattr(entry, name) for name in _INDEXED}
         connection.execute(_APPEND, {**indexed, "digest": head.digest, "body": body})
         return head
-
-
-def _prepare_sqlite(timeout: float, connection: sqlite3.Connection, _record: object) -> None:
-    # The driver must not open transactions of its own accord: `writing` says BEGIN IMMEDIATE itself.
-    connection.isolation_level = None
-    # FULL: with WAL, a commit is on disk when it returns (NORMAL could lose it when power fails).
-    connection.execute("PRAGMA synchronous = FULL")
-    give_up = time.monotonic() + timeout
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.OperationalError as error:
-            # For this one statement SQLite does not wait itself while others have the file open.
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
-                raise
-            time.sleep(0.01)
-        else:
-            return
-
-
-def _find_table(engine: Engine, *, create: bool) -> bool:
-    try:
-        if create:
-            _ENTRIES.metadata.create_all(engine)
-    except DBAPIError:
-        if not inspect(engine).has_table(_ENTRIES.name):
-            raise
-        # else another server created it between our look and our attempt
-    return inspect(engine).has_table(_ENTRIES.name)
 
 
 def _follow(rows: Iterator[Row[*tuple[Any, ...]]], head: Head) -> Iterator[tuple[Head, Entry]]:
@@ -246,10 +210,11 @@ def _checked(row: Row[*tuple[Any, ...]], before: Head) -> Entry:
     sequence = before.sequence + 1
     if row.sequence != sequence:
         raise LedgerTampered(sequence, "it is missing")
-    if hashlib.sha256(row.body).hexdigest() != row.digest:
+    body = row.body or b""  # an edit can leave nothing, too
+    if hashlib.sha256(body).hexdigest() != row.digest:
         raise LedgerTampered(sequence, "its content does not match its digest")
     try:
-        entry = msgspec.json.decode(row.body, type=Entry)
+        entry = msgspec.json.decode(body, type=Entry)
     except ValueError as error:
         raise LedgerTampered(sequence, f"it cannot be read: {error}") from None
     if entry.previous != before.digest:

@@ -1,4 +1,4 @@
-"""Who was aggregated in which round: the history that an audit judges."""
+"""Participation: who was aggregated in which round, the history that an audit judges."""
 
 from __future__ import annotations
 
@@ -14,9 +14,14 @@ Label = int | str
 """How a log names a round."""
 
 
+def as_label(text: str) -> Label:
+    """Take whole numbers for numbers, so that rounds can be put in order."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else text
+
+
 @dataclass(frozen=True)
-class Problem:
-    """A line that could not be used."""
+class UnusedLine:
+    """A line of a log that could not be used, and why."""
 
     line: int
     text: str
@@ -30,7 +35,7 @@ class Participation:
     clients: tuple[str, ...]
     rounds: tuple[Label, ...]
     members: tuple[tuple[int, ...], ...]
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[UnusedLine, ...] = ()
     notes: tuple[str, ...] = ()
 
     @classmethod
@@ -45,7 +50,9 @@ class Participation:
         labels = tuple(range(1, array.shape[0] + 1) if rounds is None else rounds)
         if array.shape != (len(set(labels)), len(set(names))):
             raise InputError(f"{array.shape[0]} rounds and {array.shape[1]} clients need as many unique names")
-        return cls(names, labels, tuple(tuple(np.flatnonzero(row).tolist()) for row in array))
+        everyone = list(range(len(names)))  # one object for each client, not one each time that it takes part
+        members = (tuple(map(everyone.__getitem__, np.flatnonzero(row).tolist())) for row in array)
+        return cls(names, labels, tuple(members))
 
     @property
     def matrix(self) -> NDArray[np.uint8]:

@@ -1,9 +1,9 @@
-"""Who takes part in a round: cohort selection policies.
+"""Policies: who takes part in a round.
 
 A policy sees which clients are available and how often each was aggregated before, and names this round's
-cohort, or nobody, in which case the round is skipped. Only :class:`MultiRound` and :func:`partition` keep
-clients together over many rounds. The others are the baselines So et al. 2023 measure it against, and
-:class:`BalancedHalves` shows how little a weaker definition of privacy promises.
+cohort, or nobody, in which case the round is skipped. Only :class:`MultiRound` keeps clients together over many
+rounds. The others are the baselines So et al. 2023 measure it against, and :class:`BalancedHalves` shows how little a
+weaker definition of privacy promises. :data:`POLICIES` is the one table of them all.
 
 Frequencies count what was *aggregated*, not what was selected: the participation ledger is their source.
 """
@@ -11,6 +11,7 @@ Frequencies count what was *aggregated*, not what was selected: the participatio
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal, Protocol, get_args
@@ -18,18 +19,18 @@ from typing import ClassVar, Literal, Protocol, get_args
 import numpy as np
 
 from coterie.cohorts.circles import (
-    Batches,
+    Circles,
     Indices,
     Mask,
     Reals,
-    batches_per_round,
-    random_batches,
+    circles_per_round,
+    partition_circles,
+    random_circles,
+    similar_circles,
+    single_circles,
 )
 from coterie.cohorts.theory import intact_share
 from coterie.errors import ConfigError, InputError
-
-POLICIES = ("multi-round", "random", "weighted-random", "partition", "iid", "balanced-halves")
-"""The names :func:`make_policy` knows."""
 
 Mode = Literal["uniform", "fair", "fairest"]
 
@@ -48,26 +49,25 @@ class Policy(Protocol):
 
 @dataclass(frozen=True)
 class MultiRound:
-    """Unions of fixed batches (So et al. 2023, Algorithms 1 and 2): strong T over any number of rounds.
+    """Unions of fixed circles (So et al. 2023, Algorithms 1 and 2): strong T over any number of rounds.
 
-    The family B of all unions of k batches is never listed: a uniform row of B inside the available clients
-    is a uniform k-subset of the complete batches. A round with fewer than k complete batches is skipped.
+    The family B of all unions of k circles is never listed: a uniform row of B inside the available clients
+    is a uniform k-subset of the complete circles. A round with fewer than k complete circles is skipped.
     Every ``mode`` chooses from the same family, so privacy and skipped rounds do not depend on it:
 
     * ``uniform`` (λ = 0): a uniform row, for clients that are all available equally often.
     * ``fair`` (λ = 1): a uniform row among those that contain the least-frequent client. Algorithm 2 looks
-      for that client among all available ones and has no row left if one of its batch mates is missing;
-      here it is sought in complete batches only, ties broken at random.
-    * ``fairest``: the k least-frequent complete batches, ties broken at random. The experiments published
+      for that client among all available ones and has no row left if one of its circle mates is missing;
+      here it is sought in complete circles only, ties broken at random.
+    * ``fairest``: the k least-frequent complete circles, ties broken at random. The experiments published
       with the paper do this; F is lower still.
 
-    ``survival`` below 1 is the probability that a selected client lasts to the end of the round. Batches that
+    ``survival`` below 1 is the probability that a selected client lasts to the end of the round. Circles that
     break in the round contribute nothing, so 1/s^T times as many are selected, as far as they are complete;
     ``cohort`` then holds on average and is no longer an upper bound.
     """
 
-    label: ClassVar[str] = "multi-round"
-    batches: Batches
+    circles: Circles
     cohort: int
     mode: Mode = "fair"
     survival: float = 1.0
@@ -79,41 +79,40 @@ class MultiRound:
 
     @cached_property
     def chosen(self) -> int:
-        """Number k of batches that make up a cohort."""
-        return batches_per_round(self.batches.sizes, self.cohort)
+        """Number k of circles that make up a cohort."""
+        return circles_per_round(self.circles.sizes, self.cohort)
 
     @cached_property
     def wanted(self) -> int:
-        """Number of batches to select, with those that in-round loss is expected to break."""
-        return math.ceil(self.chosen / intact_share(self.batches.sizes, self.survival))
+        """Number of circles to select, with those that in-round loss is expected to break."""
+        return math.ceil(self.chosen / intact_share(self.circles.sizes, self.survival))
 
     @property
     def privacy(self) -> int:
         """Strong T of any history this policy makes."""
-        return self.batches.privacy
+        return self.circles.privacy
 
     def select(self, available: Mask, frequencies: Indices, rng: np.random.Generator) -> Indices:
-        """Choose whole batches; see :class:`Policy`."""
-        _check(available, frequencies, self.batches.span)
-        complete = np.flatnonzero(self.batches.complete(available))
+        """Choose whole circles; see :class:`Policy`."""
+        _check(available, frequencies, self.circles.span)
+        complete = np.flatnonzero(self.circles.complete(available))
         if complete.size < self.chosen:
             return _nobody()
         count = min(self.wanted, complete.size)
         if self.mode == "uniform":
-            return self.batches.union(_sample(complete, count, rng))
-        usage = self.batches.lowest(frequencies)[complete]
+            return self.circles.union(_sample(complete, count, rng))
+        usage = self.circles.lowest(frequencies)[complete]
         if self.mode == "fairest":
-            return self.batches.union(_least_used(complete, usage, count, rng))
+            return self.circles.union(_least_used(complete, usage, count, rng))
         first = _least_used(complete, usage, 1, rng)
         others = _sample(complete[complete != first], count - 1, rng)
-        return self.batches.union(np.concatenate([first, others]))
+        return self.circles.union(np.concatenate([first, others]))
 
 
 @dataclass(frozen=True)
 class Random:
     """K available clients uniformly at random. Strong T = 1; every model is exposed after about N rounds."""
 
-    label: ClassVar[str] = "random"
     privacy: ClassVar[int] = 1
     cohort: int
 
@@ -130,7 +129,6 @@ class Random:
 class WeightedRandom:
     """The K available clients that took part least often, ties broken at random. Strong T = 1."""
 
-    label: ClassVar[str] = "weighted random"
     privacy: ClassVar[int] = 1
     cohort: int
 
@@ -150,7 +148,6 @@ class Iid:
     :meth:`aiming_at` gives the probability K / Σ(1 - p_i) that makes the expected size K.
     """
 
-    label: ClassVar[str] = "i.i.d."
     privacy: ClassVar[int] = 1
     probability: float
 
@@ -178,7 +175,6 @@ class BalancedHalves:
     weak privacy promises, and is not meant for use.
     """
 
-    label: ClassVar[str] = "balanced halves (weak privacy only)"
     privacy: ClassVar[int] = 1
     cohort: int
 
@@ -196,56 +192,96 @@ class BalancedHalves:
         return np.sort(np.concatenate([_sample(half, self.cohort // 2, rng) for half in halves]))
 
 
-def partition(population: int, cohort: int, rng: np.random.Generator) -> MultiRound:
-    """User partition: ⌈N/K⌉ random groups of at most K clients, one complete group a round (So et al. 2023).
+@dataclass(frozen=True, eq=False)
+class PolicySettings:
+    """What a policy is made for: clients with these dropout probabilities, and cohorts of K = ``cohort``.
 
-    This is multi-round selection with one batch a round: the most private scheme, T = K if K divides N, and
-    the one that skips most rounds.
+    The rest concerns multi-round selection; ``similar`` puts clients of like availability into a circle.
     """
-    if not 1 <= cohort <= population:
-        raise ConfigError(f"a cohort of {cohort} cannot be drawn from {population} clients")
-    groups = np.array_split(rng.permutation(population), -(-population // cohort))
-    return MultiRound(Batches.of([group.tolist() for group in groups]), cohort)
+
+    dropout: Reals
+    cohort: int
+    privacy: int = 1
+    mode: Mode = "fair"
+    survival: float = 1.0
+    similar: bool = False
 
 
-def make_policy(
-    name: str,
-    dropout: Reals,
-    cohort: int,
-    rng: np.random.Generator,
-    *,
-    privacy: int = 1,
-    mode: Mode = "fair",
-    survival: float = 1.0,
-) -> Policy:
-    """Build one of :data:`POLICIES` for clients with these dropout probabilities, batches drawn with ``rng``.
+@dataclass(frozen=True)
+class PolicyKind:
+    """A way to choose cohorts, as a configuration names it.
 
-    ``privacy``, ``mode`` and ``survival`` are settings of multi-round selection. For batches composed in
-    another way, or taken from a roster, construct :class:`MultiRound` directly.
+    ``compose`` puts the clients into the circles that the policy keeps together for good, circles of one where it
+    keeps nobody together: the size of the smallest is the strong T promised. ``build`` makes the policy over such
+    circles, drawn just now or taken from a roster.
     """
-    population = dropout.size
-    match name:
-        case "multi-round":
-            return MultiRound(random_batches(population, privacy, rng), cohort, mode, survival)
-        case "random":
-            return Random(cohort)
-        case "weighted-random":
-            return WeightedRandom(cohort)
-        case "partition":
-            return partition(population, cohort, rng)
-        case "iid":
-            return Iid.aiming_at(cohort, dropout)
-        case "balanced-halves":
-            return BalancedHalves(cohort)
-        case _:
-            raise ConfigError(f"unknown policy {name!r}; known are {', '.join(POLICIES)}")
+
+    description: str
+    promise: str
+    compose: Callable[[PolicySettings, np.random.Generator], Circles]
+    build: Callable[[Circles, PolicySettings], Policy]
 
 
-def mixed_dropout(
-    population: int, rng: np.random.Generator, levels: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5)
-) -> Reals:
-    """Give every client one of the ``levels`` uniformly: the heterogeneous setting of So et al. 2023."""
-    return rng.choice(np.array(levels), population)
+_UNPROTECTED = "nothing over several rounds: strong T is 1"
+
+
+def _compose_circles(settings: PolicySettings, rng: np.random.Generator) -> Circles:
+    if settings.similar:
+        return similar_circles(settings.dropout, settings.privacy, rng)
+    return random_circles(settings.dropout.size, settings.privacy, rng)
+
+
+def _compose_singles(settings: PolicySettings, _rng: np.random.Generator) -> Circles:
+    return single_circles(settings.dropout.size)
+
+
+POLICIES: dict[str, PolicyKind] = {
+    "multi-round": PolicyKind(
+        "whole circles of at least T clients, fixed for good",
+        "strong T over any number of rounds",
+        _compose_circles,
+        lambda circles, settings: MultiRound(circles, settings.cohort, settings.mode, settings.survival),
+    ),
+    "random": PolicyKind(
+        "K available clients at random",
+        _UNPROTECTED,
+        _compose_singles,
+        lambda _, settings: Random(settings.cohort),
+    ),
+    "weighted-random": PolicyKind(
+        "the K available clients that took part least often",
+        _UNPROTECTED,
+        _compose_singles,
+        lambda _, settings: WeightedRandom(settings.cohort),
+    ),
+    "partition": PolicyKind(
+        "one circle of about K clients, fixed for good",
+        "strong T = K over any number of rounds if K divides N, a little less if not",
+        lambda settings, rng: partition_circles(settings.dropout.size, settings.cohort, rng),
+        lambda circles, settings: MultiRound(circles, settings.cohort),
+    ),
+    "iid": PolicyKind(
+        "each available client with one probability, K on average",
+        _UNPROTECTED,
+        _compose_singles,
+        lambda _, settings: Iid.aiming_at(settings.cohort, settings.dropout),
+    ),
+    "balanced-halves": PolicyKind(
+        "K/2 clients from each half of the population",
+        "weak T = 2 only: strong T is 1",
+        _compose_singles,
+        lambda _, settings: BalancedHalves(settings.cohort),
+    ),
+}
+"""Every policy by name. One of your own is one more entry; the ledger holds it to its promise, as it does all."""
+
+
+def make_policy(name: str, settings: PolicySettings, rng: np.random.Generator) -> Policy:
+    """Build one of :data:`POLICIES` over circles drawn with ``rng``."""
+    kind = POLICIES.get(name)
+    if kind is None:
+        raise ConfigError(f"unknown policy {name!r}; known are {', '.join(POLICIES)}")
+    return kind.build(kind.compose(settings, rng), settings)
 
 
 def simulate(policy: Policy, dropout: Reals, rounds: int, rng: np.random.Generator) -> Mask:
@@ -264,7 +300,7 @@ def simulate(policy: Policy, dropout: Reals, rounds: int, rng: np.random.Generat
 def _check(available: Mask, frequencies: Indices, span: int = 0) -> None:
     if available.shape != frequencies.shape or available.ndim != 1 or available.size < span:
         shapes = f"availability {available.shape}, frequencies {frequencies.shape}"
-        raise InputError(f"one entry for each client is needed: {shapes}, batches over {span} clients")
+        raise InputError(f"one entry for each client is needed: {shapes}, circles over {span} clients")
 
 
 def _sample(candidates: Indices, count: int, rng: np.random.Generator) -> Indices:

@@ -1,7 +1,7 @@
 """The roster: which clients there are and which circle each belongs to, for good.
 
-Batches protect their members only while they stay as they are (So et al. 2023; the participation matrix must
-have identical columns for batch mates). So a population changes in two ways only:
+Circles protect their members only while they stay as they are (So et al. 2023; the participation matrix must
+have identical columns for the members of a circle). So a population changes in two ways only:
 
 * Clients **join** a queue. When T of them wait, they become a new circle. A newcomer is never put into an
   existing circle: it missed that circle's earlier rounds, so its column differs from its mates', and strong T
@@ -11,7 +11,8 @@ have identical columns for batch mates). So a population changes in two ways onl
   circle's column among clients with other columns, and strong T would fall to the number that moved together.
 
 The roster is therefore append-only: clients keep their number, circles keep their members, and a change is a new
-version that names its predecessor by digest. :class:`RosterPin` lets a client hold the server to it.
+version that names its predecessor by digest. :class:`~coterie.cohorts.memory.ClientMemory` lets a client hold the
+server to it.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from coterie.cohorts.circles import Batches
-from coterie.errors import ConfigError, PeerProtocolError
+from coterie.cohorts.circles import Circles
+from coterie.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -71,21 +72,16 @@ class Roster(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
             raise ConfigError("retired circles must exist and be listed once, in ascending order")
 
     @classmethod
-    def found(cls, clients: Iterable[Client], batches: Batches, privacy: int) -> Self:
-        """Make version 0. Clients are numbered in the order of their names; ``batches`` uses these numbers.
+    def found(cls, clients: Iterable[Client], circles: Circles, privacy: int) -> Self:
+        """Make version 0. Clients are numbered in the order of their names; ``circles`` uses these numbers.
 
         Clients that are left over make some circles larger. To let them wait instead, start with nobody and
         :meth:`join` everybody: ``Roster(privacy=T, clients=()).join(clients)``.
         """
         ordered = tuple(sorted(clients, key=lambda client: client.name))
-        if batches.members.size != len(ordered) or batches.span != len(ordered):
-            raise ConfigError(f"the batches do not cover the {len(ordered)} clients")
-        ends = (batches.starts + batches.sizes).tolist()
-        circles = tuple(
-            tuple(sorted(batches.members[start:end].tolist()))
-            for start, end in zip(batches.starts.tolist(), ends, strict=True)
-        )
-        return cls(privacy=privacy, clients=ordered, circles=circles)
+        if circles.members.size != len(ordered) or circles.span != len(ordered):
+            raise ConfigError(f"the circles do not cover the {len(ordered)} clients")
+        return cls(privacy=privacy, clients=ordered, circles=tuple(tuple(sorted(circle)) for circle in circles))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -115,9 +111,9 @@ class Roster(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
         gone = set(self.retired)
         return tuple(circle for number, circle in enumerate(self.circles) if number not in gone)
 
-    def batches(self) -> Batches:
+    def usable(self) -> Circles:
         """The active circles, in the form policies use."""
-        return Batches.of(self.active)
+        return Circles.of(self.active)
 
     def join(self, newcomers: Iterable[Client]) -> Self:
         """Queue the newcomers, in this order, and turn every T waiting clients into a circle.
@@ -193,62 +189,6 @@ class Roster(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
         return successor
 
 
-class RosterPin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a client remembers of the roster, so that the server cannot change its circle unnoticed.
-
-    A client trusts the first circle it is given (its mates' names and identity keys) and nothing that differs
-    from it later. A plain value: keep it on disk between sessions.
-    """
-
-    client: Client
-    privacy: int
-    version: int
-    digest: bytes
-    circle: tuple[Client, ...] = ()
-
-    @classmethod
-    def first(cls, roster: Roster, client: Client) -> Self:
-        """Pin the roster under which a client joins, waiting or with a circle."""
-        return cls(client, roster.privacy, roster.version, roster.digest)._with_circle_of(roster)
-
-    def accept(self, roster: Roster) -> Self:
-        """Return the pin for a later roster, or raise PeerProtocolError if it must not be trusted."""
-        digest = roster.digest
-        if roster.version < self.version:
-            raise _refusal(f"roster version went back from {self.version} to {roster.version}")
-        if roster.version == self.version and digest != self.digest:
-            raise _refusal(f"there are two rosters of version {self.version}")
-        if roster.version == self.version + 1 and roster.predecessor != self.digest:
-            raise _refusal(f"roster version {roster.version} does not follow the one seen before it")
-        if roster.privacy != self.privacy:
-            raise _refusal(f"the promised T changed from {self.privacy} to {roster.privacy}")
-        pin = msgspec.structs.replace(self, version=roster.version, digest=digest)
-        return pin._with_circle_of(roster)
-
-    def check_session(self, roster_digest: bytes, circle: Collection[str]) -> None:
-        """Refuse a session under a roster that was not accepted, or with another batch around this client."""
-        if roster_digest != self.digest:
-            raise _refusal(f"the session is not under the accepted roster, version {self.version}")
-        if not self.circle:
-            raise _refusal(f"{self.client.name} has no circle yet and cannot take part")
-        if len(circle) != len(self.circle) or set(circle) != {mate.name for mate in self.circle}:
-            raise _refusal(f"the circle of {self.client.name} changed")
-
-    def _with_circle_of(self, roster: Roster) -> Self:
-        circle = roster.circle_of(self.client.name)
-        if circle is None:
-            raise _refusal(f"{self.client.name} is not on the roster, or its circle was retired")
-        if self.circle and circle != self.circle:
-            raise _refusal(f"the circle of {self.client.name} changed")
-        if circle and self.client not in circle:
-            raise _refusal(f"the roster gives {self.client.name} another identity key")
-        return msgspec.structs.replace(self, circle=circle)
-
-
 def _refuse_duplicates(what: str, values: list[str] | list[bytes]) -> None:
     if len(set(values)) < len(values):
         raise ConfigError(f"two clients have the same {what}")
-
-
-def _refusal(reason: str) -> PeerProtocolError:
-    return PeerProtocolError("server", reason)

@@ -1,8 +1,8 @@
-"""What a choice of T costs, computed before the first round.
+"""The cost of a choice of T, computed before the first round.
 
-Everything follows from one distribution: the number M of batches that are complete in a round. A round is
-skipped when M < k; otherwise k of the M complete batches are chosen uniformly. Theorem 1 of So et al. 2023
-treats N/T equal batches and one dropout probability, where M is binomial; here batches and dropout
+Everything follows from one distribution: the number M of circles that are complete in a round. A round is
+skipped when M < k; otherwise k of the M complete circles are chosen uniformly. Theorem 1 of So et al. 2023
+treats N/T equal circles and one dropout probability, where M is binomial; here circles and dropout
 probabilities may differ, so M is Poisson-binomial.
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coterie.cohorts.circles import Batches, Indices, Reals, batch_sizes, batches_per_round
+from coterie.cohorts.circles import Circles, Indices, Reals, circle_sizes, circles_per_round
 from coterie.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ RECOMMENDED_CONVERGENCE = 0.95
 class Forecast:
     """Long-run metrics of uniform selection over one partition.
 
-    ``rates`` holds, for each batch, the probability of being selected in a round.
+    ``rates`` holds, for each circle, the probability of being selected in a round.
     """
 
     rates: Reals
@@ -41,16 +41,16 @@ class Forecast:
 class TradeOff:
     """What one value of T gives and costs: one row of the plan.
 
-    ``privacy`` is T, ``chosen`` of the ``batches`` form a round's cohort, ``family`` is the number of
+    ``privacy`` is T, ``chosen`` of the ``circles`` form a round's cohort, ``family`` is the number of
     different cohorts, ``cardinality`` is C, ``convergence`` is C/K, ``skipped`` is the expected share of
     rounds skipped, ``fairness_gap`` is F under uniform selection, ``variance`` is
     :func:`selection_variance`, ``aggregated`` is what in-round losses leave of C on average, and
-    ``over_selection`` is the factor that makes up for them. Where unequal batches leave fewer than ⌊K/T⌋ in
+    ``over_selection`` is the factor that makes up for them. Where unequal circles leave fewer than ⌊K/T⌋ in
     a cohort, ``cohort_needed`` is the larger K that would hold ⌊K/T⌋ of them; otherwise it is K.
     """
 
     privacy: int
-    batches: int
+    circles: int
     chosen: int
     family: int
     cardinality: float
@@ -65,39 +65,39 @@ class TradeOff:
 
 
 def selection_rates(availability: Reals, chosen: int) -> Reals:
-    """Probability that each batch is selected when k = ``chosen`` complete batches are drawn uniformly.
+    """Probability that each circle is selected when k = ``chosen`` complete circles are drawn uniformly.
 
-    Batch b is complete with probability a_b, and then it is one of m + 1 complete batches where m counts the
+    Circle b is complete with probability a_b, and then it is one of m + 1 complete circles where m counts the
     others, so its rate is a_b · E[1{m + 1 >= k} · k / (m + 1)]. The Poisson-binomial m has the
     characteristic function ∏_{c≠b} (1 - a_c + a_c e^{iω}), and its discrete Fourier transform gives the
     distribution exactly (Hong 2013); the expectation is taken before transforming back (Parseval), so each
-    distinct a_b costs one pass. Rounding leaves errors of about 1e-13 for 1,000 batches, 1e-11 for 100,000.
+    distinct a_b costs one pass. Rounding leaves errors of about 1e-13 for 1,000 circles, 1e-11 for 100,000.
     """
     values, inverse, counts = np.unique(availability, return_inverse=True, return_counts=True)
     # An odd number of frequencies avoids ω = π, the only one at which a factor (with a = 1/2) can vanish.
     length = (availability.size + 1) | 1
-    circle = np.exp(2j * np.pi * np.arange(length) / length)
-    log_all = sum(n * np.log(1.0 - a + a * circle) for a, n in zip(values, counts, strict=True))
+    roots = np.exp(2j * np.pi * np.arange(length) / length)
+    log_all = sum(n * np.log(1.0 - a + a * roots) for a, n in zip(values, counts, strict=True))
     together = np.exp(log_all)
     complete = np.arange(1, length + 1)
     weights = np.fft.fft(np.where(complete >= chosen, chosen / complete, 0.0))
-    expected = [(together / (1.0 - a + a * circle) @ weights).real / length for a in values]
+    expected = [(together / (1.0 - a + a * roots) @ weights).real / length for a in values]
     rates: Reals = (values * expected)[inverse].clip(0.0, 1.0)
     return rates
 
 
-def forecast(batches: Batches, cohort: int, dropout: float | Reals) -> Forecast:
-    """C, F and the share of skipped rounds for uniform selection from these batches.
+def forecast(circles: Circles, cohort: int, dropout: float | Reals) -> Forecast:
+    """C, F and the share of skipped rounds for uniform selection from these circles.
 
-    With N/T batches of T clients and one dropout probability p this is Theorem 1 of So et al. 2023:
+    With N/T circles of T clients and one dropout probability p this is Theorem 1 of So et al. 2023:
     C = K · (1 - Σ_{i > N/T - K/T} C(N/T, i) q^i (1-q)^{N/T-i}), q = 1 - (1-p)^T, and F = 0. In general
     C = Σ_b |b| r_b and F = max r_b - min r_b with the rates r_b of :func:`selection_rates`.
 
-    Fairness-aware selection skips the same rounds, so with equal batches its C is the same; its F is lower,
+    Fairness-aware selection skips the same rounds, so with equal circles its C is the same; its F is lower,
     and has no closed form.
     """
-    everyone = np.broadcast_to(_probability(dropout), (batches.span,))
-    return _forecast(batches.sizes, batches.availability(everyone), cohort)
+    everyone = np.broadcast_to(_probability(dropout), (circles.span,))
+    return _forecast(circles.sizes, circles.availability(everyone), cohort)
 
 
 def family_size(population: int, cohort: int, privacy: int) -> int:
@@ -105,25 +105,25 @@ def family_size(population: int, cohort: int, privacy: int) -> int:
 
     For N = 120, K = 12, T = 3 it is 91,390; the 91,389 printed in Table 1 of So et al. is a truncated float.
     """
-    sizes = batch_sizes(population, privacy)
-    return math.comb(sizes.size, batches_per_round(sizes, cohort))
+    sizes = circle_sizes(population, privacy)
+    return math.comb(sizes.size, circles_per_round(sizes, cohort))
 
 
-def selection_variance(batches: int, chosen: int) -> float:
-    """Return β/(4E²G²) = (D - k) / (k (D - 1)) of the convergence bound, for k of D batches.
+def selection_variance(circles: int, chosen: int) -> float:
+    """Return β/(4E²G²) = (D - k) / (k (D - 1)) of the convergence bound, for k of D circles.
 
     Theorem 2 of So et al. prints (N - K) / (K (N - 1)), the variance of drawing K *individual* clients
-    without replacement. Whole batches are drawn, and with batch mates as alike as the bound must allow, the
-    variance is that of drawing k of D batches, (N - K) T / (K (N - T)) for equal ones: 0.474 instead of
+    without replacement. Whole circles are drawn, and with circle mates as alike as the bound must allow, the
+    variance is that of drawing k of D circles, (N - K) T / (K (N - T)) for equal ones: 0.474 instead of
     0.076 at N = 120, K = 12, T = 6.
     """
-    return 0.0 if chosen == batches else (batches - chosen) / (chosen * (batches - 1))
+    return 0.0 if chosen == circles else (circles - chosen) / (chosen * (circles - 1))
 
 
 def intact_share(sizes: Indices, survival: float) -> float:
-    """Share of the selected clients that batch-aligned unmasking keeps, s^T for batches of T.
+    """Share of the selected clients that circle-aligned unmasking keeps, s^T for circles of T.
 
-    A client that survives the round with probability s = ``survival`` is aggregated only if all its batch
+    A client that survives the round with probability s = ``survival`` is aggregated only if all its circle
     mates survive too. Of K selected clients K·s^T are aggregated on average; selecting 1/s^T times as many
     makes up for it.
     """
@@ -139,11 +139,11 @@ def trade_off(
     *,
     survival: float = 1.0,
     levels: Iterable[int] | None = None,
-    compose: Callable[[int], Batches] | None = None,
+    compose: Callable[[int], Circles] | None = None,
 ) -> list[TradeOff]:
     """One row for each feasible T in ``levels`` (by default 1..K), ascending in T (So et al., Figure 3).
 
-    T is feasible if a batch fits into the cohort. ``dropout`` is one probability, or one for each client; in
+    T is feasible if a circle fits into the cohort. ``dropout`` is one probability, or one for each client; in
     that case ``compose`` says how the clients are grouped for a given T. At most one row is recommended: the
     largest T >= 2 that keeps C/K >= :data:`RECOMMENDED_CONVERGENCE`, because the convergence bound counts
     C/K of a round for each round, while privacy only grows with T. T = 1 protects nobody and is never
@@ -152,18 +152,18 @@ def trade_off(
     if not 1 <= cohort <= population:
         raise ConfigError(f"a cohort of {cohort} cannot be drawn from {population} clients")
     if compose is None and np.ndim(dropout):
-        raise ConfigError("clients with different dropout need a way to compose batches")
+        raise ConfigError("clients with different dropout need a way to compose circles")
     rows = []
     for privacy in sorted(range(1, cohort + 1) if levels is None else levels):
-        sizes = batch_sizes(population, privacy)
+        sizes = circle_sizes(population, privacy)
         if sizes.max() > cohort:
             continue
         if compose is None:
             ahead = _forecast(sizes, (1.0 - _probability(dropout)) ** sizes, cohort)
         else:
-            batches = compose(privacy)
-            sizes = batches.sizes
-            ahead = forecast(batches, cohort, dropout)
+            circles = compose(privacy)
+            sizes = circles.sizes
+            ahead = forecast(circles, cohort, dropout)
         rows.append(_row(privacy, sizes, cohort, ahead, intact_share(sizes, survival)))
     best = max(
         (row.privacy for row in rows if row.privacy > 1 and row.convergence >= RECOMMENDED_CONVERGENCE),
@@ -180,10 +180,10 @@ def _probability(dropout: float | Reals) -> Reals:
 
 
 def _row(privacy: int, sizes: Indices, cohort: int, ahead: Forecast, intact: float) -> TradeOff:
-    chosen = batches_per_round(sizes, cohort)
+    chosen = circles_per_round(sizes, cohort)
     return TradeOff(
         privacy=privacy,
-        batches=sizes.size,
+        circles=sizes.size,
         chosen=chosen,
         family=math.comb(sizes.size, chosen),
         cardinality=ahead.cardinality,
@@ -198,12 +198,12 @@ def _row(privacy: int, sizes: Indices, cohort: int, ahead: Forecast, intact: flo
 
 
 def _forecast(sizes: Indices, availability: Reals, cohort: int) -> Forecast:
-    chosen = batches_per_round(sizes, cohort)
+    chosen = circles_per_round(sizes, cohort)
     rates = selection_rates(availability, chosen)
     return Forecast(
         rates=rates,
         cardinality=float(sizes @ rates),
         fairness_gap=float(np.ptp(rates)),
-        # A round that is not skipped selects exactly k batches, so the rates add up to k · P(not skipped).
+        # A round that is not skipped selects exactly k circles, so the rates add up to k · P(not skipped).
         skipped=float((1.0 - rates.sum() / chosen).clip(0.0, 1.0)),
     )

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from coterie.arithmetic import Layout, Quantizer, RingVector
-from coterie.cohorts.circles import batch_sizes
+from coterie.cohorts.circles import circle_sizes
 from coterie.crypto.entropy import SystemEntropy
 from coterie.crypto.signing import Identity
 from coterie.demo.fingerprint import fingerprint
@@ -223,7 +223,7 @@ class Demo(Watch):
 def _circles(settings: Settings) -> tuple[int, ...] | None:
     if settings.circle_size is None:
         return None
-    sizes = batch_sizes(settings.clients, settings.circle_size)
+    sizes = circle_sizes(settings.clients, settings.circle_size)
     return tuple(np.repeat(np.arange(sizes.size), sizes).tolist())
 
 

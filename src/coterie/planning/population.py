@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from coterie.cohorts.circles import Batches, Reals, batch_sizes, batches_per_round, random_batches, similar_batches
+from coterie.cohorts.circles import (
+    Circles,
+    Reals,
+    circle_sizes,
+    circles_per_round,
+    random_circles,
+    similar_circles,
+    single_circles,
+)
 from coterie.cohorts.policies import Mode, MultiRound, simulate
 from coterie.cohorts.theory import RECOMMENDED_CONVERGENCE, TradeOff, trade_off
 from coterie.errors import ConfigError
@@ -34,12 +42,12 @@ RULE = (
 _LINE: dict[str, Any] = {"linewidth": 2.2, "markersize": 5.5}
 _ALL_LEVELS = 24  # up to this K every T is shown
 _TURNS = 20  # how often a client takes part in a simulated run, if no round is skipped
-_LONGEST_RUN, _LARGEST_RUN = 2_000, 10_000_000  # rounds, and rounds x batches
+_LONGEST_RUN, _LARGEST_RUN = 2_000, 10_000_000  # rounds, and rounds x circles
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One T under one way of composing batches.
+    """One T under one way of composing circles.
 
     ``gaps`` has the fairness gap F of each mode after :attr:`PopulationPlan.rounds` simulated rounds; it is empty
     where the population is too large to simulate in a moment.
@@ -54,7 +62,7 @@ class Choice:
 class PopulationPlan:
     """Everything ``coterie plan --population`` shows.
 
-    ``dropout`` are the levels that clients have evenly. With one level all ways of composing batches are alike and
+    ``dropout`` are the levels that clients have evenly. With one level all ways of composing circles are alike and
     ``choices`` has one entry for each T (composition ``any``); with several it has two, ``random`` and ``similar``.
     """
 
@@ -72,7 +80,7 @@ class PopulationPlan:
 
     @property
     def main(self) -> list[Choice]:
-        """The choices of batches that are composed without regard to availability."""
+        """The choices of circles that are composed without regard to availability."""
         return self.composed("any") or self.composed("random")
 
     @property
@@ -121,14 +129,14 @@ def plan_population(
 ) -> PopulationPlan:
     """Work out every feasible T, or only T = ``privacy``, for a population whose clients have these levels evenly.
 
-    A large cohort gets a selection of T only (1, 2, 5, 10, ...). Random batches are one draw with ``seed``.
+    A large cohort gets a selection of T only (1, 2, 5, 10, ...). Random circles are one draw with ``seed``.
     """
     if not dropout:
         raise ConfigError("the dropout of the clients is missing")
     if not 1 <= cohort <= population:
         raise ConfigError(f"a cohort of {cohort} cannot be drawn from {population} clients")
     if privacy is not None:
-        batches_per_round(batch_sizes(population, privacy), cohort)  # refuses a T that does not fit, and says why
+        circles_per_round(circle_sizes(population, privacy), cohort)  # refuses a T that does not fit, and says why
     everyone = np.resize(np.array(dropout, dtype=np.float64), population)
     compositions: list[Composition] = ["any"] if len(set(dropout)) == 1 else ["random", "similar"]
     rounds = math.ceil(_TURNS * population / cohort)
@@ -144,42 +152,42 @@ def plan_population(
             compose=None if composition == "any" else compose,
         )
         for row in rows:
-            short = rounds <= _LONGEST_RUN and rounds * row.batches <= _LARGEST_RUN
+            short = rounds <= _LONGEST_RUN and rounds * row.circles <= _LARGEST_RUN
             gaps = _gaps(compose(row.privacy).availability(everyone), row.chosen, rounds, seed) if short else {}
             choices.append(Choice(composition, row, gaps))
     return PopulationPlan(population, cohort, tuple(dropout), survival, seed, rounds, tuple(choices))
 
 
 def _levels(population: int, cohort: int) -> list[int]:
-    """The T worth showing: those for which N clients do not make larger batches anyway."""
+    """The T worth showing: those for which N clients do not make larger circles anyway."""
     if cohort <= _ALL_LEVELS:
         levels = list(range(1, cohort + 1))
     else:
         series = [step * 10**power for power in range(len(str(cohort))) for step in (1, 2, 5)]
         levels = [level for level in series if level < cohort] + [cohort]
-    return [level for level in levels if batch_sizes(population, level).min() == level]
+    return [level for level in levels if circle_sizes(population, level).min() == level]
 
 
-def _compose(composition: Composition, dropout: Reals, seed: int, privacy: int) -> Batches:
+def _compose(composition: Composition, dropout: Reals, seed: int, privacy: int) -> Circles:
     rng = np.random.default_rng([seed, privacy])
     if composition == "similar":
-        return similar_batches(dropout, privacy, rng)
-    drawn = random_batches(dropout.size, privacy, rng)
-    # Equal batches must have equal availability to the last bit, or the theory takes each for a different kind:
-    # list the members of a batch in order of their dropout, so that the factors are multiplied in one order.
-    batch = np.repeat(np.arange(len(drawn)), drawn.sizes)
-    return Batches.cut(drawn.members[np.lexsort((dropout[drawn.members], batch))], drawn.sizes)
+        return similar_circles(dropout, privacy, rng)
+    drawn = random_circles(dropout.size, privacy, rng)
+    # Equal circles must have equal availability to the last bit, or the theory takes each for a different kind:
+    # list the members of a circle in order of their dropout, so that the factors are multiplied in one order.
+    circle = np.repeat(np.arange(len(drawn)), drawn.sizes)
+    return Circles.cut(drawn.members[np.lexsort((dropout[drawn.members], circle))], drawn.sizes)
 
 
 def _gaps(availability: Reals, chosen: int, rounds: int, seed: int) -> dict[Mode, float]:
     """Fairness gap of each mode after so many rounds, in one seeded run each.
 
-    Batch mates take part together, so a batch is simulated as one client that is available when all of it is.
+    The members of a circle take part together, so it is simulated as one client that is available when all of it is.
     """
-    batches = Batches.cut(np.arange(availability.size), np.ones(availability.size, dtype=np.int64))
+    circles = single_circles(availability.size)
     gaps: dict[Mode, float] = {}
     for mode in get_args(Mode):
-        policy = MultiRound(batches, chosen, mode)
+        policy = MultiRound(circles, chosen, mode)
         taken = simulate(policy, 1.0 - availability, rounds, np.random.default_rng(seed))
         gaps[mode] = float(np.ptp(taken.mean(axis=0)))
     return gaps
@@ -188,7 +196,7 @@ def _gaps(availability: Reals, chosen: int, rounds: int, seed: int) -> dict[Mode
 def draw_trade_off(plan: PopulationPlan, path: Path) -> None:
     """Draw C against T (So et al. 2023, Figure 3) to ``path`` as a PNG, with the recommended T marked.
 
-    Bars show how many clients fit into a cohort in whole batches: what is above a bar is lost to rounding, what is
+    Bars show how many clients fit into a cohort in whole circles: what is above a bar is lost to rounding, what is
     between a bar and the line to skipped rounds.
     """
     levels = ", ".join(f"{level:g}" for level in plan.dropout)
@@ -199,13 +207,13 @@ def draw_trade_off(plan: PopulationPlan, path: Path) -> None:
     rows = [choice.expected for choice in plan.main]
     places = range(len(rows))
     with page(path, "What privacy costs", subtitle, legend=True) as (axes,):
-        room = [row.chosen * plan.population / row.batches for row in rows]
-        axes.bar(places, room, color=HAIRLINE, alpha=0.45, width=0.7, label="room in whole batches")
+        room = [row.chosen * plan.population / row.circles for row in rows]
+        axes.bar(places, room, color=HAIRLINE, alpha=0.45, width=0.7, label="room in whole circles")
         axes.axhline(plan.cohort, color=SLATE, linewidth=0.8)
         if similar := plan.composed("similar"):
             ys = [choice.expected.cardinality for choice in similar]
-            axes.plot(places, ys, "o-", color=SKY, label="C, batches of similar availability", **_LINE)
-        label = "C, batches composed at random" if similar else "C"
+            axes.plot(places, ys, "o-", color=SKY, label="C, circles of similar availability", **_LINE)
+        label = "C, circles composed at random" if similar else "C"
         axes.plot(places, [row.cardinality for row in rows], "o-", color=BLUE, label=label, **_LINE)
         if best := plan.recommended:
             place = rows.index(best)

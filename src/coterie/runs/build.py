@@ -8,8 +8,8 @@ import numpy as np
 from coterie.arithmetic.quantize import Layout, Quantizer
 from coterie.cohorts import availability
 from coterie.cohorts.availability import Availability
-from coterie.cohorts.circles import Batches, Reals, random_batches, similar_batches
-from coterie.cohorts.policies import MultiRound, Policy, make_policy, partition
+from coterie.cohorts.circles import Circles, Reals, partition_circles, random_circles, similar_circles
+from coterie.cohorts.policies import MultiRound, Policy, PolicySettings, make_policy
 from coterie.cohorts.roster import Client, Roster
 from coterie.crypto.entropy import DeterministicEntropy, Entropy
 from coterie.crypto.signing import Identity
@@ -76,13 +76,13 @@ def make_roster(
     rng = stream(config.seed, "circles")
     cohort, count = config.cohort, len(names)
     if cohort.policy == "partition":
-        batches = partition(count, cohort.size, rng).batches
+        batches = partition_circles(count, cohort.size, rng)
     elif cohort.policy == "multi-round" and cohort.circles == "similar":
-        batches = similar_batches(dropout, cohort.privacy, rng)
+        batches = similar_circles(dropout, cohort.privacy, rng)
     elif cohort.policy == "multi-round":
-        batches = random_batches(count, cohort.privacy, rng)
+        batches = random_circles(count, cohort.privacy, rng)
     else:
-        batches = Batches.of([[client] for client in range(count)])
+        batches = Circles.of([[client] for client in range(count)])
     clients = [Client(name, identities[name].public if identities else b"") for name in names]
     return Roster.found(clients, batches, batches.privacy)
 
@@ -91,16 +91,16 @@ def choose_policy(config: RunConfig, roster: Roster, dropout: Reals) -> Policy:
     """Return the selection policy over the roster's circles."""
     cohort = config.cohort
     if cohort.policy == "multi-round":
-        return MultiRound(roster.batches(), cohort.size, cohort.mode, cohort.survival)
+        return MultiRound(roster.usable(), cohort.size, cohort.mode, cohort.survival)
     if cohort.policy == "partition":
-        return MultiRound(roster.batches(), cohort.size)
-    return make_policy(cohort.policy, dropout, cohort.size, stream(config.seed, "policy"))
+        return MultiRound(roster.usable(), cohort.size)
+    return make_policy(cohort.policy, PolicySettings(dropout, cohort.size), stream(config.seed, "policy"))
 
 
 def largest_cohort(config: RunConfig, roster: Roster, policy: Policy) -> int:
     """Return the most clients that can be selected at once."""
     if isinstance(policy, MultiRound):
-        sizes = np.sort(roster.batches().sizes)[::-1]
+        sizes = np.sort(roster.usable().sizes)[::-1]
         return int(sizes[: policy.wanted].sum())
     return len(roster.clients) if config.cohort.policy == "iid" else config.cohort.size
 

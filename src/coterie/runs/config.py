@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from coterie.arithmetic.quantize import Quantizer
-from coterie.cohorts.circles import batch_sizes, batches_per_round
+from coterie.cohorts.circles import circle_sizes, circles_per_round
 from coterie.errors import ConfigError
 
 OWN = "own"
@@ -300,9 +300,9 @@ def _selection(clients: Clients, cohort: Cohort) -> Iterator[Problem]:
         if cohort.privacy > cohort.size:
             yield "cohort.privacy", f"a circle of {cohort.privacy} does not fit into cohort.size = {cohort.size}"
         elif cohort.size <= clients.count:
-            sizes = batch_sizes(clients.count, cohort.privacy)
+            sizes = circle_sizes(clients.count, cohort.privacy)
             try:
-                batches_per_round(sizes, cohort.size)
+                circles_per_round(sizes, cohort.size)
             except ConfigError as error:
                 yield "cohort.size", str(error)
 

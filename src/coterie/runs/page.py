@@ -33,7 +33,7 @@ def run_page(summary: Summary, clients: Sequence[str], records: Sequence[RoundRe
     if any(record.aggregated for record in records):
         participation = _participation(clients, records)
         report = audit(participation, weak_budget_seconds=_WEAK_SECONDS)
-        rounds = audit_figures.Rounds(participation.rounds)
+        rounds = audit_figures.RoundAxis(participation.rounds)
         if summary.config.aggregation.kind == "secure":
             promise = Requirement(summary.config.promised)
             figures["privacy"] = audit_figures.privacy(report, rounds, promise)

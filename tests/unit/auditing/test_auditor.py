@@ -95,6 +95,23 @@ def test_one_more_round_does_not_start_over(matrix: list[list[int]], reported: s
         assert_right(matrix[:number], report)
 
 
+@given(matrices(6, 6))
+def test_running_measures_are_those_of_a_report(matrix: list[list[int]]) -> None:
+    clients = [str(number + 1) for number in range(len(matrix[0]))]
+    auditor = Auditor(clients)
+    assert (auditor.strong_privacy, auditor.fairness_gap, auditor.cardinality, auditor.revealed) == (None, 0, 0, 0)
+    for number, row in enumerate(matrix, start=1):
+        auditor.add_round(number, [client for client, bit in zip(clients, row, strict=True) if bit])
+        report = audited(matrix[:number])
+        assert auditor.strong_privacy == report.strong_privacy
+        assert auditor.fairness_gap == report.fairness_gap
+        assert auditor.cardinality == report.cardinality
+        assert auditor.frequencies.tolist() == list(report.frequency.values())
+        assert auditor.revealed == sum(map(any, matrix[:number]))
+    auditor.frequencies[:] = 99  # a copy
+    assert auditor.frequencies.tolist() == np.sum(matrix, axis=0).tolist()
+
+
 @given(matrices(6, 6), st.integers(1, 4))
 def test_collusion(matrix: list[list[int]], members: int) -> None:
     found = audited(matrix, collusion=members).collusion
@@ -183,11 +200,11 @@ def history(clients: int, rounds: int, choose: str, size: int, seed: int = 1) ->
     matrix = np.zeros((rounds, clients), dtype=int)
     for row in matrix:
         up = generator.random(clients) > generator.choice([0.1, 0.3, 0.5], clients)
-        if choose == "batches":
-            batches = np.flatnonzero(up.reshape(-1, size).all(axis=1))
+        if choose == "circles":
+            circles = np.flatnonzero(up.reshape(-1, size).all(axis=1))
             wanted = 12 // size
-            if len(batches) >= wanted:
-                row.reshape(-1, size)[generator.choice(batches, wanted, replace=False)] = 1
+            if len(circles) >= wanted:
+                row.reshape(-1, size)[generator.choice(circles, wanted, replace=False)] = 1
         elif choose == "random":
             row[generator.choice(np.flatnonzero(up), size, replace=False)] = 1
         elif choose == "iid":
@@ -204,11 +221,11 @@ def history(clients: int, rounds: int, choose: str, size: int, seed: int = 1) ->
 @pytest.mark.parametrize(
     ("choose", "size", "strong", "weak"),
     [
-        ("batches", 6, 6, 6),
-        ("batches", 4, 4, 4),
-        ("batches", 3, 3, 3),
-        ("batches", 2, 2, 2),
-        ("batches", 12, 12, 12),
+        ("circles", 6, 6, 6),
+        ("circles", 4, 4, 4),
+        ("circles", 3, 3, 3),
+        ("circles", 2, 2, 2),
+        ("circles", 12, 12, 12),
         ("random", 12, 1, 1),
         ("weighted", 12, 1, 1),
         ("iid", 12, 1, 1),
@@ -229,8 +246,8 @@ def test_random_selection_exposes_everybody_after_as_many_rounds_as_clients(seed
     assert {int(exposure.round) for exposure in report.exposed} <= set(range(38, 46))
 
 
-def test_broken_batches_expose_clients_one_after_the_other() -> None:
-    """Sums over whoever survives split batches of 3; the exposures are proved while the rank is not full."""
+def test_broken_circles_expose_clients_one_after_the_other() -> None:
+    """Sums over whoever survives split circles of 3; the exposures are proved while the rank is not full."""
     generator = np.random.default_rng(3)
     matrix = np.zeros((40, 15), dtype=int)
     for row in matrix:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import zipfile
 from pathlib import Path
 from random import Random
 
@@ -10,10 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from tests.support.rationals import matrices
 
 from coterie.auditing.logs import Format, Label, Participation, read_log
-from coterie.errors import InputError
+from coterie.errors import InputError, LogTooLarge
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Z"]), min_size=1, max_size=8).filter(
     lambda name: "\ufffd" not in name
@@ -264,6 +266,76 @@ def saved(**arrays: object) -> io.BytesIO:
 def test_bad_arrays_are_refused(file: io.BytesIO, reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         read_log(file)
+
+
+def packed(matrix: NDArray[np.generic], method: int = zipfile.ZIP_DEFLATED, copies: int = 1) -> io.BytesIO:
+    array, file = io.BytesIO(), io.BytesIO()
+    np.save(array, matrix)
+    with zipfile.ZipFile(file, "w", method) as archive:
+        for number in range(copies):
+            archive.writestr(f"{number}.npy", array.getvalue())
+    return io.BytesIO(file.getvalue())
+
+
+@given(st.integers(1, 300), st.integers(1, 300), st.sampled_from([np.bool_, np.int64, np.float64]))
+def test_what_unpacks_to_more_than_the_limit_is_refused(rounds: int, clients: int, kind: type[np.generic]) -> None:
+    matrix = np.zeros((rounds, clients), kind)
+    takes = matrix.nbytes + 100 * (rounds + clients)  # with names
+    file = packed(matrix)
+    assert len(read_log(file, limit=takes + 200).rounds) == rounds  # the archive counts the header too
+    for large in (packed(matrix), npy(matrix)):
+        with pytest.raises(LogTooLarge):
+            read_log(large, limit=takes - 1)
+
+
+def npy(matrix: NDArray[np.generic]) -> io.BytesIO:
+    file = io.BytesIO()
+    np.save(file, matrix)
+    return io.BytesIO(file.getvalue())
+
+
+def claiming(shape: tuple[int, ...]) -> bytes:
+    """An array file with this shape in its header and nothing behind it."""
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, {"descr": "|b1", "fortran_order": False, "shape": shape})
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("shape", [(10**6, 10**6), (1, 10**8), (10**8, 1), (10**12, 0)])
+def test_a_header_that_claims_too_much_is_refused_before_anything_is_allocated(shape: tuple[int, ...]) -> None:
+    with pytest.raises(LogTooLarge, match="unpacked"):
+        read_log(io.BytesIO(claiming(shape)))
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("matrix.npy", claiming(shape))
+    with pytest.raises(LogTooLarge, match="unpacked"):
+        read_log(io.BytesIO(file.getvalue()))
+
+
+def test_archives_that_numpy_does_not_write_are_refused() -> None:
+    with pytest.raises(InputError, match="another way"):
+        read_log(packed(np.eye(3), zipfile.ZIP_BZIP2))
+    with pytest.raises(LogTooLarge, match="17 arrays"):
+        read_log(packed(np.eye(3), copies=17))
+
+
+def test_a_pipe_is_read_no_further_than_the_limit() -> None:
+    class Endless(io.RawIOBase):
+        taken = 0
+
+        def read(self, size: int = -1) -> bytes:
+            self.taken += size
+            return b"1,a\n" * (size // 4)
+
+    endless = Endless()
+    with pytest.raises(LogTooLarge, match="at least 6 MB unpacked, and the limit is 5 MB"):
+        read_log(endless, limit=5_000_000)  # type: ignore[arg-type]
+    assert endless.taken < 7_000_000
+
+
+def test_a_ledger_is_opened_by_its_place() -> None:
+    with pytest.raises(InputError, match="by its path or its URL"):
+        read_log(io.BytesIO(b""), "ledger")
 
 
 def test_arrays_never_execute_anything() -> None:

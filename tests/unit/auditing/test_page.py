@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from coterie.auditing import figures as audit_figures
 from coterie.auditing.auditor import audit
-from coterie.auditing.logs import Label, Participation, Problem
+from coterie.auditing.logs import Label, Participation, UnusedLine
 from coterie.auditing.page import audit_page
 from coterie.auditing.verdict import Requirement
 from coterie.reports import html as pages
@@ -92,10 +92,10 @@ def random_log(clients: int, rounds: int, cohort: int) -> Participation:
 def test_names_are_shown_and_never_act(names: list[str], word: str) -> None:
     hostile = tuple(dict.fromkeys([*names, *HOSTILE]))
     alone = tuple((number,) for number in range(len(hostile)))  # so that everybody is exposed and listed
-    log = Participation(hostile, hostile, alone, (Problem(3, word, "<u>"),), (word + "<i>",))
+    log = Participation(hostile, hostile, alone, (UnusedLine(3, word, "<u>"),), (word + "<i>",))
     page = make(log, witnesses=len(hostile))
     numbers = tuple(map(str, range(len(hostile))))
-    harmless = make(Participation(numbers, numbers, alone, (Problem(3, "", ""),), ("",)), witnesses=len(hostile))
+    harmless = make(Participation(numbers, numbers, alone, (UnusedLine(3, "", ""),), ("",)), witnesses=len(hostile))
     assert [tag for tag, _ in page.tags] == [tag for tag, _ in harmless.tags]
     assert [sorted(found) for _, found in page.tags] == [sorted(found) for _, found in harmless.tags]
     assert all(name in page.words for name in HOSTILE)
@@ -145,7 +145,7 @@ def test_the_map_is_the_matrix_with_equal_histories_side_by_side(matrix: list[li
     report = audit(log)
     if not report.leak:
         return
-    rounds = audit_figures.Rounds(log.rounds)
+    rounds = audit_figures.RoundAxis(log.rounds)
     figure, _ = audit_figures.participation_map(log, report.exposed, rounds)
     drawn, names = cells({"data": figure.traces}), figure.traces[0]["y"]
     assert sorted(names) == sorted(log.clients)
@@ -178,7 +178,7 @@ def test_a_large_log_makes_a_small_page() -> None:
 def test_steps_show_every_change() -> None:
     log = Participation.from_matrix([[1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0]])
     report = audit(log)
-    figure = audit_figures.privacy(report, audit_figures.Rounds(log.rounds), None)
+    figure = audit_figures.privacy(report, audit_figures.RoundAxis(log.rounds), None)
     line = figure.traces[0]
     drawn = dict(zip(line["x"], line["y"], strict=True))
     changes = {1: 4, 3: 2, 4: 1, 5: 1}
@@ -190,7 +190,7 @@ def test_steps_show_every_change() -> None:
     ("labels", "at"), [((5, 6, 7), (5, 6, 7)), ((5, 7, 8), (1, 2, 3)), (("a", "b", "c"), (1, 2, 3))]
 )
 def test_rounds_keep_their_names(labels: tuple[Label, ...], at: tuple[int, ...]) -> None:
-    rounds = audit_figures.Rounds(labels)
+    rounds = audit_figures.RoundAxis(labels)
     assert tuple(rounds.at[label] for label in labels) == at
     assert rounds.numbered or dict(zip(rounds.axis["tickvals"], rounds.axis["ticktext"], strict=True)) == dict(
         zip(at, map(str, labels), strict=True)
@@ -226,7 +226,7 @@ def test_every_exposure_has_its_proof() -> None:
 )
 def test_every_verdict_has_its_page(matrix: list[list[int]], says: str) -> None:
     log = Participation.from_matrix(matrix)
-    problems = (Problem(7, "what?", "a round and a client are expected"),)
+    problems = (UnusedLine(7, "what?", "a round and a client are expected"),)
     log = Participation(log.clients, log.rounds, log.members, problems, ("a note",))
     page = make(log, requirement=Requirement(2))
     words = " ".join(page.words.split())

@@ -126,7 +126,7 @@ def test_bad_parameters_end_in_one_clear_line(
     monkeypatch.setattr(sys, "argv", ["coterie", *TINY, *arguments])
     with pytest.raises(SystemExit) as ended:
         main()
-    assert ended.value.code == 1
+    assert ended.value.code == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.startswith("coterie: ")

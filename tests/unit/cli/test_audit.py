@@ -1,5 +1,6 @@
 """``coterie audit``: any log, one verdict, and an exit status that a pipeline can stand on."""
 
+import hashlib
 import json
 import sqlite3
 from collections.abc import Callable
@@ -7,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 import typer
@@ -14,7 +16,8 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from coterie.cli import audit as command
-from coterie.cohorts.ledger import Ledger
+from coterie.cli import main
+from coterie.cohorts.ledger import Entry, EntryKind, Ledger
 
 ROUNDS = {1: ["ann", "bob", "cyd", "dan"], 2: ["ann", "bob"], 3: ["cyd", "dan", "eve"]}
 CLIENTS = sorted({client for members in ROUNDS.values() for client in members})
@@ -182,11 +185,11 @@ def test_collusion_is_told() -> None:
 def test_unreadable_lines_are_named_and_make_the_verdict_unsafe() -> None:
     text = "round,client\n" + SAFE + "".join(f"garbage{number}\n" for number in range(7))
     result = run("-", "--require", "2", stdin=text)
-    assert result.exit_code == 3
+    assert result.exit_code == 2
     assert "7 lines could not be read; do not rely on the verdict" in result.stderr
     assert "line 10: a round and a client are expected: garbage0" in result.stderr
     assert "... and 2 more" in result.stderr
-    found = findings("-", stdin=text, status=3)
+    found = findings("-", stdin=text, status=2)
     assert found["unreadable"]["lines"] == 7
     assert found["unreadable"]["first"][0]["line"] == 10
     assert run("-", "--require", "3", stdin=text).exit_code == 1  # broken on what was read already
@@ -202,15 +205,15 @@ def test_notes_go_to_stderr() -> None:
 def test_nothing_readable_is_not_a_verdict(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(content)
     result = run(tmp_path / "log", "--require", "1")
-    assert result.exit_code == 3
+    assert result.exit_code == 2
     assert result.stderr.startswith("coterie: ")
     assert not result.stdout
 
 
 def test_places_where_there_is_no_log(tmp_path: Path) -> None:
-    assert run(tmp_path / "missing.csv").exit_code == 3
-    assert run(tmp_path).exit_code == 3
-    assert run(f"sqlite:///{tmp_path}/missing.db").exit_code == 3
+    assert run(tmp_path / "missing.csv").exit_code == 2
+    assert run(tmp_path).exit_code == 2
+    assert run(f"sqlite:///{tmp_path}/missing.db").exit_code == 2
 
 
 def test_a_ledger_with_its_skipped_and_broken_rounds(tmp_path: Path) -> None:
@@ -222,10 +225,21 @@ def test_a_ledger_with_its_skipped_and_broken_rounds(tmp_path: Path) -> None:
         ledger.reveal(2, ["ann", "bob", "cyd", "dan"], promised=2)
         ledger.abort(2, "too few shares")
         ledger.abort(3, "too few masked inputs")
+        head = ledger.head()
     found = findings(f"sqlite:///{path}", "--require", "2")
     assert (found["rounds"], found["strong_privacy"]) == (4, 2)
     assert found["cardinality"] == pytest.approx(6 / 4)
-    assert found["notes"] == ["rounds announced but not completed, which count as revealed: 1"]
+    assert found["notes"] == [
+        "rounds announced but not completed, which count as revealed: 1",
+        f"the ledger's chain of 6 entries holds; its head, to be kept elsewhere, is {head}",
+    ]
+
+
+def test_auditing_a_ledger_writes_nothing(tmp_path: Path) -> None:
+    write_ledger(tmp_path / "ledger.db")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert run(tmp_path / "ledger.db").exit_code == 0
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_a_ledger_that_was_tampered_with_is_refused(tmp_path: Path) -> None:
@@ -239,6 +253,69 @@ def test_a_ledger_that_was_tampered_with_is_refused(tmp_path: Path) -> None:
     assert "ledger entry 1" in result.stderr
 
 
+def test_a_second_reveal_of_a_round_cannot_hide_the_first(tmp_path: Path) -> None:
+    """The chain is intact, and only the life of a round tells: a round is revealed once."""
+    path = tmp_path / "ledger.db"
+    write_ledger(path)
+    with Ledger.open(path) as ledger:
+        end = ledger.head()
+    forged = Entry(end.sequence + 1, 3, EntryKind.REVEAL, ("cyd", "dan"), 1, b"", "", end.digest)
+    body = msgspec.json.encode(forged)
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE loose AS SELECT * FROM coterie_ledger")
+        connection.execute("DROP TABLE coterie_ledger")
+        connection.execute("ALTER TABLE loose RENAME TO coterie_ledger")
+        values = (forged.sequence, 3, "reveal", end.digest, hashlib.sha256(body).hexdigest(), body)
+        connection.execute("INSERT INTO coterie_ledger VALUES (?, ?, ?, ?, ?, ?)", values)
+    connection.close()
+    result = run(path)
+    assert result.exit_code == 3
+    assert f"ledger entry {forged.sequence}: round 3 cannot have this reveal" in result.stderr
+
+
+def test_a_lost_tail_is_found_with_a_head_kept_elsewhere(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    write_ledger(path)
+    with Ledger.open(path) as ledger:
+        head = str(ledger.head())
+    assert run(path, "--head", head).exit_code == 0
+    with sqlite3.connect(path) as connection:
+        connection.execute("DELETE FROM coterie_ledger WHERE sequence >= 5")
+    connection.close()
+    assert run(path).exit_code == 0  # nothing inside a shorter chain can tell
+    result = run(path, "--head", head)
+    assert result.exit_code == 3
+    assert "ledger entry 5: it is missing" in result.stderr
+    assert run(path, "--head", "5:x").exit_code == 2
+
+
+def test_only_a_ledger_has_a_head(log: Path) -> None:
+    result = run(log, "--head", f"1:{'0' * 64}")
+    assert result.exit_code == 2
+    assert "only a ledger has a head" in result.stderr
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_a_log_above_the_limit_is_refused(format_name: str, tmp_path: Path) -> None:
+    FORMATS[format_name](tmp_path / "log")
+    result = run(tmp_path / "log", "--limit", "0.00001")
+    assert result.exit_code == 3
+    assert "raise the limit (--limit MB)" in result.stderr
+    assert run(tmp_path / "log", "--limit", "1").exit_code == 0
+
+
+def test_a_crash_is_no_verdict(log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(command, "_read", fail)
+    monkeypatch.setattr("sys.argv", ["coterie", "audit", str(log)])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 70
+    assert "ZeroDivisionError" in capsys.readouterr().err
+
+
 def test_a_damaged_ledger_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     with Ledger.open(path) as ledger:
@@ -249,7 +326,8 @@ def test_a_damaged_ledger_is_refused(tmp_path: Path) -> None:
     content[half:] = b"\xff" * (len(content) - half)
     path.write_bytes(content)
     result = run(path)
-    assert result.exit_code == 3, result.output
+    assert result.exit_code == 2
+    assert "malformed" in result.stderr
 
 
 def test_an_empty_ledger_reveals_nothing(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_bad_requests_are_one_clear_line(monkeypatch: pytest.MonkeyPatch, capsys
     monkeypatch.setattr("sys.argv", ["coterie", "plan", "--clients", "100", "--dropout", "1.5"])
     with pytest.raises(SystemExit) as left:
         main()
-    assert left.value.code == 1
+    assert left.value.code == 2
     assert capsys.readouterr().err.startswith("coterie: dropout is a fraction")
 
 

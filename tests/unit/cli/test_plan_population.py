@@ -43,7 +43,7 @@ def refusal(*arguments: str) -> str:
 def test_the_papers_population() -> None:
     found = as_json(*PAPER, "--dropout", "0.2")
     choices = {choice["privacy"]: choice for choice in found["choices"]}
-    assert list(choices) == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12]  # 120 clients in batches of 11 are batches of 12
+    assert list(choices) == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12]  # 120 clients in circles of 11 are circles of 12
     assert found["recommended"] == 6
     assert choices[6]["cardinality"] == pytest.approx(11.777466, abs=1e-6)
     assert choices[3]["family"] == 91_390
@@ -64,7 +64,7 @@ def test_people_get_a_table_with_a_recommendation_and_its_rule(tmp_path: Path) -
     assert imread(plot).ndim == 3
 
 
-def test_levels_compare_ways_of_composing_batches(tmp_path: Path) -> None:
+def test_levels_compare_ways_of_composing_circles(tmp_path: Path) -> None:
     arguments = (*SMALL, "--dropout", "0.1,0.2,0.3,0.4,0.5")
     found = as_json(*arguments)
     random, similar = (
@@ -72,13 +72,13 @@ def test_levels_compare_ways_of_composing_batches(tmp_path: Path) -> None:
         for composition in ("random", "similar")
     )
     assert random.keys() == similar.keys()
-    for privacy in (2, 3, 6):  # similar batches are complete more often, and less fair
+    for privacy in (2, 3, 6):  # similar circles are complete more often, and less fair
         assert similar[privacy]["cardinality"] > random[privacy]["cardinality"]
         assert similar[privacy]["fairness_gap"] > random[privacy]["fairness_gap"]
     output = shown(*arguments, "--plot", str(tmp_path / "both.png"))
-    assert "Random batches" in output
+    assert "Random circles" in output
     assert "Similar availability" in output
-    assert "The recommendation is for random batches" in output
+    assert "The recommendation is for random circles" in output
 
 
 def test_one_privacy_in_detail(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_one_privacy_in_detail(tmp_path: Path) -> None:
     assert "the same weight as at least 3 others" in output
     assert "11.83" in output
     assert "18.5% of the cohort" in output  # 1 - 0.95^4
-    assert "1.23 times as many, 4 batches instead of 3" in output
+    assert "1.23 times as many, 4 circles instead of 3" in output
     assert "protects nobody" in shown(*SMALL, "--dropout", "0.3", "--privacy", "1", "--plot", str(plot))
     assert plot.exists()
     found = as_json(*PAPER, "--dropout", "0.3", "--privacy", "4", "--survival", "0.95")
@@ -95,12 +95,12 @@ def test_one_privacy_in_detail(tmp_path: Path) -> None:
     assert choice["aggregated"] == pytest.approx(choice["cardinality"] * 0.95**4)
 
 
-def test_batches_that_do_not_divide_the_population() -> None:
+def test_circles_that_do_not_divide_the_population() -> None:
     uneven = ("--population", "25", "--cohort", "6", "--dropout", "0.2")
     output = shown(*uneven)
     assert "K must be 7 (T = 2), 7 (T = 3)" in output
     assert "No T is recommended" in output
-    assert "K = 7 would hold one batch more" in shown(*uneven, "--privacy", "3")
+    assert "K = 7 would hold one circle more" in shown(*uneven, "--privacy", "3")
 
 
 def test_large_populations_are_not_simulated() -> None:
@@ -159,10 +159,10 @@ def test_every_plan_keeps_its_own_rule(population: int, data: st.DataObject) -> 
             assert choice.gaps["fairest"] <= 1 / plan.rounds + 1e-12
 
 
-def test_equal_kinds_of_batches_are_recognised() -> None:
-    """Availability of a random batch must not depend on the order of its members, or theory takes forever."""
+def test_equal_kinds_of_circles_are_recognised() -> None:
+    """Availability of a random circle must not depend on the order of its members, or theory takes forever."""
     from coterie.planning.population import _compose
 
     dropout = np.resize([0.1, 0.2, 0.3], 3_000)
-    batches = _compose("random", dropout, 0, 5)
-    assert np.unique(batches.availability(dropout)).size <= 21  # multisets of 5 out of 3 levels
+    circles = _compose("random", dropout, 0, 5)
+    assert np.unique(circles.availability(dropout)).size <= 21  # multisets of 5 out of 3 levels

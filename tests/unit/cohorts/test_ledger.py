@@ -14,12 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine, event
 
-from coterie.cohorts.ledger import Entry, Head, Kind, Ledger, Outcome
+from coterie.cohorts.ledger import Entry, EntryKind, Head, Ledger, Outcome
 from coterie.cohorts.ledger_store import START, LedgerStore
 from coterie.errors import ConfigError, InputError, LedgerConflict, LedgerTampered, LocalProtocolError, SeparationRisk
 
 CIRCLES = (("ann", "bob"), ("cid", "dan"), ("eve", "fay"))
 ENTRIES_OF_EXAMPLE = 6
+members = st.sampled_from([name for circle in CIRCLES for name in circle])
 
 
 @pytest.fixture
@@ -84,17 +85,53 @@ def test_the_ways_a_round_can_end_are_told_apart(example: Ledger) -> None:
     entries = list(example.entries())
     assert [entry.sequence for entry in entries] == list(range(1, ENTRIES_OF_EXAMPLE + 2))
     assert entries[0].roster == b"\x01" * 32
-    assert [entry.promised for entry in entries if entry.kind is Kind.REVEAL] == [2, 2, 2]
+    assert [entry.promised for entry in entries if entry.kind is EntryKind.REVEAL] == [2, 2, 2]
     assert entries[4].reason == "too few shares"
 
 
 def test_all_that_was_announced_counts_however_it_ended(example: Ledger) -> None:
-    clients, rounds, matrix = example.participation(clients=["zoe"])
-    assert clients == ("ann", "bob", "cid", "dan", "zoe")
-    assert rounds == (0, 2)
-    np.testing.assert_array_equal(matrix, [[1, 1, 0, 0, 0], [1, 1, 1, 1, 0]])
+    participation = example.participation(clients=["zoe"])
+    assert participation.clients == ("ann", "bob", "cid", "dan", "zoe")
+    assert participation.rounds == (0, 1, 2, 3)  # with nobody, where nothing can have been seen
+    nobody = [0, 0, 0, 0, 0]
+    np.testing.assert_array_equal(participation.matrix, [[1, 1, 0, 0, 0], nobody, [1, 1, 1, 1, 0], nobody])
+    assert participation.notes == ("rounds announced but not completed, which count as revealed: 1",)
     assert example.frequencies() == {"ann": 2, "bob": 2, "cid": 1, "dan": 1}
     assert example.frequencies()["zoe"] == 0
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 9), st.sets(members, min_size=1)), max_size=9), st.integers(0, 10))
+def test_frequencies_count_the_rounds_before_another(reveals: list[tuple[int, set[str]]], before: int) -> None:
+    """Whatever the order of recording, and whoever recorded it; asked after every round, as a server does."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "ledger.db"
+        recorded: dict[int, set[str]] = {}
+        with Ledger.open(path) as own, Ledger.open(path) as other:
+            for number, names in reveals:
+                if number not in recorded:
+                    (own if number % 2 else other).reveal(number, names, promised=1)
+                    recorded[number] = names
+                earlier = [members for at, members in recorded.items() if at < before]
+                assert own.frequencies(before) == Counter(name for members in earlier for name in members)
+                assert own.frequencies() == Counter(name for members in recorded.values() for name in members)
+
+
+def test_frequencies_read_nothing_twice(ledger: Ledger) -> None:
+    reads: list[object] = []
+
+    def watch(_connection: object, _cursor: object, statement: str, parameters: object, *_: object) -> None:
+        reads.append(parameters)
+
+    for number in range(5):
+        ledger.reveal(number, CIRCLES[0], promised=2)
+    assert ledger.frequencies(3) == {"ann": 3, "bob": 3}
+    event.listen(Engine, "before_cursor_execute", watch)
+    try:
+        assert ledger.frequencies(3) == {"ann": 3, "bob": 3}
+    finally:
+        event.remove(Engine, "before_cursor_execute", watch)
+    assert reads == [(5,), (3, "reveal", 5)]  # from the last entry on, and the rounds from 3 on
 
 
 def test_an_empty_ledger(ledger: Ledger) -> None:
@@ -103,8 +140,8 @@ def test_an_empty_ledger(ledger: Ledger) -> None:
     assert ledger.outcomes() == {}
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-def test_an_ended_round_takes_no_further_entry(example: Ledger, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", list(EntryKind))
+def test_an_ended_round_takes_no_further_entry(example: Ledger, kind: EntryKind) -> None:
     head = example.head()
     for number in range(4):
         with pytest.raises(LedgerConflict, match=f"round {number} is already recorded as"):
@@ -148,29 +185,31 @@ def test_numpy_values_are_recorded_as_plain_ones(ledger: Ledger) -> None:
     assert list(ledger.rows()) == [(3, ("ann", "bob"))]
 
 
-def record(ledger: Ledger, kind: Kind, number: int, aggregated: tuple[str, ...]) -> Head:
-    calls: dict[Kind, Callable[[], Head]] = {
-        Kind.REVEAL: lambda: ledger.reveal(number, aggregated, promised=2),
-        Kind.COMPLETE: lambda: ledger.complete(number),
-        Kind.ABORT: lambda: ledger.abort(number, "because"),
-        Kind.SKIP: lambda: ledger.skip(number, "because"),
+def record(ledger: Ledger, kind: EntryKind, number: int, aggregated: tuple[str, ...]) -> Head:
+    calls: dict[EntryKind, Callable[[], Head]] = {
+        EntryKind.REVEAL: lambda: ledger.reveal(number, aggregated, promised=2),
+        EntryKind.COMPLETE: lambda: ledger.complete(number),
+        EntryKind.ABORT: lambda: ledger.abort(number, "because"),
+        EntryKind.SKIP: lambda: ledger.skip(number, "because"),
     }
     return calls[kind]()
 
 
 steps = st.tuples(
-    st.sampled_from(Kind), st.integers(0, 4), st.sets(st.sampled_from([name for circle in CIRCLES for name in circle]))
+    st.sampled_from(EntryKind),
+    st.integers(0, 4),
+    st.sets(st.sampled_from([name for circle in CIRCLES for name in circle])),
 )
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(steps, st.booleans()), max_size=12))
 def test_any_use_by_two_servers_leaves_a_valid_ledger_that_keeps_the_promise(
-    script: list[tuple[tuple[Kind, int, set[str]], bool]],
+    script: list[tuple[tuple[EntryKind, int, set[str]], bool]],
 ) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "ledger.db"
-        accepted: list[tuple[Kind, int, tuple[str, ...]]] = []
+        accepted: list[tuple[EntryKind, int, tuple[str, ...]]] = []
         with Ledger.open(path) as one, Ledger.open(path) as two:
             for (kind, number, chosen), first in script:
                 names = tuple(sorted(chosen))
@@ -178,7 +217,7 @@ def test_any_use_by_two_servers_leaves_a_valid_ledger_that_keeps_the_promise(
                     head = record(one if first else two, kind, number, names)
                 except (InputError, LocalProtocolError, SeparationRisk):
                     continue
-                accepted.append((kind, number, names if kind is Kind.REVEAL else ()))
+                accepted.append((kind, number, names if kind is EntryKind.REVEAL else ()))
                 assert head == one.head() == two.head()
             assert one.verify() == one.head()
             assert [(entry.kind, entry.round, entry.aggregated) for entry in two.entries()] == accepted
@@ -257,7 +296,12 @@ def first_bad_entry(path: Path, reason: str) -> int:
 
 def test_every_way_of_reading_checks_the_chain(path: Path, example: Ledger) -> None:
     edit(path, DELETE, target=2)
-    reads: list[Callable[[], object]] = [example.outcomes, example.participation, example.frequencies]
+    reads: list[Callable[[], object]] = [
+        example.outcomes,
+        example.participation,
+        example.frequencies,
+        lambda: list(example.rows()),
+    ]
     for read in reads:
         with pytest.raises(LedgerTampered):
             read()
@@ -300,17 +344,40 @@ def test_a_running_server_notices_that_the_end_was_removed(path: Path, example: 
         example.skip(21, "next")
 
 
-@pytest.mark.parametrize("body_round", [2, 0])
-def test_a_well_linked_entry_that_no_server_would_write_is_named(path: Path, example: Ledger, body_round: int) -> None:
-    end = example.head()
+@pytest.mark.parametrize(
+    ("number", "kind", "aggregated", "reason"),
+    [
+        (2, EntryKind.SKIP, (), "round 2 cannot have this skip"),
+        (0, EntryKind.SKIP, (), "round 0 cannot have this skip"),
+        (4, EntryKind.COMPLETE, ("ann",), "this complete cannot have these clients"),
+        (5, EntryKind.REVEAL, (), "this reveal cannot have these clients"),
+        (5, EntryKind.REVEAL, ("bob", "ann"), "this reveal cannot have these clients"),
+        (5, EntryKind.REVEAL, ("ann", "ann"), "this reveal cannot have these clients"),
+    ],
+)
+def test_a_well_linked_entry_that_no_server_would_write_is_named(
+    path: Path, example: Ledger, number: int, kind: EntryKind, aggregated: tuple[str, ...], reason: str
+) -> None:
+    end = example.reveal(4, CIRCLES[2], promised=2)
     store = LedgerStore.open(path, create=False, timeout=1)
-    forged = Entry(end.sequence + 1, body_round, Kind.SKIP, (), 0, b"", "", end.digest)
+    forged = Entry(end.sequence + 1, number, kind, aggregated, 0, b"", "", end.digest)
     with store.writing() as connection:
         store.append(connection, forged)
     store.close()
-    with pytest.raises(LedgerTampered, match="cannot have this skip") as found:
+    with pytest.raises(LedgerTampered, match=reason) as found:
         example.verify()
     assert found.value.sequence == forged.sequence
+
+
+def test_an_emptied_entry_is_named(path: Path, example: Ledger) -> None:
+    edit(path, "CREATE TABLE loose AS SELECT * FROM coterie_ledger")
+    edit(path, "DROP TABLE coterie_ledger")
+    edit(path, "ALTER TABLE loose RENAME TO coterie_ledger")
+    for digest, reason in (("x", "does not match its digest"), (hashlib.sha256().hexdigest(), "cannot be read")):
+        edit(path, "UPDATE coterie_ledger SET body = NULL, digest = :digest WHERE sequence = 3", digest=digest)
+        with pytest.raises(LedgerTampered, match=reason) as found:
+            example.verify()
+        assert found.value.sequence == 3
 
 
 def test_an_unreadable_entry_is_named(path: Path, example: Ledger) -> None:
@@ -380,9 +447,9 @@ def test_the_constraints_alone_keep_a_stale_writer_out(path: Path, example: Ledg
     first, end = next(example.entries()), example.head()
     store = LedgerStore.open(path, create=False, timeout=1)
     stale = [
-        Entry(end.sequence, 50, Kind.SKIP, (), 0, b"", "", end.digest),  # the same place
-        Entry(end.sequence + 1, 50, Kind.SKIP, (), 0, b"", "", first.previous),  # a fork
-        Entry(end.sequence + 1, 0, Kind.REVEAL, ("x",), 1, b"", "", end.digest),  # the same round twice
+        Entry(end.sequence, 50, EntryKind.SKIP, (), 0, b"", "", end.digest),  # the same place
+        Entry(end.sequence + 1, 50, EntryKind.SKIP, (), 0, b"", "", first.previous),  # a fork
+        Entry(end.sequence + 1, 0, EntryKind.REVEAL, ("x",), 1, b"", "", end.digest),  # the same round twice
     ]
     for entry in stale:
         with pytest.raises(LedgerConflict, match="another server"), store.writing() as connection:

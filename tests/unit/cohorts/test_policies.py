@@ -1,22 +1,25 @@
+"""Policies: what every one of the table keeps, and what each promises of its own."""
+
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coterie.cohorts.circles import Batches, Indices, Mask, random_batches
+from coterie.cohorts.availability import mixed_dropout
+from coterie.cohorts.circles import Circles, Indices, Mask, partition_circles, random_circles
 from coterie.cohorts.policies import (
     POLICIES,
     BalancedHalves,
     Iid,
     Mode,
     MultiRound,
+    PolicyKind,
+    PolicySettings,
     Random,
     WeightedRandom,
     make_policy,
-    mixed_dropout,
-    partition,
     simulate,
 )
 from coterie.errors import ConfigError, InputError
@@ -46,9 +49,9 @@ def moments(draw: st.DrawFn, population: int = 24) -> Moment:
     return Moment(available, rng.integers(0, 5, population), rng)
 
 
-@given(moments(), st.sampled_from(POLICIES), st.sampled_from([2, 4, 6]), seeds)
+@given(moments(), st.sampled_from(list(POLICIES)), st.sampled_from([2, 4, 6]), seeds)
 def test_every_policy_selects_available_clients_in_order(now: Moment, name: str, cohort: int, seed: int) -> None:
-    policy = make_policy(name, np.full(24, 0.5), cohort, np.random.default_rng(seed), privacy=2)
+    policy = make_policy(name, PolicySettings(np.full(24, 0.5), cohort, privacy=2), np.random.default_rng(seed))
     selected = policy.select(now.available, now.frequencies, now.rng)
     assert selected.dtype == np.int64
     assert sorted(set(selected.tolist())) == selected.tolist()
@@ -56,28 +59,28 @@ def test_every_policy_selects_available_clients_in_order(now: Moment, name: str,
     assert name == "iid" or selected.size in (0, cohort)
 
 
-@given(moments(), st.sampled_from(POLICIES), seeds)
+@given(moments(), st.sampled_from(list(POLICIES)), seeds)
 def test_selection_depends_on_its_arguments_only(now: Moment, name: str, seed: int) -> None:
-    policy = make_policy(name, np.full(24, 0.5), 4, np.random.default_rng(seed), privacy=2)
+    policy = make_policy(name, PolicySettings(np.full(24, 0.5), 4, privacy=2), np.random.default_rng(seed))
     once, again = (policy.select(now.available, now.frequencies, np.random.default_rng(seed)) for _ in range(2))
     assert once.tolist() == again.tolist()
 
 
 @given(moments(), st.integers(1, 6), st.integers(0, 12), st.sampled_from(MODES), seeds)
-def test_multi_round_takes_whole_batches_up_to_the_cohort_or_skips(
+def test_multi_round_takes_whole_circles_up_to_the_cohort_or_skips(
     now: Moment, privacy: int, more: int, mode: Mode, seed: int
 ) -> None:
-    batches = random_batches(24, privacy, np.random.default_rng(seed))
-    cohort = int(batches.sizes.max()) + more
-    policy = MultiRound(batches, cohort, mode)
+    circles = random_circles(24, privacy, np.random.default_rng(seed))
+    cohort = int(circles.sizes.max()) + more
+    policy = MultiRound(circles, cohort, mode)
     selected = policy.select(now.available, now.frequencies, now.rng)
     member = np.isin(np.arange(24), selected)
-    taken = batches.complete(member)
-    assert batches.union(np.flatnonzero(taken)).tolist() == selected.tolist()
+    taken = circles.complete(member)
+    assert circles.union(np.flatnonzero(taken)).tolist() == selected.tolist()
     assert selected.size <= cohort
-    complete = batches.complete(now.available)
+    complete = circles.complete(now.available)
     assert taken.sum() == (policy.chosen if complete.sum() >= policy.chosen else 0)
-    usage = batches.lowest(now.frequencies)
+    usage = circles.lowest(now.frequencies)
     if mode != "uniform" and taken.any():
         assert usage[taken].min() == usage[complete].min()
     if mode == "fairest":
@@ -86,7 +89,7 @@ def test_multi_round_takes_whole_batches_up_to_the_cohort_or_skips(
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_least_frequent_client_without_its_mate_is_no_obstacle(mode: Mode) -> None:
-    policy = MultiRound(Batches.of([(0, 1), (2, 3), (4, 5)]), 2, mode)
+    policy = MultiRound(Circles.of([(0, 1), (2, 3), (4, 5)]), 2, mode)
     available = np.array([True, False, True, True, True, True])
     frequencies = np.array([0, 0, 7, 7, 5, 5])
     rng = np.random.default_rng(0)
@@ -95,39 +98,39 @@ def test_a_least_frequent_client_without_its_mate_is_no_obstacle(mode: Mode) -> 
 
 
 def test_every_tie_has_its_chance() -> None:
-    policy = MultiRound(Batches.of([(0, 1), (2, 3), (4, 5)]), 2)
+    policy = MultiRound(Circles.of([(0, 1), (2, 3), (4, 5)]), 2)
     rng = np.random.default_rng(0)
     seen = {policy.select(np.ones(6, bool), np.zeros(6, int), rng)[0] for _ in range(60)}
     assert seen == {0, 2, 4}
 
 
-def test_over_selection_makes_up_for_batches_that_break() -> None:
-    policy = MultiRound(random_batches(120, 6, np.random.default_rng(0)), 12, survival=0.95)
+def test_over_selection_makes_up_for_circles_that_break() -> None:
+    policy = MultiRound(random_circles(120, 6, np.random.default_rng(0)), 12, survival=0.95)
     assert (policy.chosen, policy.wanted) == (2, 3)
     rng, nobody = np.random.default_rng(1), np.zeros(120, int)
     assert policy.select(np.ones(120, bool), nobody, rng).size == 18
-    two_complete = np.isin(np.arange(120), policy.batches.union(np.array([3, 7])))
+    two_complete = np.isin(np.arange(120), policy.circles.union(np.array([3, 7])))
     assert policy.select(two_complete, nobody, rng).size == 12
-    one_complete = np.isin(np.arange(120), policy.batches.union(np.array([3])))
+    one_complete = np.isin(np.arange(120), policy.circles.union(np.array([3])))
     assert policy.select(one_complete, nobody, rng).size == 0
 
 
 def test_multi_round_refuses_contradictions_at_once() -> None:
-    batches = Batches.of([(0, 1, 2), (3, 4, 5)])
+    circles = Circles.of([(0, 1, 2), (3, 4, 5)])
     for cohort in (0, 2, 7):
         with pytest.raises(ConfigError):
-            MultiRound(batches, cohort)
+            MultiRound(circles, cohort)
     with pytest.raises(ConfigError, match="unknown mode"):
-        MultiRound(batches, 3, "random")  # type: ignore[arg-type]
+        MultiRound(circles, 3, "random")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="surviving"):
-        MultiRound(batches, 3, survival=0)
+        MultiRound(circles, 3, survival=0)
     with pytest.raises(ConfigError):
-        MultiRound(Batches.of([]), 3)
+        MultiRound(Circles.of([]), 3)
 
 
 @pytest.mark.parametrize(("masks", "counts"), [(5, 6), (6, 5), (5, 5)])
 def test_arrays_of_the_wrong_length_are_refused(masks: int, counts: int) -> None:
-    policy = MultiRound(Batches.of([(0, 1, 2), (3, 4, 5)]), 3)
+    policy = MultiRound(Circles.of([(0, 1, 2), (3, 4, 5)]), 3)
     with pytest.raises(InputError, match="one entry for each client"):
         policy.select(np.ones(masks, bool), np.zeros(counts, int), np.random.default_rng(0))
 
@@ -145,17 +148,17 @@ def test_random_and_weighted_random_fill_the_cohort_or_skip(now: Moment, cohort:
 @given(st.integers(1, 60), st.data())
 def test_partition_is_one_group_of_at_most_k(population: int, data: st.DataObject) -> None:
     cohort = data.draw(st.integers(1, population))
-    policy = partition(population, cohort, np.random.default_rng(0))
+    policy = MultiRound(partition_circles(population, cohort, np.random.default_rng(0)), cohort)
     assert policy.chosen == 1
-    assert policy.batches.sizes.sum() == population
-    assert policy.batches.sizes.max() <= cohort
-    assert policy.privacy == population // len(policy.batches)
+    assert policy.circles.sizes.sum() == population
+    assert policy.circles.sizes.max() <= cohort
+    assert policy.privacy == population // len(policy.circles)
 
 
 def test_partition_of_fewer_clients_than_a_cohort_is_refused() -> None:
     for cohort in (0, 5):
         with pytest.raises(ConfigError):
-            partition(4, cohort, np.random.default_rng(0))
+            partition_circles(4, cohort, np.random.default_rng(0))
 
 
 def test_iid_aims_at_the_expected_number_of_available_clients() -> None:
@@ -168,7 +171,7 @@ def test_iid_aims_at_the_expected_number_of_available_clients() -> None:
 
 def test_balanced_halves_is_weak_and_says_so() -> None:
     policy = BalancedHalves(4)
-    assert "weak" in policy.label
+    assert "weak T" in POLICIES["balanced-halves"].promise
     assert policy.privacy == 1
     rng = np.random.default_rng(4)
     history = simulate(policy, np.full(12, 0.2), 300, rng)
@@ -188,7 +191,7 @@ def test_balanced_halves_is_weak_and_says_so() -> None:
 def test_no_history_separates_fewer_than_t_clients(mode: Mode, population: int, privacy: int, cohort: int) -> None:
     rng = np.random.default_rng(5)
     dropout = mixed_dropout(population, rng)
-    policy = MultiRound(random_batches(population, privacy, rng), cohort, mode)
+    policy = MultiRound(random_circles(population, privacy, rng), cohort, mode)
     history = simulate(policy, dropout, 200, rng)
     assert history.any()
     assert strong_privacy(history) >= privacy
@@ -209,9 +212,33 @@ def test_a_policy_of_ones_own_needs_only_select() -> None:
     assert set(history.sum(axis=1)) == {0, 3}
 
 
+@settings(max_examples=40)
+@given(st.sampled_from(list(POLICIES)), st.sampled_from([4, 6, 12]), st.booleans(), seeds)
+def test_every_policy_keeps_the_circles_it_composes_together(name: str, cohort: int, similar: bool, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    choices = PolicySettings(rng.choice([0.1, 0.3], 24), cohort, privacy=3, similar=similar)
+    circles = POLICIES[name].compose(choices, rng)
+    assert sorted(circles.members.tolist()) == list(range(24))
+    assert circles.privacy == {"multi-round": 3, "partition": cohort}.get(name, 1)
+    history = simulate(POLICIES[name].build(circles, choices), choices.dropout, 40, rng)
+    assert strong_privacy(history) >= circles.privacy
+
+
+def test_a_policy_of_ones_own_is_one_more_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = PolicyKind(
+        "one pair of clients",
+        "strong T = 2",
+        lambda choices, rng: random_circles(choices.dropout.size, 2, rng),
+        lambda circles, choices: MultiRound(circles, 2),
+    )
+    monkeypatch.setitem(POLICIES, "pairs", pairs)
+    policy = make_policy("pairs", PolicySettings(np.zeros(8), 4), np.random.default_rng(0))
+    assert policy.select(np.ones(8, np.bool_), np.zeros(8, np.int64), np.random.default_rng(1)).size == 2
+
+
 def test_unknown_policies_are_named_with_the_known_ones() -> None:
     with pytest.raises(ConfigError, match="balanced-halves"):
-        make_policy("lottery", np.zeros(4), 2, np.random.default_rng(0))
+        make_policy("lottery", PolicySettings(np.zeros(4), 2), np.random.default_rng(0))
 
 
 def test_mixed_dropout_draws_from_the_levels() -> None:

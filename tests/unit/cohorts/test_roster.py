@@ -5,17 +5,18 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from coterie.cohorts.circles import Batches, random_batches
+from coterie.cohorts.circles import Circles, random_circles
+from coterie.cohorts.memory import ClientMemory, MemoryFile
 from coterie.cohorts.policies import Mode, MultiRound
-from coterie.cohorts.roster import Client, Roster, RosterPin
-from coterie.errors import ConfigError, PeerProtocolError
+from coterie.cohorts.roster import Client, Roster
+from coterie.errors import ConfigError
 
 NAMES = ["ann", "bob", "cid", "dan", "eve", "fay", "gus", "hal"]
 CLIENTS = [Client(name, name.encode()) for name in NAMES]
 
 
 def founded() -> Roster:
-    return Roster.found(CLIENTS, Batches.of([(0, 1, 2), (3, 4), (5, 6, 7)]), privacy=2)
+    return Roster.found(CLIENTS, Circles.of([(0, 1, 2), (3, 4), (5, 6, 7)]), privacy=2)
 
 
 def newcomers(*names: str) -> list[Client]:
@@ -28,15 +29,14 @@ def circle(roster: Roster, name: str) -> list[str] | None:
 
 
 def test_clients_are_numbered_by_name_whatever_order_they_come_in() -> None:
-    again = Roster.found(reversed(CLIENTS), Batches.of([(2, 0, 1), (4, 3), (7, 6, 5)]), privacy=2)
+    again = Roster.found(reversed(CLIENTS), Circles.of([(2, 0, 1), (4, 3), (7, 6, 5)]), privacy=2)
     assert again == founded()
     assert again.digest == founded().digest
     assert again.names == tuple(NAMES)
 
 
-def test_batches_are_the_active_circles() -> None:
-    batches = founded().leave(["dan"]).batches()
-    assert [part.tolist() for part in np.split(batches.members, batches.starts[1:])] == [[0, 1, 2], [5, 6, 7]]
+def test_usable_are_the_active_circles() -> None:
+    assert list(founded().leave(["dan"]).usable()) == [(0, 1, 2), (5, 6, 7)]
 
 
 def test_newcomers_wait_until_there_are_t_of_them() -> None:
@@ -158,66 +158,10 @@ def test_rosters_survive_their_bytes() -> None:
             Roster.from_bytes(junk)
 
 
-def test_founding_needs_batches_for_exactly_these_clients() -> None:
+def test_founding_needs_circles_for_exactly_these_clients() -> None:
     for groups in ([(0, 1, 2), (3, 4)], [(0, 1, 2), (3, 4), (5, 6, 8)]):
         with pytest.raises(ConfigError, match="do not cover"):
-            Roster.found(CLIENTS, Batches.of(groups), privacy=2)
-
-
-def test_a_pin_follows_honest_changes_and_fills_in_the_circle_once() -> None:
-    waiting = founded().join(newcomers("ida"))
-    pin = RosterPin.first(waiting, Client("ida", b"ida"))
-    assert pin.circle == ()
-    with pytest.raises(PeerProtocolError, match="no circle yet"):
-        pin.check_session(waiting.digest, ["ida"])
-    grown = waiting.join(newcomers("jan")).leave(["ann"])
-    pin = pin.accept(grown)
-    assert [mate.name for mate in pin.circle] == ["ida", "jan"]
-    assert pin.accept(grown) == pin
-    pin.check_session(grown.digest, ["jan", "ida"])
-
-
-def pinned() -> RosterPin:
-    return RosterPin.first(FIRST, CLIENTS[0])
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"version": 1}, "went back"),
-        ({"version": FIRST.version}, "two rosters"),
-        ({"predecessor": b"x" * 32}, "does not follow"),
-        ({"privacy": 1}, "promised T"),
-        ({"circles": REGROUPED}, "circle of ann changed"),
-        ({"clients": (NEXT.clients[0], Client("bob", b"sybil"), *NEXT.clients[2:])}, "circle of ann changed"),
-        ({"clients": (Client("amy"), *NEXT.clients[1:])}, "not on the roster"),
-        ({"retired": (0, 2)}, "retired"),
-    ],
-)
-def test_a_pin_refuses_what_the_server_must_not_change(changes: dict[str, object], reason: str) -> None:
-    pinned().accept(NEXT)
-    with pytest.raises(PeerProtocolError, match=reason) as refusal:
-        pinned().accept(msgspec.structs.replace(NEXT, **changes))
-    assert refusal.value.peer == "server"
-
-
-def test_a_pin_wants_its_own_identity_key_in_the_circle() -> None:
-    with pytest.raises(PeerProtocolError, match="another identity key"):
-        RosterPin.first(FIRST, Client("ann", b"other"))
-    with pytest.raises(PeerProtocolError, match="not on the roster"):
-        RosterPin.first(FIRST, Client("zoe"))
-
-
-@pytest.mark.parametrize("batch", [[], ["ann", "bob"], ["ann", "bob", "dan"], ["ann", "bob", "cid", "cid"]])
-def test_a_session_with_another_batch_is_refused(batch: list[str]) -> None:
-    pinned().check_session(FIRST.digest, ["cid", "ann", "bob"])
-    with pytest.raises(PeerProtocolError, match="circle of ann changed"):
-        pinned().check_session(FIRST.digest, batch)
-
-
-def test_a_session_under_an_unknown_roster_is_refused() -> None:
-    with pytest.raises(PeerProtocolError, match="not under the accepted roster"):
-        pinned().check_session(NEXT.digest, ["ann", "bob", "cid"])
+            Roster.found(CLIENTS, Circles.of(groups), privacy=2)
 
 
 class ChangingPopulation(RuleBasedStateMachine):
@@ -228,25 +172,34 @@ class ChangingPopulation(RuleBasedStateMachine):
         """Start with a population that need not be divisible by T."""
         self.rng = np.random.default_rng(seed)
         clients = [Client(f"{number:03}") for number in range(privacy + more)]
-        self.roster = Roster.found(clients, random_batches(len(clients), privacy, self.rng), privacy)
-        self.pins = {client: RosterPin.first(self.roster, client) for client in clients}
+        self.roster = Roster.found(clients, random_circles(len(clients), privacy, self.rng), privacy)
+        self.file = MemoryFile(":memory:")
+        self.memories: dict[Client, ClientMemory] = {}
+        self.enrol(clients)
         self.history: list[set[int]] = []
 
+    def teardown(self) -> None:
+        self.file.close()
+
+    def enrol(self, clients: list[Client]) -> None:
+        """Let newcomers see the roster for the first time."""
+        for client in clients:
+            self.memories[client] = self.file.of(client)
+            self.memories[client].trust(self.roster)
+
     def change(self, roster: Roster) -> None:
-        """Let everybody see the new version: those still in accept it, those whose circle broke do not."""
+        """Let everybody see the new version, and trust it."""
         self.roster.check_successor(roster)
         self.roster = roster
-        for client in [client for client in self.pins if roster.circle_of(client.name) is None]:
-            with pytest.raises(PeerProtocolError, match="retired"):
-                self.pins.pop(client).accept(roster)
-        self.pins = {client: pin.accept(roster) for client, pin in self.pins.items()}
+        for memory in self.memories.values():
+            memory.trust(roster)
 
     @rule(count=st.integers(1, 6))
     def join(self, count: int) -> None:
         """Newcomers queue up."""
         clients = [Client(f"{len(self.roster.clients) + number:03}") for number in range(count)]
         self.change(self.roster.join(clients))
-        self.pins |= {client: RosterPin.first(self.roster, client) for client in clients}
+        self.enrol(clients)
 
     @rule(share=st.floats(0, 0.3))
     def leave(self, share: float) -> None:
@@ -261,23 +214,24 @@ class ChangingPopulation(RuleBasedStateMachine):
     )
     def select(self, dropout: float, room: float, mode: Mode, survival: float) -> None:
         """Run one round with whoever is available."""
-        batches = self.roster.batches()
-        if not len(batches):
+        circles = self.roster.usable()
+        if not len(circles):
             return
-        largest, everyone = int(batches.sizes.max()), batches.members.size
+        largest, everyone = int(circles.sizes.max()), circles.members.size
         cohort = largest + int(room * (everyone - largest))
         available = self.rng.random(len(self.roster.clients)) >= dropout
         frequencies = np.zeros(available.size, dtype=np.int64)
         for row in self.history:
             frequencies[list(row)] += 1
-        policy = MultiRound(batches, cohort, mode, survival)
+        policy = MultiRound(circles, cohort, mode, survival)
         selected = policy.select(available, frequencies, self.rng).tolist()
         self.history.append(set(selected))
+        taking_part = {self.roster.names[number] for number in selected}
+        session = len(self.history).to_bytes(16, "big")
         for number in selected:
-            client = self.roster.clients[number]
-            mates = [mate.name for mate in self.pins[client].circle]
-            assert {self.roster.names[other] for other in selected}.issuperset(mates)
-            self.pins[client].check_session(self.roster.digest, mates)
+            memory = self.memories[self.roster.clients[number]]
+            memory.enter(session)
+            memory.agree(session, 1, taking_part)
 
     @invariant()
     def classes_of_equal_participation_have_t_members(self) -> None:

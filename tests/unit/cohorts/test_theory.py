@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coterie.cohorts.circles import Batches, Indices, Reals, random_batches, similar_batches
+from coterie.cohorts.circles import Circles, Indices, Reals, random_circles, similar_circles
 from coterie.cohorts.theory import (
     RECOMMENDED_CONVERGENCE,
     family_size,
@@ -72,12 +72,12 @@ def test_printed_examples() -> None:
 
 
 @given(st.integers(1, 6), st.integers(1, 12), st.fractions(0, 1, max_denominator=50), st.data())
-def test_equal_batches_and_dropout_give_theorem_1(
+def test_equal_circles_and_dropout_give_theorem_1(
     privacy: int, count: int, dropout: Fraction, data: st.DataObject
 ) -> None:
     cohort = privacy * data.draw(st.integers(1, count))
     exact = theorem_1(privacy * count, cohort, privacy, dropout)
-    everyone = Batches.of(np.arange(privacy * count).reshape(count, privacy).tolist())
+    everyone = Circles.of(np.arange(privacy * count).reshape(count, privacy).tolist())
     ahead = forecast(everyone, cohort, float(dropout))
     assert ahead.cardinality == pytest.approx(float(exact), abs=1e-9)
     assert ahead.skipped == pytest.approx(1 - float(exact / cohort), abs=1e-9)
@@ -94,11 +94,11 @@ def test_rates_equal_enumeration_of_every_availability(drops: list[float], data:
     )
 
 
-def test_unequal_batches_and_dropout() -> None:
-    batches = Batches.of([(0, 1, 2), (3, 4), (5, 6), (7, 8)])
+def test_unequal_circles_and_dropout() -> None:
+    circles = Circles.of([(0, 1, 2), (3, 4), (5, 6), (7, 8)])
     dropout = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.1, 0.2, 0.3, 0.4])
-    expected = rates_by_enumeration(batches.availability(dropout), 2)
-    ahead = forecast(batches, 5, dropout)
+    expected = rates_by_enumeration(circles.availability(dropout), 2)
+    ahead = forecast(circles, 5, dropout)
     np.testing.assert_allclose(ahead.rates, expected, atol=1e-12)
     assert ahead.cardinality == pytest.approx(3 * expected[0] + 2 * expected[1:].sum())
     assert ahead.fairness_gap == pytest.approx(expected.max() - expected.min())
@@ -114,8 +114,8 @@ def test_a_large_population_is_as_exact() -> None:
 def test_grouping_by_availability_raises_c_and_f() -> None:
     rng = np.random.default_rng(3)
     dropout = np.repeat([0.1, 0.2, 0.3, 0.4, 0.5], 24)
-    shuffled = forecast(random_batches(120, 6, rng), 12, dropout)
-    similar = forecast(similar_batches(dropout, 6, rng), 12, dropout)
+    shuffled = forecast(random_circles(120, 6, rng), 12, dropout)
+    similar = forecast(similar_circles(dropout, 6, rng), 12, dropout)
     assert similar.cardinality > shuffled.cardinality + 1
     assert similar.fairness_gap > shuffled.fairness_gap
 
@@ -126,7 +126,7 @@ def test_family_sizes_are_exact() -> None:
     assert family_size(1_000_000, 1_000, 10) == comb(100_000, 100)
 
 
-def test_selection_variance_of_batches() -> None:
+def test_selection_variance_of_circles() -> None:
     assert selection_variance(120, 12) == pytest.approx(0.0756, abs=5e-5)
     expected = {3: 0.231, 4: 0.310, 6: 0.474, 12: 1.0}
     assert {t: selection_variance(120 // t, 12 // t) for t in expected} == pytest.approx(expected, abs=5e-4)
@@ -149,18 +149,18 @@ def test_trade_off_has_a_row_for_each_feasible_t() -> None:
     rows = trade_off(120, 12, 0.2, survival=0.95)
     assert [row.privacy for row in rows] == list(range(1, 13))
     six = rows[5]
-    assert (six.batches, six.chosen, six.family, six.cohort_needed) == (20, 2, 190, 12)
+    assert (six.circles, six.chosen, six.family, six.cohort_needed) == (20, 2, 190, 12)
     assert six.convergence == pytest.approx(six.cardinality / 12)
     assert six.aggregated == pytest.approx(six.cardinality * 0.95**6)
     assert six.over_selection == pytest.approx(0.95**-6)
     assert six.skipped == pytest.approx(1 - six.cardinality / 12)
 
 
-def test_a_batch_that_does_not_fit_the_cohort_is_not_feasible() -> None:
+def test_a_circle_that_does_not_fit_the_cohort_is_not_feasible() -> None:
     assert [row.privacy for row in trade_off(122, 12, 0.1)] == list(range(1, 12))
 
 
-def test_unequal_batches_say_which_cohort_they_need() -> None:
+def test_unequal_circles_say_which_cohort_they_need() -> None:
     (tight,) = trade_off(122, 12, 0.1, levels=[6])
     (roomy,) = trade_off(122, tight.cohort_needed, 0.1, levels=[6])
     assert (tight.chosen, tight.cohort_needed) == (1, 14)
@@ -180,8 +180,8 @@ def test_recommendation_is_the_largest_t_that_keeps_the_cohort(dropout: float, b
 def test_trade_off_of_unequal_clients() -> None:
     rng = np.random.default_rng(0)
     dropout = np.linspace(0.1, 0.5, 60)
-    (row,) = trade_off(60, 12, dropout, levels=[4], compose=lambda t: similar_batches(dropout, t, rng))
-    ahead = forecast(similar_batches(dropout, 4, rng), 12, dropout)
+    (row,) = trade_off(60, 12, dropout, levels=[4], compose=lambda t: similar_circles(dropout, t, rng))
+    ahead = forecast(similar_circles(dropout, 4, rng), 12, dropout)
     assert row.cardinality == pytest.approx(ahead.cardinality)
     assert row.fairness_gap == pytest.approx(ahead.fairness_gap)
     assert row.fairness_gap > 0

@@ -118,7 +118,7 @@ def test_random_selection_exposes_everybody(declaration: Declaration) -> None:
     assert record["weak_at_most"].index(1) + 1 == record["first_exposed"]
 
 
-def test_losses_expose_clients_unless_unmasking_is_batch_aligned(declaration: Declaration) -> None:
+def test_losses_expose_clients_unless_unmasking_is_circle_aligned(declaration: Declaration) -> None:
     experiment = declaration.experiment(FULL)
     (job,) = (job for job in experiment.jobs(1) if job.part == LEAKS)
     record = experiment.run(job, 0, CONTEXT)

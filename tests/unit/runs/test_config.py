@@ -64,7 +64,7 @@ def test_choices_are_those_that_exist() -> None:
         return get_args(model.model_fields[name].annotation)
 
     assert choices(Data, "name") == (*DATASETS, OWN)
-    assert choices(Cohort, "policy") == POLICIES
+    assert choices(Cohort, "policy") == tuple(POLICIES)
     models = pytest.importorskip("coterie.training.models")
     assert choices(Model, "name") == (*models.MODELS, OWN)
     assert set(load_config(None, ['faults.steps=["mask"]']).faults.steps) <= set(Step)
@@ -155,7 +155,7 @@ def test_contradictions_are_reported_beside_other_mistakes_unless_these_may_be_t
 @pytest.mark.parametrize(
     ("overrides", "complaint"),
     [
-        (["clients.count=41", "cohort.size=2", "cohort.privacy=2"], "the largest batch has 3 clients"),
+        (["clients.count=41", "cohort.size=2", "cohort.privacy=2"], "the largest circle has 3 clients"),
         (["cohort.policy=balanced-halves", "cohort.size=7"], "must be even"),
         (["noise.kind=skellam", "aggregation.kind=plain"], "needs aggregation.kind = secure"),
         (["noise.kind=skellam", "clients.weighting=samples"], "must be uniform with noise"),

@@ -4,7 +4,7 @@ Part ``metrics`` plays the paper's setting: clients with different dropout, 200 
 T is exact where that can be proved quickly, and enclosed between proven bounds elsewhere; see :func:`weak_bounds`.
 
 Part ``leaks`` adds what the paper leaves out: clients that drop out *inside* a round, after they were selected. Naive
-secure aggregation sums the survivors, which splits batches. Batch-aligned unmasking sums intact batches only.
+secure aggregation sums the survivors, which splits circles. Circle-aligned unmasking sums intact circles only.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import numpy as np
 from coterie.auditing.auditor import Auditor
 from coterie.auditing.row_space import RowSpace
 from coterie.auditing.weak import weak_privacy
-from coterie.cohorts.circles import Indices, Mask, random_batches
-from coterie.cohorts.policies import Mode, MultiRound, make_policy, mixed_dropout, simulate
+from coterie.cohorts.availability import mixed_dropout
+from coterie.cohorts.circles import Indices, Mask, random_circles, whole_circles
+from coterie.cohorts.policies import Mode, MultiRound, PolicySettings, make_policy, simulate
 from coterie.reproduce.declarations import Job, Record
 
 if TYPE_CHECKING:
@@ -98,7 +99,8 @@ class MultiRoundMetrics(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
         # All schemes of a trial meet the same clients.
         dropout = mixed_dropout(self.population, np.random.default_rng([seed, job.trial]), self.dropout)
         scheme = next(scheme for scheme in self.schemes if scheme.name == job.case)
-        policy = make_policy(scheme.policy, dropout, self.cohort, rng, privacy=scheme.privacy, mode=scheme.mode)
+        settings = PolicySettings(dropout, self.cohort, scheme.privacy, scheme.mode)
+        policy = make_policy(scheme.policy, settings, rng)
         return _measure(simulate(policy, dropout, self.rounds, rng))
 
     def progress(self, job: Job, folder: Path) -> float:
@@ -166,27 +168,24 @@ def weak_bounds(participation: Mask) -> tuple[Indices, Indices]:
 
 
 def _leak(setting: Setting, survival: float, leaks: Leaks, rng: np.random.Generator) -> Record:
-    """Play a history with losses inside rounds, summed naively and batch-aligned, to the first exposure or the end.
+    """Play a history with losses inside rounds, summed naively and circle-aligned, to the first exposure or the end.
 
     ``broken`` is the first round after which strong T is below the promise, ``exposed`` the first after which the
     server can compute a client's contribution exactly; None: not within the rounds played.
     """
-    batches = random_batches(setting.population, setting.privacy, rng)
-    policy = MultiRound(batches, setting.cohort)
+    circles = random_circles(setting.population, setting.privacy, rng)
+    policy, groups = MultiRound(circles, setting.cohort), list(circles)
     record: Record = {}
     for aligned, mode_rng in zip((False, True), rng.spawn(2), strict=True):
-        auditor, broken, totals = Auditor(), None, []
-        frequencies = np.zeros(setting.population, dtype=np.int64)
+        auditor, broken, totals = Auditor(map(str, range(setting.population))), None, []
         for number in range(1, leaks.rounds + 1):
             available = mode_rng.random(setting.population) >= leaks.dropout
-            kept = np.zeros(setting.population, dtype=np.bool_)
-            selected = policy.select(available, frequencies, mode_rng)
-            kept[selected] = mode_rng.random(selected.size) < survival
-            aggregated = batches.union(np.flatnonzero(batches.complete(kept))) if aligned else np.flatnonzero(kept)
-            frequencies[aggregated] += 1
+            selected = policy.select(available, auditor.frequencies, mode_rng)
+            survivors = selected[mode_rng.random(selected.size) < survival].tolist()
+            aggregated = whole_circles(groups, survivors) if aligned else survivors
             auditor.add_round(number, map(str, aggregated))
             if selected.size:
-                totals.append(aggregated.size)
+                totals.append(len(aggregated))
             if broken is None and (auditor.strong_privacy or setting.privacy) < setting.privacy:
                 broken = number
             if auditor.exposed:

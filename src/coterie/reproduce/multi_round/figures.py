@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from coterie.cohorts.circles import Reals
     from coterie.reproduce.multi_round.experiment import MultiRoundMetrics
-    from coterie.reproduce.multi_round.outcomes import Curves, Losses, Reals
+    from coterie.reproduce.multi_round.outcomes import Curves, Losses
 
 _WIDE = (13.0, 5.4)
 _COLORS = (RUST, OCHRE, SLATE, BLUE, SKY, GREEN)
@@ -68,7 +69,7 @@ def draw_privacy(curves: Sequence[Curves], path: Path) -> None:
 def draw_cost(curves: Sequence[Curves], path: Path) -> None:
     """C and F over the rounds (Figure 5)."""
     subtitle = (
-        "Mean over the trials; from round 10 on the band of C holds 80% of them. Solid: the least-used batches, as the "
+        "Mean over the trials; from round 10 on the band of C holds 80% of them. Solid: the least-used circles, as the "
         "authors' code selects. Dashed: Algorithm 2."
     )
     headings = ("C: clients in a round", "F per round, as defined", "F per played round")
@@ -92,7 +93,7 @@ def draw_losses(losses: Sequence[Losses], path: Path) -> None:
     horizon = max((one.rounds for one in losses), default=1)
     subtitle = (
         "Selected clients drop out inside rounds. Each dot is a history in which the survivors were summed, whoever\n"
-        f"they were; bars are medians. Batch-aligned unmasking sums intact batches only ({horizon} rounds each)."
+        f"they were; bars are medians. Circle-aligned unmasking sums intact circles only ({horizon} rounds each)."
     )
     size = (11.0, 2.4 + 0.8 * len(losses))
     with page(path, "One dropout at the wrong moment", subtitle, size=size, margin=2.1, legend=True) as (axes,):
@@ -111,7 +112,7 @@ def draw_losses(losses: Sequence[Losses], path: Path) -> None:
                     axes.vlines(np.nanmedian(values), *bar, color=TEXT, linewidth=2, zorder=3)
             end = f"{one.aligned_exposed} exposed" if one.aligned_exposed else "never"
             axes.plot(
-                [1, one.rounds], [place + 0.24] * 2, color=GREEN, linewidth=2.4, label="" if place else "batch-aligned"
+                [1, one.rounds], [place + 0.24] * 2, color=GREEN, linewidth=2.4, label="" if place else "circle-aligned"
             )
             axes.plot(one.rounds, place + 0.24, ">", color=GREEN, markersize=7)
             axes.text(one.rounds * 1.06, place + 0.24, end, color=GREEN, fontweight="bold", va="center")

@@ -1,4 +1,4 @@
-"""What the histories of :mod:`coterie.reproduce.multi_round.experiment` came to, in numbers."""
+"""The outcomes of :mod:`coterie.reproduce.multi_round.experiment`: what its histories came to, in numbers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from coterie.cohorts.circles import Reals
 from coterie.cohorts.theory import family_size, trade_off
 
 if TYPE_CHECKING:
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from coterie.reproduce.declarations import Record
     from coterie.reproduce.multi_round.experiment import MultiRoundMetrics, Scheme, Setting
-
-Reals = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +42,7 @@ class Curves:
     def of(cls, experiment: MultiRoundMetrics, scheme: Scheme, records: Sequence[Record]) -> Curves:
         """Turn the records of a scheme into metrics.
 
-        Dropouts drawn independently, with mean p, make a batch complete with probability (1 - p)^T, so Theorem 1 with
+        Dropouts drawn independently, with mean p, make a circle complete with probability (1 - p)^T, so Theorem 1 with
         that p is the expectation of C over the draws.
         """
         table = {key: np.array([record[key] for record in records], dtype=np.float64) for key in records[0]}

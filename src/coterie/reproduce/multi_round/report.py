@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coterie.auditing.auditor import Auditor, AuditReport
+from coterie.cohorts.circles import Reals
 from coterie.cohorts.theory import selection_variance, trade_off
 from coterie.reports import markdown
 from coterie.reproduce.declarations import Findings
 from coterie.reproduce.multi_round.figures import draw_cost, draw_losses, draw_privacy, draw_theory
-from coterie.reproduce.multi_round.outcomes import Curves, Losses, Reals
+from coterie.reproduce.multi_round.outcomes import Curves, Losses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -46,16 +47,16 @@ def make_report(experiment: MultiRoundMetrics, records: Mapping[Job, Record]) ->
             "C: clients aggregated per round, skipped rounds included; Theorem 1 in expectation over the draws of "
             "dropout. F: largest difference between two clients' participation rates after the last round; per played "
             "round, as the authors' code divides, and per round, as the paper defines it. Schemes marked Algorithm 2 "
-            "take a least-used batch and random others, as the paper writes; the plain T = 3, 4, 6 take the least-used "
-            "batches only, as the authors' code does.",
+            "take a least-used circle and random others, as the paper writes; the plain T = 3, 4, 6 take the "
+            "least-used circles only, as the authors' code does.",
             "## Figure 3: C for each T, by Theorem 1",
             _theory_table(experiment),
             "## Dropouts inside a round",
             _losses_table(losses),
             f"Clients drop out with probability {experiment.leaks.dropout:g} before selection, and a selected one with "
-            "1 - s inside the round. Naive: the survivors are summed, whoever they are. Batch-aligned: survivors of a "
-            "broken batch are left out. Selection is by Algorithm 2. Rounds are median (smallest to largest). More "
-            "losses do not mean earlier exposure: they split more batches, which leaves the server with more unknowns.",
+            "1 - s inside the round. Naive: the survivors are summed, whoever they are. Circle-aligned: survivors of a "
+            "broken circle are left out. Selection is by Algorithm 2. Rounds are median (smallest to largest). More "
+            "losses do not mean earlier exposure: they split more circles, which leaves the server with more unknowns.",
             "## Where the paper and this report differ",
             markdown.bullets(_differences(experiment, curves)),
         ]
@@ -86,16 +87,16 @@ def _headlines(curves: Sequence[Curves], losses: Sequence[Losses]) -> Iterator[s
     if kept := [one for one in curves if one.scheme.privacy > 1]:
         below = sum(int((np.nan_to_num(one.strong[:, -1], nan=np.inf) < one.scheme.privacy).sum()) for one in kept)
         yield (
-            f"With fixed batches, strong T fell below the promise in {below or 'none'} of "
+            f"With fixed circles, strong T fell below the promise in {below or 'none'} of "
             f"{sum(len(one.first) for one in kept):,} histories."
         )
     if losses:
         medians = [float(np.nanmedian(one.exposed)) for one in losses if not np.isnan(one.exposed).all()]
         exposed = sum(one.aligned_exposed for one in losses)
         yield (
-            "If clients drop out inside rounds and the survivors are summed, batches do not help: a client is exposed "
+            "If clients drop out inside rounds and the survivors are summed, circles do not help: a client is exposed "
             f"after {min(medians, default=np.nan):.0f} to {max(medians, default=np.nan):.0f} rounds (medians). "
-            f"Batch-aligned, {exposed or 'nobody'} was, in {sum(len(one.naive) for one in losses):,} histories of "
+            f"Circle-aligned, {exposed or 'nobody'} was, in {sum(len(one.naive) for one in losses):,} histories of "
             f"{losses[0].rounds} rounds."
         )
 
@@ -182,7 +183,7 @@ def _losses_table(losses: Sequence[Losses]) -> str:
         "first exposed",
         "clients exposed then",
         "summed",
-        "batch-aligned: exposed",
+        "circle-aligned: exposed",
         "strong T",
         "summed",
     )
@@ -214,9 +215,9 @@ def _differences(experiment: MultiRoundMetrics, curves: Sequence[Curves]) -> Ite
     exact = trade_off(120, 12, 0.2, levels=[6])[0].cardinality
     yield f"C = 11.77 for N = 120, K = 12, T = 6, p = 0.2 on the authors' slides is truncated: {exact:.4f}."
     yield (
-        "Algorithm 2 looks for the least frequent client among all available ones. If a batch mate of it is missing, "
-        "no cohort contains it and the algorithm is undefined. Here it is sought in complete batches only. The "
-        "authors' code does neither: it minimises the summed frequency, which takes the least-used batches; F is "
+        "Algorithm 2 looks for the least frequent client among all available ones. If a circle mate of it is missing, "
+        "no cohort contains it and the algorithm is undefined. Here it is sought in complete circles only. The "
+        "authors' code does neither: it minimises the summed frequency, which takes the least-used circles; F is "
         "lower that way."
     )
     yield (
@@ -232,14 +233,14 @@ def _differences(experiment: MultiRoundMetrics, curves: Sequence[Curves]) -> Ite
     variances = ", ".join(f"{selection_variance(size // t, cohort // t):.3f} (T = {t})" for t in whole)
     yield (
         f"Theorem 2's β has the variance of drawing clients one by one, {selection_variance(size, cohort):.4f} in "
-        f"units of 4E²G². Whole batches are drawn: {variances}. The rate O(1/J) stays."
+        f"units of 4E²G². Whole circles are drawn: {variances}. The rate O(1/J) stays."
     )
     new = _audit(["111100", "110011", "001111", "100111", "001111", "011110"])
     old = _audit(["111100", "110011", "001111"])
     yield (
         "The slides' example of relaxed privacy (N = 6, K = 4, T = 2) lists six cohorts, of which two are the same. "
         f"Its weak T is {new.weak_privacy}, but its strong T is {new.strong_privacy}: it is about pairs of clients in "
-        f"name only. Batches of two have weak T = {old.weak_privacy} and strong T = {old.strong_privacy}."
+        f"name only. Circles of two have weak T = {old.weak_privacy} and strong T = {old.strong_privacy}."
     )
 
 

@@ -1,0 +1,81 @@
+"""Logs in NumPy's formats: a two-dimensional array of 0 and 1 in a .npy or .npz file.
+
+A row stands for a round and a column for a client; a .npz may name them in arrays ``rounds`` and ``clients``. What the
+arrays take is added up from the directory and the headers before anything is unpacked, for a few megabytes of zip can
+claim to hold terabytes.
+"""
+
+import io
+import math
+import zipfile
+from collections.abc import Callable
+from typing import IO, Any
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from coterie.auditing.log_size import check_size
+from coterie.cohorts.participation import Participation, as_label
+from coterie.errors import InputError, LogTooLarge
+
+MAGIC = (b"\x93NUMPY", b"PK\x03\x04")
+"""How these files begin."""
+
+_MOST_ARRAYS = 16
+_NAME_BYTES = 100  # that the name of a row or a column takes
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # as NumPy writes; others cannot be unpacked piece by piece
+_HEADERS: dict[tuple[int, int], Callable[..., tuple[tuple[int, ...], bool, np.dtype[Any]]]] = {
+    (1, 0): npy.read_array_header_1_0,
+    (2, 0): npy.read_array_header_2_0,
+}
+
+
+def read_arrays(content: bytes, limit: int) -> Participation:
+    """Read a participation matrix, with its names if it has any, that takes at most ``limit`` bytes."""
+    try:
+        arrays = _unpack(content, limit)
+    except InputError:
+        raise
+    except Exception as error:  # strangers' bytes: zip, zlib and header parsers all have errors of their own
+        raise InputError(f"not a readable array file: {error}") from error
+    tables = [name for name, array in arrays.items() if array.ndim == 2]
+    if len(tables) != 1:
+        raise InputError(f"the file must hold exactly one two-dimensional array; it holds {len(tables)}")
+    if not len(arrays[tables[0]]):
+        raise InputError("nothing in the log is readable: the array has no rows")
+    names = {name: list(map(str, arrays[name].ravel().tolist())) for name in ("clients", "rounds") if name in arrays}
+    rounds = list(map(as_label, names["rounds"])) if "rounds" in names else None
+    return Participation.from_matrix(arrays[tables[0]], names.get("clients"), rounds)
+
+
+def _unpack(content: bytes, limit: int) -> dict[str, NDArray[Any]]:
+    if not content.startswith(MAGIC[1]):
+        check_size(_claimed(io.BytesIO(content)), limit)
+        return {"": npy.read_array(io.BytesIO(content), allow_pickle=False)}
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        packed = archive.infolist()
+        if len(packed) > _MOST_ARRAYS:
+            raise LogTooLarge(f"the file holds {len(packed):,} arrays; a log has {_MOST_ARRAYS} at most")
+        if any(one.compress_type not in _METHODS for one in packed):
+            raise InputError("not a readable array file: it is packed in another way than NumPy's")
+        check_size(sum(one.file_size for one in packed), limit)
+        claimed = 0
+        for one in packed:
+            with archive.open(one) as file:
+                claimed += _claimed(file)
+        check_size(claimed, limit)
+        arrays = {}
+        for one in packed:
+            with archive.open(one) as file:
+                arrays[one.filename.removesuffix(".npy")] = npy.read_array(file, allow_pickle=False)
+        return arrays
+
+
+def _claimed(file: IO[bytes]) -> int:
+    """Tell from its header how many bytes an array will take, with a name for each row and column."""
+    version = npy.read_magic(file)
+    if version not in _HEADERS:
+        raise InputError(f"not a readable array file: version {version} of the format")
+    shape, _, dtype = _HEADERS[version](file)
+    return math.prod(shape) * dtype.itemsize + _NAME_BYTES * sum(shape)

@@ -1,0 +1,69 @@
+"""Classes of clients with one history: the partition that decides strong T, refined row by row.
+
+Row t of the participation matrix P marks the clients aggregated in round t. Clients whose columns of P agree
+cannot be told apart by any combination of rows, and those whose columns differ can, so strong T (So et al. 2023,
+eq. 5) is the size of the smallest class of identical non-zero columns.
+
+A new row cuts each class that it touches into the members inside it and those outside. Only these are looked at,
+so a row over A costs O(|A|), however long the history is. Classes never grow: strong T can only fall.
+"""
+
+from collections.abc import Hashable, Iterable
+from typing import Generic, NamedTuple, TypeVar
+
+Name = TypeVar("Name", bound=Hashable)
+
+
+class Division(NamedTuple):
+    """A class that came to be, and the one it was cut from; None for clients that no row had before."""
+
+    founded: int
+    origin: int | None
+
+
+class Classes(Generic[Name]):
+    """The classes of identical non-zero columns, each with a number that it keeps."""
+
+    def __init__(self) -> None:
+        self.members: list[set[Name]] = []
+        """The members of each class, by its number."""
+        self.smallest: int | None = None
+        """Strong T: the size of the smallest class; None while there is none."""
+        self._class_of: dict[Name, int] = {}
+
+    def cut(self, row: Iterable[Name]) -> tuple[dict[int, set[Name]], set[Name]]:
+        """Each class that a row would touch, with its members inside the row; and the clients new to P."""
+        touched: dict[int, set[Name]] = {}
+        newcomers: set[Name] = set()
+        for member in row:
+            known = self._class_of.get(member)
+            (newcomers if known is None else touched.setdefault(known, set())).add(member)
+        return touched, newcomers
+
+    def refine(self, row: Iterable[Name]) -> list[Division]:
+        """Add a row and return the classes that are new; of a class that it splits, the part inside is."""
+        touched, newcomers = self.cut(row)
+        divisions = []
+        for origin, inside in touched.items():
+            if len(inside) < len(self.members[origin]):
+                self.members[origin] -= inside
+                divisions.append(Division(self._found(inside), origin))
+                self._note_size(origin)
+        if newcomers:
+            divisions.append(Division(self._found(newcomers), None))
+        return divisions
+
+    def parts(self, row: Iterable[Name]) -> set[int]:
+        """The classes of which a row consists that was added once: later rows may have split them further."""
+        return {self._class_of[member] for member in row}
+
+    def _found(self, members: set[Name]) -> int:
+        number = len(self.members)
+        self.members.append(members)
+        self._class_of.update(dict.fromkeys(members, number))
+        self._note_size(number)
+        return number
+
+    def _note_size(self, number: int) -> None:
+        size = len(self.members[number])
+        self.smallest = size if self.smallest is None else min(self.smallest, size)

@@ -28,7 +28,7 @@ from coterie.runs.federation import Federation
 from coterie.runs.folder import RunFolder
 from coterie.runs.loop import Engine
 from coterie.runs.records import RoundRecord
-from coterie.training.flatten import Arrays
+from coterie.training.flatten import ModelArrays
 from coterie.training.local import ArrayData, Problem
 from coterie.training.models import build, parameter_count
 from coterie.training.streams import stream, torch_seed
@@ -227,7 +227,7 @@ class _Side:
         self.records.append(record)
 
     @property
-    def model(self) -> Arrays:
+    def model(self) -> ModelArrays:
         return self.strategy.models()["global"]
 
 

@@ -29,7 +29,7 @@ from scipy import special
 
 from coterie.crypto.entropy import Entropy
 from coterie.errors import ConfigError
-from coterie.privacy.sampling import Integers, LogConcave, Reals, sample
+from coterie.privacy.sampling import Doubles, Integers, LogConcave, sample
 
 LEAST_VARIANCE = 0.5  # the theorem on sums of discrete Gaussians begins here
 MOST_VARIANCE = 2.0**80  # proposals stay below 2^53 and are exact in float64
@@ -53,7 +53,7 @@ class DiscreteGaussian:
 
     variance: float
 
-    def log_ratio(self, magnitudes: Reals) -> Reals:
+    def log_ratio(self, magnitudes: Doubles) -> Doubles:
         """Return -k^2 / 2 sigma^2."""
         return magnitudes * magnitudes / (-2 * self.variance)
 
@@ -72,7 +72,7 @@ class Skellam:
 
     variance: float
 
-    def log_ratio(self, magnitudes: Reals) -> Reals:
+    def log_ratio(self, magnitudes: Doubles) -> Doubles:
         """Return log I_k(mu) / I_0(mu): from a table, or by Debye's expansion if mu is large.
 
         With s = sqrt(k^2 + mu^2) the expansion (Olver, Asymptotics and Special Functions, section 10.7) is
@@ -102,11 +102,11 @@ class Skellam:
         return int(context.nint(context.ldexp(ratio, bits)))
 
     @cached_property
-    def _table(self) -> Reals:
+    def _table(self) -> Doubles:
         """The logarithms for k up to 13 standard deviations and 40 more; beyond, 2^V p(k) / p(0) < 2^-80."""
         orders = np.arange(int(13 * math.sqrt(self.variance)) + 40)
         ratios = special.ive(orders, self.variance) / special.ive(0, self.variance)
-        table: Reals = np.append(np.log(ratios), -np.inf)
+        table: Doubles = np.append(np.log(ratios), -np.inf)
         return table
 
     def _mass(self, magnitude: int, context: mpmath.MPContext) -> Any:  # noqa: ANN401 - the library is untyped

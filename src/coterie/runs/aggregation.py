@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from coterie.arithmetic.quantize import Encoded, Layout, Quantizer
 from coterie.arithmetic.ring import RingVector
+from coterie.cohorts.circles import Mask
 from coterie.cohorts.ledger import Outcome
 from coterie.cohorts.policies import Policy
 from coterie.cohorts.roster import Roster
@@ -23,7 +24,7 @@ from coterie.errors import LocalProtocolError, RoundAborted
 from coterie.privacy import NoisyQuantizer
 from coterie.secagg.server import Step
 from coterie.training.executors.processes import Trainer, TrainingError
-from coterie.training.flatten import Arrays
+from coterie.training.flatten import ModelArrays
 from coterie.training.strategies import Strategy, plain_round, weighted_mean
 from coterie.training.streams import stream
 from coterie.transports.faults import Faults, Kind
@@ -32,7 +33,6 @@ from coterie.transports.rounds import PlayedRound, Rounds
 
 _TOO_FEW = "too few clients are available"
 
-Mask: TypeAlias = NDArray[np.bool_]
 Observe: TypeAlias = Callable[[str, int, int], None]
 """Told of progress inside a round: the step, how many clients have answered, and how many are asked."""
 
@@ -47,7 +47,7 @@ class Played:
     aggregated: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     stranded: tuple[str, ...] = ()
-    mean: Arrays | None = field(default=None, repr=False)
+    mean: ModelArrays | None = field(default=None, repr=False)
     losses: Mapping[str, float] = field(default_factory=dict, repr=False)
     clipped: float = 0.0
     upload_bytes: int = 0
@@ -76,7 +76,7 @@ class LocalUpdates:
         # Strategies count rounds from 0.
         self._trainer.start([self.strategy.task(number - 1, client) for client in clients])
 
-    def contribution(self, client: str) -> Arrays:
+    def contribution(self, client: str) -> ModelArrays:
         """Wait for a client's update; called from several threads at once."""
         began = time.perf_counter()
         result = self._trainer.result(client)
@@ -187,7 +187,7 @@ class Secure:
             compute_seconds=bench.compute_seconds,
         )
 
-    def _encode(self, number: int, name: str, arrays: Arrays) -> Encoded:
+    def _encode(self, number: int, name: str, arrays: ModelArrays) -> Encoded:
         rounding = stream(self._seed, "rounding", number, name)
         if isinstance(self._codec, NoisyQuantizer):
             return self._codec.encode(arrays, rounding, self._entropy(number, name))
@@ -221,7 +221,7 @@ class Plain:
         present = who_trains(faults, selected)
         bench.start(number, present)
         clipped = 0
-        updates: dict[str, Arrays] = {}
+        updates: dict[str, ModelArrays] = {}
         for name in present:
             arrays = bench.contribution(name)
             clipped += sum(int(np.count_nonzero(np.abs(array) > self._clip)) for array in arrays)

@@ -23,7 +23,7 @@ Positive: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 BelowOne: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
 Count: TypeAlias = Annotated[int, Field(ge=1)]
-Problem: TypeAlias = tuple[str, str]
+Contradiction: TypeAlias = tuple[str, str]
 """A setting, by its key, and what is wrong with it."""
 
 
@@ -32,7 +32,7 @@ class Section(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, validate_default=True)
 
-    def problems(self) -> Iterator[Problem]:
+    def problems(self) -> Iterator[Contradiction]:
         """Yield contradictions between settings."""
         return iter(())
 
@@ -44,7 +44,7 @@ class Section(BaseModel):
         return self
 
 
-class Data(Section):
+class DataSettings(Section):
     """What is learnt from."""
 
     name: Literal["digits", "mnist", "cifar10", "faces", "location30", "energy", "own"] = Field(
@@ -57,7 +57,7 @@ class Data(Section):
     )
 
 
-class Partition(Section):
+class PartitionSettings(Section):
     """Who holds which examples."""
 
     kind: Literal["iid", "label-shards", "shared-and-own-label", "dirichlet", "by-person", "time-blocks"] = Field(
@@ -72,7 +72,7 @@ class Partition(Section):
     )
 
 
-class Model(Section):
+class ModelSettings(Section):
     """What is learnt."""
 
     name: Literal[
@@ -80,7 +80,7 @@ class Model(Section):
     ] = Field(default="mlp", description="the model; its sizes follow from the data; own is for Python programs")
 
 
-class Clients(Section):
+class ClientSettings(Section):
     """Who there is."""
 
     count: int = Field(default=40, ge=2, description="how many clients there are; by-person needs one for each person")
@@ -89,7 +89,7 @@ class Clients(Section):
     )
 
 
-class Availability(Section):
+class AvailabilitySettings(Section):
     """Who is there when a round begins."""
 
     kind: Literal["equal", "heterogeneous", "label-dependent", "diurnal"] = Field(
@@ -101,7 +101,7 @@ class Availability(Section):
     high: Share = Field(default=0.5, description="diurnal: the probability of being absent by night")
     period: Positive = Field(default=24.0, description="diurnal: rounds in a day")
 
-    def problems(self) -> Iterator[Problem]:
+    def problems(self) -> Iterator[Contradiction]:
         """Day comes before night."""
         if self.low > self.high:
             yield "low", f"must not be above high, {self.high}"
@@ -110,7 +110,7 @@ class Availability(Section):
 StepName: TypeAlias = Literal["advertise", "share", "mask", "confirm", "reveal"]
 
 
-class Faults(Section):
+class FaultSettings(Section):
     """What goes wrong inside a round, after clients were selected."""
 
     dropout: BelowOne = Field(
@@ -122,7 +122,7 @@ class Faults(Section):
     late: BelowOne = Field(default=0.0, description="probability that a client's masked update arrives too late")
 
 
-class Cohort(Section):
+class CohortSettings(Section):
     """Who takes part in a round, and what that promises."""
 
     policy: Literal["multi-round", "random", "weighted-random", "partition", "iid", "balanced-halves"] = Field(
@@ -143,7 +143,7 @@ class Cohort(Section):
     minimum: int = Field(default=2, ge=2, description="fewer clients than this are never aggregated")
 
 
-class Schedule(Section):
+class ScheduleSettings(Section):
     """How the clients' learning rate changes."""
 
     kind: Literal["constant", "milestones", "inverse", "cosine"] = Field(
@@ -157,7 +157,7 @@ class Schedule(Section):
     floor: Share = Field(default=0.0, description="cosine: where it ends, as a share of where it began")
 
 
-class Training(Section):
+class TrainingSettings(Section):
     """How clients train, and what the server makes of it."""
 
     algorithm: Literal["fedavg", "centralised", "local-only"] = Field(
@@ -171,7 +171,7 @@ class Training(Section):
     shuffle: bool = Field(default=True, description="whether each pass goes through the examples in a new order")
     server_learning_rate: Positive = Field(default=1.0, description="how far the server moves along the mean update")
     server_momentum: BelowOne = Field(default=0.0, description="how much of its last step the server repeats")
-    schedule: Schedule = Field(default=Schedule(), description="")
+    schedule: ScheduleSettings = Field(default=ScheduleSettings(), description="")
     evaluate_every: Count = Field(
         default=1, description="rounds between two evaluations; the last round is evaluated always"
     )
@@ -185,7 +185,7 @@ class Training(Section):
     )
 
 
-class Aggregation(Section):
+class AggregationSettings(Section):
     """How updates become their mean."""
 
     kind: Literal["secure", "plain"] = Field(
@@ -212,7 +212,7 @@ class Aggregation(Section):
     threads: int = Field(default=-1, ge=-1, description="threads that mask and unmask; -1 is one for each core")
 
 
-class Noise(Section):
+class NoiseSettings(Section):
     """Differential privacy: noise that each client adds before masking, so that no sum is ever seen without it."""
 
     kind: Literal["none", "discrete-gaussian", "skellam"] = Field(
@@ -225,7 +225,7 @@ class Noise(Section):
     )
 
 
-class Tracking(Section):
+class TrackingSettings(Section):
     """Where else to report; JSONL, CSV and the console always are."""
 
     tensorboard: bool = Field(default=False, description="write TensorBoard events into the run folder")
@@ -242,19 +242,19 @@ class RunConfig(Section):
         default=0, ge=0, description="decides data, order, selection, faults and rounding; never a key or a mask"
     )
     rounds: Count = Field(default=100, description="how many rounds to play")
-    data: Data = Data()
-    partition: Partition = Partition()
-    model: Model = Model()
-    clients: Clients = Clients()
-    availability: Availability = Availability()
-    faults: Faults = Faults()
-    cohort: Cohort = Cohort()
-    training: Training = Training()
-    aggregation: Aggregation = Aggregation()
-    noise: Noise = Noise()
-    tracking: Tracking = Tracking()
+    data: DataSettings = DataSettings()
+    partition: PartitionSettings = PartitionSettings()
+    model: ModelSettings = ModelSettings()
+    clients: ClientSettings = ClientSettings()
+    availability: AvailabilitySettings = AvailabilitySettings()
+    faults: FaultSettings = FaultSettings()
+    cohort: CohortSettings = CohortSettings()
+    training: TrainingSettings = TrainingSettings()
+    aggregation: AggregationSettings = AggregationSettings()
+    noise: NoiseSettings = NoiseSettings()
+    tracking: TrackingSettings = TrackingSettings()
 
-    def problems(self) -> Iterator[Problem]:
+    def problems(self) -> Iterator[Contradiction]:
         """Yield what contradicts across sections."""
         return contradictions({name: getattr(self, name) for name in type(self).model_fields})
 
@@ -269,7 +269,7 @@ class RunConfig(Section):
         return self.cohort.privacy if self.cohort.policy == "multi-round" else 1
 
 
-def contradictions(sections: Mapping[str, Any]) -> Iterator[Problem]:
+def contradictions(sections: Mapping[str, Any]) -> Iterator[Contradiction]:
     """Yield what contradicts between these sections; where some are missing, what can be said without them.
 
     Only baselines may ignore the cohort.
@@ -284,12 +284,12 @@ def contradictions(sections: Mapping[str, Any]) -> Iterator[Problem]:
             yield from check(**{name: sections[name] for name in needed})
 
 
-def _baseline(training: Training, noise: Noise) -> Iterator[Problem]:
+def _baseline(training: TrainingSettings, noise: NoiseSettings) -> Iterator[Contradiction]:
     if noise.kind != "none":
         yield "noise.kind", f"must be none: {training.algorithm} training aggregates nothing"
 
 
-def _selection(clients: Clients, cohort: Cohort) -> Iterator[Problem]:
+def _selection(clients: ClientSettings, cohort: CohortSettings) -> Iterator[Contradiction]:
     if cohort.size > clients.count:
         yield "cohort.size", f"{cohort.size} cannot be selected from clients.count = {clients.count}"
     if cohort.minimum > cohort.size:
@@ -307,12 +307,14 @@ def _selection(clients: Clients, cohort: Cohort) -> Iterator[Problem]:
                 yield "cohort.size", str(error)
 
 
-def _steps(faults: Faults, aggregation: Aggregation) -> Iterator[Problem]:
+def _steps(faults: FaultSettings, aggregation: AggregationSettings) -> Iterator[Contradiction]:
     if "confirm" in faults.steps and aggregation.threat != "active-server":
         yield "faults.steps", 'there is no step "confirm" unless aggregation.threat is active-server'
 
 
-def _noise(noise: Noise, aggregation: Aggregation, clients: Clients, cohort: Cohort) -> Iterator[Problem]:
+def _noise(
+    noise: NoiseSettings, aggregation: AggregationSettings, clients: ClientSettings, cohort: CohortSettings
+) -> Iterator[Contradiction]:
     if noise.kind == "none":
         return
     if aggregation.kind == "plain":
@@ -323,7 +325,7 @@ def _noise(noise: Noise, aggregation: Aggregation, clients: Clients, cohort: Coh
         yield "cohort.minimum", "so few clients may all collude, and then there is no noise the server lacks"
 
 
-def _ring(aggregation: Aggregation, clients: Clients) -> Iterator[Problem]:
+def _ring(aggregation: AggregationSettings, clients: ClientSettings) -> Iterator[Contradiction]:
     try:
         Quantizer(aggregation.clip, aggregation.precision, clients.count)
     except ConfigError as error:

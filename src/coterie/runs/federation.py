@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from coterie.cohorts.circles import Indices
 from coterie.errors import ConfigError
 from coterie.runs.config import OWN, RunConfig
 from coterie.training.data import partitions
 from coterie.training.data.datasets import Dataset, Targets, load
-from coterie.training.local import ArrayData, Indices, Loss, Problem, cross_entropy, squared_error
+from coterie.training.local import ArrayData, Loss, Problem, cross_entropy, squared_error
 from coterie.training.models import build
 from coterie.training.own import Module
 from coterie.training.streams import stream, torch_seed

@@ -6,15 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from coterie.auditing.figures import sample
+from coterie.auditing.figures import Trace, sample
 from coterie.cohorts.ledger import Outcome
 from coterie.reports.html import Figure, text
 from coterie.runs.records import RoundRecord
 
 _POINTS = 1000  # more rounds than these are thinned out
 _BARS = 200  # more rounds than these share a bar
-
-Trace = dict[str, Any]
 
 
 def learning(records: Sequence[RoundRecord], *, labels: bool) -> Figure:

@@ -21,12 +21,12 @@ from torch.nn import functional
 from torch.utils.data import default_collate
 
 from coterie.arithmetic import FloatArray
+from coterie.cohorts.circles import Indices
 from coterie.errors import ConfigError, CoterieError, InputError
 from coterie.training import flatten
-from coterie.training.flatten import Arrays
+from coterie.training.flatten import ModelArrays
 from coterie.training.streams import stream, torch_seed
 
-Indices: TypeAlias = npt.NDArray[np.int64]
 Batch: TypeAlias = tuple[torch.Tensor, torch.Tensor]
 Loss: TypeAlias = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """From outputs and targets to **one number for each example**: torch's losses with ``reduction="none"``."""
@@ -150,7 +150,7 @@ class LocalTask:
     round: int
     seed: int
     """The seed of the experiment, from which the task's streams are derived."""
-    state: Arrays = field(repr=False)
+    state: ModelArrays = field(repr=False)
     """The model the client was sent."""
     indices: Indices = field(repr=False)
     """Which examples are the client's."""
@@ -174,7 +174,7 @@ class LocalResult:
 
     client: str
     round: int
-    update: Arrays = field(repr=False)
+    update: ModelArrays = field(repr=False)
     """The trained model less the one it was sent."""
     samples: int
     loss: float

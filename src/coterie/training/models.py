@@ -15,7 +15,7 @@ from torch import nn
 
 from coterie.errors import ConfigError
 
-Shape = tuple[int, ...]
+InputShape = tuple[int, ...]
 
 _VGG11 = ((64,), (128,), (256, 256), (512, 512), (512, 512))  # widths of the convolutions between two poolings
 
@@ -35,7 +35,7 @@ class Forecaster(nn.Module):
         return forecast
 
 
-def build(name: str, input_shape: Shape, outputs: int, seed: int) -> nn.Module:
+def build(name: str, input_shape: InputShape, outputs: int, seed: int) -> nn.Module:
     """Build the model ``name``, one of :data:`MODELS`; ``seed`` alone decides its initial parameters.
 
     torch's global random state is neither used nor changed.
@@ -57,19 +57,19 @@ def parameter_count(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def _softmax_regression(shape: Shape, outputs: int) -> nn.Module:
+def _softmax_regression(shape: InputShape, outputs: int) -> nn.Module:
     return _dense(math.prod(shape), outputs)
 
 
-def _mlp(shape: Shape, outputs: int) -> nn.Module:
+def _mlp(shape: InputShape, outputs: int) -> nn.Module:
     return _dense(math.prod(shape), 256, outputs)
 
 
-def _fcn(shape: Shape, outputs: int) -> nn.Module:
+def _fcn(shape: InputShape, outputs: int) -> nn.Module:
     return _dense(math.prod(shape), 512, 128, outputs)
 
 
-def _mnist_cnn(shape: Shape, outputs: int) -> nn.Module:
+def _mnist_cnn(shape: InputShape, outputs: int) -> nn.Module:
     channels, height, width = _picture(shape, smallest=4)
     return nn.Sequential(
         *(nn.Conv2d(channels, 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
@@ -78,7 +78,7 @@ def _mnist_cnn(shape: Shape, outputs: int) -> nn.Module:
     )
 
 
-def _mnist_cnn_small(shape: Shape, outputs: int) -> nn.Module:
+def _mnist_cnn_small(shape: InputShape, outputs: int) -> nn.Module:
     channels, height, width = _picture(shape, smallest=16)
     return nn.Sequential(
         *(nn.Conv2d(channels, 32, 5), nn.ReLU(), nn.MaxPool2d(2)),
@@ -87,7 +87,7 @@ def _mnist_cnn_small(shape: Shape, outputs: int) -> nn.Module:
     )
 
 
-def _lenet(shape: Shape, outputs: int) -> nn.Module:
+def _lenet(shape: InputShape, outputs: int) -> nn.Module:
     channels, height, width = _picture(shape, smallest=16)
     return nn.Sequential(
         *(nn.Conv2d(channels, 6, 5), nn.ReLU(), nn.MaxPool2d(2)),
@@ -96,7 +96,7 @@ def _lenet(shape: Shape, outputs: int) -> nn.Module:
     )
 
 
-def _vgg11(shape: Shape, outputs: int) -> nn.Module:
+def _vgg11(shape: InputShape, outputs: int) -> nn.Module:
     channels, height, width = _picture(shape, smallest=32)
     layers: list[nn.Module] = []
     for stage in _VGG11:
@@ -111,7 +111,7 @@ def _vgg11(shape: Shape, outputs: int) -> nn.Module:
     return nn.Sequential(*layers, _dense(channels * (height // 32) * (width // 32), outputs))
 
 
-def _lstm(shape: Shape, outputs: int) -> nn.Module:
+def _lstm(shape: InputShape, outputs: int) -> nn.Module:
     if len(shape) != 2:
         raise ConfigError(f"an LSTM takes time x values, not inputs of shape {shape}")
     return Forecaster(shape[1], 32, outputs)
@@ -125,13 +125,13 @@ def _dense(*widths: int) -> nn.Sequential:
     return nn.Sequential(*layers[:-1])
 
 
-def _picture(shape: Shape, smallest: int) -> tuple[int, int, int]:
+def _picture(shape: InputShape, smallest: int) -> tuple[int, int, int]:
     if len(shape) != 3 or min(shape[1:]) < smallest:
         raise ConfigError(f"a picture of at least {smallest} x {smallest} is needed, not inputs of shape {shape}")
     return shape[0], shape[1], shape[2]
 
 
-_BUILDERS: dict[str, Callable[[Shape, int], nn.Module]] = {
+_BUILDERS: dict[str, Callable[[InputShape, int], nn.Module]] = {
     "softmax-regression": _softmax_regression,
     "mlp": _mlp,
     "fcn": _fcn,

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from coterie.cohorts.circles import Indices
 from coterie.errors import ConfigError
-from coterie.training.flatten import Arrays
-from coterie.training.local import Indices, LocalSGD, LocalTask
+from coterie.training.flatten import ModelArrays
+from coterie.training.local import LocalSGD, LocalTask
 
 
 class Schedule(Protocol):
@@ -83,7 +84,7 @@ class Curriculum:
         if idle or not self.clients:
             raise ConfigError(f"clients without examples: {', '.join(idle)}" if idle else "there are no clients")
 
-    def task(self, number: int, client: str, state: Arrays) -> LocalTask:
+    def task(self, number: int, client: str, state: ModelArrays) -> LocalTask:
         """Return what this client does in round ``number``, starting from the model in this state."""
         rate = self.work.learning_rate * self.schedule(number)
         work = replace(self.work, learning_rate=rate)

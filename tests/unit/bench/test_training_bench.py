@@ -25,7 +25,7 @@ from coterie.runs import aggregation
 from coterie.runs import build as assembly
 from coterie.runs.config import RunConfig
 from coterie.secagg.server import Step
-from coterie.training.flatten import Arrays
+from coterie.training.flatten import ModelArrays
 from coterie.transports.faults import Fault, Faults, Kind
 
 TINY = Scenario("lenet", (1, 16, 16), samples=6, batch_size=4, clients=6, cohort=4, privacy=2)
@@ -86,7 +86,7 @@ def test_nothing_is_evaluated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 
 
 def test_a_wrong_model_is_no_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def wrong(updates: Sequence[Arrays], _weights: Sequence[float]) -> Arrays:
+    def wrong(updates: Sequence[ModelArrays], _weights: Sequence[float]) -> ModelArrays:
         return [np.zeros_like(array) for array in updates[0]]
 
     monkeypatch.setattr(aggregation, "weighted_mean", wrong)

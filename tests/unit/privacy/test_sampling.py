@@ -129,7 +129,7 @@ def test_bits_are_drawn_until_the_comparison_is_certain() -> None:
         def __init__(self) -> None:
             self.asked: list[int] = []
 
-        def log_ratio(self, magnitudes: sampling.Reals) -> sampling.Reals:
+        def log_ratio(self, magnitudes: sampling.Doubles) -> sampling.Doubles:
             raise NotImplementedError
 
         def scaled_ratio(self, magnitude: int, bits: int) -> int:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from coterie.cohorts.policies import POLICIES
 from coterie.errors import ConfigError
-from coterie.runs.config import OWN, Cohort, Data, Model, RunConfig
+from coterie.runs.config import OWN, CohortSettings, DataSettings, ModelSettings, RunConfig
 from coterie.runs.config_file import commented_toml, load_config, make_config, to_toml
 from coterie.secagg.server import Step
 from coterie.training.data.datasets import DATASETS
@@ -63,10 +63,10 @@ def test_choices_are_those_that_exist() -> None:
     def choices(model: type[BaseModel], name: str) -> tuple[str, ...]:
         return get_args(model.model_fields[name].annotation)
 
-    assert choices(Data, "name") == (*DATASETS, OWN)
-    assert choices(Cohort, "policy") == POLICIES
+    assert choices(DataSettings, "name") == (*DATASETS, OWN)
+    assert choices(CohortSettings, "policy") == POLICIES
     models = pytest.importorskip("coterie.training.models")
-    assert choices(Model, "name") == (*models.MODELS, OWN)
+    assert choices(ModelSettings, "name") == (*models.MODELS, OWN)
     assert set(load_config(None, ['faults.steps=["mask"]']).faults.steps) <= set(Step)
 
 
@@ -198,7 +198,7 @@ def test_settings_cannot_be_changed_or_contradict_when_made_in_python() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         RunConfig().rounds = 3
     with pytest.raises(ValidationError, match=r"cohort\.privacy: a circle of 9 does not fit"):
-        RunConfig(cohort=Cohort(privacy=9))
+        RunConfig(cohort=CohortSettings(privacy=9))
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,10 @@ from typing import cast
 import numpy as np
 
 from coterie.bench.training import Scenario
+from coterie.cohorts.circles import Indices
 from coterie.runs import build as assembly
-from coterie.training.flatten import Arrays
-from coterie.training.local import Indices, LocalSGD, LocalTask
+from coterie.training.flatten import ModelArrays
+from coterie.training.local import LocalSGD, LocalTask
 
 
 class RivalTasks:
@@ -25,11 +26,11 @@ class RivalTasks:
         self.strategy = assembly.make_strategy(scenario.config("plain", rounds, 0), federation)
 
     @property
-    def model(self) -> Arrays:
+    def model(self) -> ModelArrays:
         """The model to begin with."""
         return self.strategy.models()["global"]
 
-    def task(self, number: int, client: str, model: Arrays) -> LocalTask:
+    def task(self, number: int, client: str, model: ModelArrays) -> LocalTask:
         """Return what a client does with this model in a round of ours."""
         return replace(self.strategy.task(number - 1, client), state=model)  # strategies count rounds from 0
 

@@ -27,7 +27,7 @@ from coterie.training.data.readers import (
     read_pgm,
 )
 
-Inputs = npt.NDArray[np.float32]
+InputArray = npt.NDArray[np.float32]
 Targets = npt.NDArray[np.int64] | npt.NDArray[np.float32]
 
 DATA_VARIABLE = "COTERIE_DATA"
@@ -49,9 +49,9 @@ class Dataset:
     """
 
     name: str
-    train_x: Inputs = field(repr=False)
+    train_x: InputArray = field(repr=False)
     train_y: Targets = field(repr=False)
-    test_x: Inputs = field(repr=False)
+    test_x: InputArray = field(repr=False)
     test_y: Targets = field(repr=False)
     classes: int | None
 
@@ -131,7 +131,7 @@ def mnist(folder: Path) -> Dataset:
         places = [folder / place / f"{name}{ending}" for place in ("MNIST/raw", "mnist") for ending in ("", ".gz")]
         return read_idx(next((place for place in places if place.exists()), places[0]), dimensions)
 
-    def part(name: str) -> tuple[Inputs, Targets]:
+    def part(name: str) -> tuple[InputArray, Targets]:
         pictures, labels = read(f"{name}-images-idx3-ubyte", 3), read(f"{name}-labels-idx1-ubyte", 1)
         return _scaled(pictures[:, None], *_MNIST_SCALE), labels.astype(np.int64)
 
@@ -144,7 +144,7 @@ def cifar10(folder: Path, train_rows: int = 0) -> Dataset:
     With ``train_rows``, only the first so many of the training pictures; 0 is all.
     """
 
-    def part(*names: str) -> tuple[Inputs, Targets]:
+    def part(*names: str) -> tuple[InputArray, Targets]:
         pictures, labels = zip(
             *(read_cifar_batch(folder / "cifar-10-batches-py" / name) for name in names), strict=True
         )
@@ -262,7 +262,7 @@ def from_huggingface(
 
 
 def _collected(name: str, train: Iterable[Any], test: Iterable[Any], classes: int | None) -> Dataset:
-    def part(pairs: Iterable[Any]) -> tuple[Inputs, npt.NDArray[Any]]:
+    def part(pairs: Iterable[Any]) -> tuple[InputArray, npt.NDArray[Any]]:
         inputs, targets = [], []
         for x, y in pairs:
             inputs.append(_image(x) if hasattr(x, "getbands") else np.asarray(x, np.float32))
@@ -282,12 +282,12 @@ def _collected(name: str, train: Iterable[Any], test: Iterable[Any], classes: in
     return Dataset(name, train_x, train_y.astype(np.int64), test_x, test_y.astype(np.int64), classes=count)
 
 
-def _image(image: Any) -> Inputs:  # noqa: ANN401  (a PIL image; importing PIL to say so is not worth it)
-    pixels: Inputs = np.asarray(image, np.float32) / np.float32(255)
+def _image(image: Any) -> InputArray:  # noqa: ANN401  (a PIL image; importing PIL to say so is not worth it)
+    pixels: InputArray = np.asarray(image, np.float32) / np.float32(255)
     return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
 
-def _scaled(pictures: Bytes, mean: tuple[float, ...], deviation: tuple[float, ...]) -> Inputs:
+def _scaled(pictures: Bytes, mean: tuple[float, ...], deviation: tuple[float, ...]) -> InputArray:
     """Bring pixels to 0..1, then subtract the mean and divide by the deviation of their channel (the second axis)."""
     scaled = pictures.astype(np.float32)
     scaled -= 255 * np.array(mean, np.float32)[:, None, None]

@@ -6,11 +6,10 @@ only source of randomness.
 """
 
 import numpy as np
-import numpy.typing as npt
 
+from coterie.cohorts.circles import Indices
 from coterie.errors import ConfigError
 
-Indices = npt.NDArray[np.int64]
 Parts = list[Indices]
 
 

@@ -497,7 +497,7 @@ def test_the_example(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: py
 )
 def test_schedules(overrides: list[str], rates: list[float]) -> None:
     schedule = make_schedule(load_config(None, overrides))
-    assert [schedule(number) for number in range(4)] == pytest.approx(rates)
+    assert [schedule(number) for number in range(1, 5)] == pytest.approx(rates)
 
 
 @pytest.mark.slow

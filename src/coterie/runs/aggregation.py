@@ -73,8 +73,7 @@ class LocalUpdates:
 
     def start(self, number: int, clients: Sequence[str]) -> None:
         """Let these clients begin to train."""
-        # Strategies count rounds from 0.
-        self._trainer.start([self.strategy.task(number - 1, client) for client in clients])
+        self._trainer.start([self.strategy.task(number, client) for client in clients])
 
     def contribution(self, client: str) -> ModelArrays:
         """Wait for a client's update; called from several threads at once."""
@@ -88,7 +87,7 @@ class LocalUpdates:
             raise LocalProtocolError(f"{type(self.strategy).__name__} has nothing to aggregate")
         if not all(np.isfinite(array).all() for array in contribution):
             raise TrainingError(
-                f"the update of {client} in round {result.round + 1} is not finite: training diverges; "
+                f"the update of {client} in round {result.round} is not finite: training diverges; "
                 "try a lower training.learning_rate"
             )
         return contribution
@@ -268,7 +267,7 @@ class Baseline:
     def play(self, number: int, available: Mask, rng: np.random.Generator, faults: Faults, *, resuming: bool) -> Played:
         """Play a round, in which the strategy learns by itself."""
         began = time.perf_counter()
-        results = plain_round(self._strategy, self._trainer, number - 1, self._strategy.clients)
+        results = plain_round(self._strategy, self._trainer, number, self._strategy.clients)
         losses = {result.client: result.loss for result in results}
         return Played(
             Outcome.COMPLETED,

@@ -86,7 +86,7 @@ class Engine:
         )
         self.standing.add(number, played.aggregated)
         if played.mean is not None:
-            self._strategy.apply(number - 1, played.mean)
+            self._strategy.apply(number, played.mean)
         score = self._score(number, played)
         record = RoundRecord(
             round=number,
@@ -96,7 +96,7 @@ class Engine:
             aggregated=played.aggregated,
             dropped=played.dropped,
             stranded=played.stranded,
-            learning_rate=self._config.training.learning_rate * self._schedule(number - 1),
+            learning_rate=self._config.training.learning_rate * self._schedule(number),
             train_loss=_mean([played.losses[name] for name in sorted(played.losses)]),
             test_loss=score.loss if score else None,
             accuracy=score.accuracy if score else None,

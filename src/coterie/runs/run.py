@@ -134,7 +134,7 @@ class TrainingRun:
         training = self.config.training
         if training.executor != "auto":
             return
-        tasks = [strategy.task(0, name) for name in strategy.clients[: self.config.cohort.size]]
+        tasks = [strategy.task(1, name) for name in strategy.clients[: self.config.cohort.size]]
         workers = training.workers if training.workers >= 0 else cores()
         choice = choose_executor(self._federation.problem, tasks, workers)
         settled = training.model_copy(update={"executor": choice.executor})

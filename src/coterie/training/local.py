@@ -148,6 +148,7 @@ class LocalTask:
 
     client: str
     round: int
+    """Its number, from 1 on."""
     seed: int
     """The seed of the experiment, from which the task's streams are derived."""
     state: ModelArrays = field(repr=False)
@@ -158,14 +159,19 @@ class LocalTask:
 
     def stream(self, purpose: str) -> np.random.Generator:
         """Return this client's stream for a purpose in this round."""
-        return stream(self.seed, purpose, self.round, self.client)
+        return stream(self.seed, purpose, self._rounds_before, self.client)
 
     @contextmanager
     def torch_randomness(self) -> Iterator[None]:
         """Let torch's own generator (dropout, random transforms) depend on the task alone; restore it afterwards."""
         with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(torch_seed(self.seed, "torch", self.round, self.client))
+            torch.default_generator.manual_seed(torch_seed(self.seed, "torch", self._rounds_before, self.client))
             yield
+
+    @property
+    def _rounds_before(self) -> int:
+        """What names the streams of a round; counting from 1 would change the results of every experiment on record."""
+        return self.round - 1
 
 
 @dataclass(frozen=True, eq=False)

@@ -155,7 +155,7 @@ def _our_model(scenario: Scenario, order: Order) -> ModelArrays:
     """Play a round of ours without protection, from the initial model."""
     place = RivalTasks(scenario, order.number)
     with make_trainer(place.problem, 0) as trainer:
-        plain_round(place.strategy, trainer, order.number - 1, order.clients)
+        plain_round(place.strategy, trainer, order.number, order.clients)
     return place.model
 
 

@@ -32,10 +32,10 @@ class RivalTasks:
 
     def task(self, number: int, client: str, model: ModelArrays) -> LocalTask:
         """Return what a client does with this model in a round of ours."""
-        return replace(self.strategy.task(number - 1, client), state=model)  # strategies count rounds from 0
+        return replace(self.strategy.task(number, client), state=model)
 
     def work(self, number: int, client: str) -> tuple[LocalSGD, Indices]:
         """Return the same for those who do it their own way: how, and the order of the client's examples."""
-        task = self.strategy.task(number - 1, client)
+        task = self.strategy.task(number, client)
         work = cast(LocalSGD, task.work)
         return work, np.concatenate(list(work.batches(task)))

@@ -25,7 +25,7 @@ StrategyState: TypeAlias = dict[str, FloatArray]
 
 
 class Strategy(Protocol):
-    """An algorithm that learns from many clients, known by name; rounds count from 0."""
+    """An algorithm that learns from many clients, known by name; rounds count from 1."""
 
     @property
     def clients(self) -> tuple[str, ...]:

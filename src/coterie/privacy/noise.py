@@ -21,15 +21,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import mpmath
 import numpy as np
-from scipy import special
 
 from coterie.crypto.entropy import Entropy
 from coterie.errors import ConfigError
 from coterie.privacy.sampling import Doubles, Integers, LogConcave, sample
+
+if TYPE_CHECKING:
+    import mpmath
 
 LEAST_VARIANCE = 0.5  # the theorem on sums of discrete Gaussians begins here
 MOST_VARIANCE = 2.0**80  # proposals stay below 2^53 and are exact in float64
@@ -104,12 +105,14 @@ class Skellam:
     @cached_property
     def _table(self) -> Doubles:
         """The logarithms for k up to 13 standard deviations and 40 more; beyond, 2^V p(k) / p(0) < 2^-80."""
+        from scipy import special  # slow to load, and only needed here
+
         orders = np.arange(int(13 * math.sqrt(self.variance)) + 40)
         ratios = special.ive(orders, self.variance) / special.ive(0, self.variance)
         table: Doubles = np.append(np.log(ratios), -np.inf)
         return table
 
-    def _mass(self, magnitude: int, context: mpmath.MPContext) -> Any:  # noqa: ANN401 - the library is untyped
+    def _mass(self, magnitude: int, context: "mpmath.MPContext") -> Any:  # noqa: ANN401 - the library is untyped
         """Return p(k), 64 bits short of the context, from N values of the characteristic function exp(-mu (1 - cos a)).
 
         Their discrete Fourier transform is the sum of p(k + jN) over all integers j, so N is chosen such that
@@ -127,8 +130,10 @@ class Skellam:
         return total / period
 
 
-def _with_precision(bits: int) -> mpmath.MPContext:
+def _with_precision(bits: int) -> "mpmath.MPContext":
     """Return a context of its own: the precision of mpmath's global one is shared by all threads."""
+    import mpmath  # only needed here, and not by those who read what kinds of noise there are
+
     context = mpmath.MPContext()
     context.prec = bits
     return context

@@ -87,21 +87,21 @@ def load(name: str, data_dir: Path | str | None = None, **options: Any) -> Datas
     something is missing, :class:`ConfigError` says which files belong where; nothing is ever downloaded. Files
     that are there and wrong are an :class:`InputError`.
     """
-    if name not in _LOADERS:
+    if name not in DATASETS:
         raise ConfigError(f"unknown data set {name!r}; known are {', '.join(DATASETS)}")
-    loader, files = _LOADERS[name]
-    known = {option.name: option.annotation for option in list(inspect.signature(loader).parameters.values())[1:]}
+    source = DATASETS[name]
+    known = {option.name: option.annotation for option in list(inspect.signature(source.read).parameters.values())[1:]}
     for option, value in options.items():
         if option not in known:
             raise ConfigError(f"data set {name!r} has no option {option!r}; it has {', '.join(known) or 'none'}")
         if not isinstance(value, known[option]):
             raise ConfigError(f"data set {name!r}: {option} must be of type {known[option].__name__}, not {value!r}")
     folder = data_dir or os.environ.get(DATA_VARIABLE, "")
-    wanted = f"{name!r} is read from {files}; nothing is downloaded"
-    if files and not folder:
+    wanted = f"{name!r} is read from {source.files}; nothing is downloaded"
+    if source.files and not folder:
         raise ConfigError(f"no data folder: give one (--data-dir) or set {DATA_VARIABLE}; in it, {wanted}")
     try:
-        return loader(Path(folder), **options)
+        return source.read(Path(folder), **options)
     except FileNotFoundError as error:
         raise ConfigError(f"there is no {error.filename}; in the data folder {folder}, {wanted}") from error
 
@@ -295,18 +295,24 @@ def _scaled(pictures: Bytes, mean: tuple[float, ...], deviation: tuple[float, ..
     return scaled
 
 
-_LOADERS: dict[str, tuple[Callable[..., Dataset], str]] = {
-    "digits": (digits, ""),
-    "mnist": (
+@dataclass(frozen=True)
+class Source:
+    """Where a data set comes from: what reads it from the data folder, and which files belong there, if any."""
+
+    read: Callable[..., Dataset]
+    files: str = ""
+
+
+DATASETS = {
+    "digits": Source(digits),
+    "mnist": Source(
         mnist,
         "MNIST/raw/ (or mnist/): train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
         "t10k-labels-idx1-ubyte, each as it is or as .gz",
     ),
-    "cifar10": (cifar10, "cifar-10-batches-py/data_batch_1 to data_batch_5 and cifar-10-batches-py/test_batch"),
-    "faces": (faces, "att_faces/s1/1.pgm to att_faces/s40/10.pgm"),
-    "location30": (location30, "location30/bangkok"),
-    "energy": (energy, "hec/DAYTON_hourly.csv (or of another region, as hec/REGION_hourly.csv)"),
+    "cifar10": Source(cifar10, "cifar-10-batches-py/data_batch_1 to data_batch_5 and cifar-10-batches-py/test_batch"),
+    "faces": Source(faces, "att_faces/s1/1.pgm to att_faces/s40/10.pgm"),
+    "location30": Source(location30, "location30/bangkok"),
+    "energy": Source(energy, "hec/DAYTON_hourly.csv (or of another region, as hec/REGION_hourly.csv)"),
 }
-
-DATASETS = tuple(_LOADERS)
-"""The names :func:`load` knows."""
+"""The data sets that :func:`load` knows, by name."""

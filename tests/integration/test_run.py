@@ -22,10 +22,10 @@ from coterie.arithmetic.quantize import Quantizer
 from coterie.cli.run import init, resume, run
 from coterie.cohorts.ledger import Ledger, Outcome
 from coterie.errors import ConfigError
-from coterie.runs.build import make_schedule
 from coterie.runs.config import RunConfig
 from coterie.runs.config_file import load_config
 from coterie.runs.console import Watcher
+from coterie.runs.curriculum import make_schedule
 from coterie.runs.federation import find_federation
 from coterie.runs.folder import RunFolder
 from coterie.runs.observers import Observer
@@ -396,7 +396,7 @@ def test_curves_in_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "tracked").as_uri())
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     play(tmp_path / "run", "tracking.mlflow=true")
-    TrainingRun(RunFolder.open(tmp_path / "run")).play()  # goes on under the same number
+    TrainingRun.open(RunFolder.open(tmp_path / "run")).play()  # goes on under the same number
     (curve,) = (tmp_path / "tracked").rglob("accuracy")
     assert [line.split()[2] for line in curve.read_text().splitlines()] == ["1", "2", "3", "4", "5"]
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from coterie.arithmetic.quantize import Quantizer
 from coterie.errors import ConfigError, RoundAborted
-from coterie.runs import build as assembly
+from coterie.runs.build import build_run
 from coterie.runs.config import RunConfig
 from coterie.runs.config_file import make_config
 from coterie.runs.federation import Federation
@@ -215,10 +215,11 @@ class _Side:
 
     def __init__(self, config: RunConfig, federation: Federation, path: Path, stack: ExitStack) -> None:
         self.config = config
-        self.strategy = assembly.make_strategy(config, federation)
+        built = build_run(config, federation)
+        self.strategy = built.strategy
         self.records: list[RoundRecord] = []
         folder = RunFolder.create(path, config)
-        self._engine = stack.enter_context(Engine(config, federation, folder, self.strategy, self.records))
+        self._engine = stack.enter_context(Engine(built, folder, self.records))
 
     def play(self, number: int) -> None:
         record = self._engine.round(number, resuming=False)

@@ -1,4 +1,4 @@
-"""What a run is told: every setting, its default and what it means.
+"""The settings of a run: each one's default and what it means.
 
 The defaults together are the run of ``coterie run`` without a file. Settings are values: a run writes the ones it used
 into its folder, and the same settings give the same results.
@@ -11,20 +11,28 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from coterie.arithmetic.quantize import Quantizer
-from coterie.cohorts.circles import batch_sizes, batches_per_round
-from coterie.errors import ConfigError
+from coterie.cohorts import POLICIES
+from coterie.cohorts.availability import AVAILABILITIES
+from coterie.cohorts.policies import Mode
+from coterie.planning.session import SEARCHES
+from coterie.privacy import NoiseKind
+from coterie.runs.algorithms import ALGORITHMS, Algorithm
+from coterie.runs.choices import OneOf
+from coterie.runs.contradictions import Contradiction
+from coterie.training.data.datasets import DATASETS
+from coterie.training.data.partitions import PARTITIONS
+from coterie.training.models import MODELS
 
 OWN = "own"
 """The name of data or a model that a Python program brings along."""
+
+_SPARSE = sorted(SEARCHES.keys() - {"complete"}, reverse=True)
 
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 Positive: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 BelowOne: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
 Count: TypeAlias = Annotated[int, Field(ge=1)]
-Contradiction: TypeAlias = tuple[str, str]
-"""A setting, by its key, and what is wrong with it."""
 
 
 class Section(BaseModel):
@@ -47,7 +55,7 @@ class Section(BaseModel):
 class DataSettings(Section):
     """What is learnt from."""
 
-    name: Literal["digits", "mnist", "cifar10", "faces", "location30", "energy", "own"] = Field(
+    name: Annotated[str, OneOf(DATASETS, OWN)] = Field(
         default="digits",
         description="the data set: digits comes with Coterie, own is for Python programs, others are in the folder",
     )
@@ -60,7 +68,7 @@ class DataSettings(Section):
 class PartitionSettings(Section):
     """Who holds which examples."""
 
-    kind: Literal["iid", "label-shards", "shared-and-own-label", "dirichlet", "by-person", "time-blocks"] = Field(
+    kind: Annotated[str, OneOf(PARTITIONS)] = Field(
         default="label-shards", description="how examples are divided among the clients"
     )
     shards: Count = Field(
@@ -75,9 +83,9 @@ class PartitionSettings(Section):
 class ModelSettings(Section):
     """What is learnt."""
 
-    name: Literal[
-        "softmax-regression", "mlp", "fcn", "mnist-cnn", "mnist-cnn-small", "lenet", "vgg11", "lstm", "own"
-    ] = Field(default="mlp", description="the model; its sizes follow from the data; own is for Python programs")
+    name: Annotated[str, OneOf(MODELS, OWN)] = Field(
+        default="mlp", description="the model; its sizes follow from the data; own is for Python programs"
+    )
 
 
 class ClientSettings(Section):
@@ -92,7 +100,7 @@ class ClientSettings(Section):
 class AvailabilitySettings(Section):
     """Who is there when a round begins."""
 
-    kind: Literal["equal", "heterogeneous", "label-dependent", "diurnal"] = Field(
+    kind: Annotated[str, OneOf(AVAILABILITIES)] = Field(
         default="heterogeneous",
         description="absent with one probability, with one of 0.1, 0.2, ... 0.5 each, by label, or by time of day",
     )
@@ -125,15 +133,13 @@ class FaultSettings(Section):
 class CohortSettings(Section):
     """Who takes part in a round, and what that promises."""
 
-    policy: Literal["multi-round", "random", "weighted-random", "partition", "iid", "balanced-halves"] = Field(
+    policy: Annotated[str, OneOf(POLICIES)] = Field(
         default="multi-round",
         description="how clients are selected; only multi-round and partition protect over many rounds",
     )
     size: Count = Field(default=8, description="K: clients selected for a round")
     privacy: Count = Field(default=2, description="multi-round: T, fewer than so many clients can never be told apart")
-    mode: Literal["uniform", "fair", "fairest"] = Field(
-        default="fair", description="multi-round: how much to prefer circles that took part less often"
-    )
+    mode: Mode = Field(default="fair", description="multi-round: how much to prefer circles that took part less often")
     circles: Literal["random", "similar"] = Field(
         default="random", description="multi-round: circles drawn at random, or of clients that are similarly available"
     )
@@ -160,7 +166,7 @@ class ScheduleSettings(Section):
 class TrainingSettings(Section):
     """How clients train, and what the server makes of it."""
 
-    algorithm: Literal["fedavg", "centralised", "local-only"] = Field(
+    algorithm: Annotated[str, OneOf(ALGORITHMS)] = Field(
         default="fedavg", description="federated averaging, or a baseline: all data in one place, or nothing shared"
     )
     epochs: Count = Field(default=5, description="passes over its own examples that a client makes in a round")
@@ -197,7 +203,7 @@ class AggregationSettings(Section):
         default="honest-but-curious",
         description="a server that follows the protocol, or one that may lie: clients then sign",
     )
-    topology: Literal["complete", "auto", "harary", "erdos-renyi"] = Field(
+    topology: Annotated[str, OneOf("complete", "auto", _SPARSE)] = Field(
         default="complete",
         description="who shares secrets with whom; auto is the cheapest that withstands what follows",
     )
@@ -215,9 +221,7 @@ class AggregationSettings(Section):
 class NoiseSettings(Section):
     """Differential privacy: noise that each client adds before masking, so that no sum is ever seen without it."""
 
-    kind: Literal["none", "discrete-gaussian", "skellam"] = Field(
-        default="none", description="the distribution of the noise"
-    )
+    kind: Annotated[str, OneOf("none", NoiseKind)] = Field(default="none", description="the distribution of the noise")
     clip_norm: Positive = Field(default=1.0, description="updates are scaled down to this Euclidean norm at most")
     multiplier: Positive = Field(default=1.0, description="deviation of the noise in a sum, in units of clip_norm")
     delta: Annotated[float, Field(gt=0, lt=1)] = Field(
@@ -259,9 +263,14 @@ class RunConfig(Section):
         return contradictions({name: getattr(self, name) for name in type(self).model_fields})
 
     @property
+    def algorithm(self) -> Algorithm:
+        """The algorithm that the run learns by."""
+        return ALGORITHMS[self.training.algorithm]
+
+    @property
     def promised(self) -> int:
         """The T that every history of this run keeps, by the way clients are selected and summed."""
-        if self.aggregation.kind == "plain" or self.training.algorithm != "fedavg":
+        if self.aggregation.kind == "plain" or not self.algorithm.aggregates:
             return 1
         if self.cohort.policy == "partition":
             groups = -(-self.clients.count // self.cohort.size)
@@ -270,63 +279,9 @@ class RunConfig(Section):
 
 
 def contradictions(sections: Mapping[str, Any]) -> Iterator[Contradiction]:
-    """Yield what contradicts between these sections; where some are missing, what can be said without them.
-
-    Only baselines may ignore the cohort.
-    """
+    """Yield what contradicts between these sections; where some are missing, what can be said without them."""
     training = sections.get("training")
-    if training is None:
-        return
-    checks = (_selection, _steps, _noise, _ring) if training.algorithm == "fedavg" else (_baseline,)
-    for check in checks:
+    for check in ALGORITHMS[training.algorithm].checks if training else ():
         needed = inspect.signature(check).parameters
         if sections.keys() >= needed.keys():
             yield from check(**{name: sections[name] for name in needed})
-
-
-def _baseline(training: TrainingSettings, noise: NoiseSettings) -> Iterator[Contradiction]:
-    if noise.kind != "none":
-        yield "noise.kind", f"must be none: {training.algorithm} training aggregates nothing"
-
-
-def _selection(clients: ClientSettings, cohort: CohortSettings) -> Iterator[Contradiction]:
-    if cohort.size > clients.count:
-        yield "cohort.size", f"{cohort.size} cannot be selected from clients.count = {clients.count}"
-    if cohort.minimum > cohort.size:
-        yield "cohort.minimum", f"must not be above cohort.size = {cohort.size}"
-    if cohort.policy == "balanced-halves" and cohort.size % 2:
-        yield "cohort.size", "must be even for balanced-halves"
-    if cohort.policy == "multi-round":
-        if cohort.privacy > cohort.size:
-            yield "cohort.privacy", f"a circle of {cohort.privacy} does not fit into cohort.size = {cohort.size}"
-        elif cohort.size <= clients.count:
-            sizes = batch_sizes(clients.count, cohort.privacy)
-            try:
-                batches_per_round(sizes, cohort.size)
-            except ConfigError as error:
-                yield "cohort.size", str(error)
-
-
-def _steps(faults: FaultSettings, aggregation: AggregationSettings) -> Iterator[Contradiction]:
-    if "confirm" in faults.steps and aggregation.threat != "active-server":
-        yield "faults.steps", 'there is no step "confirm" unless aggregation.threat is active-server'
-
-
-def _noise(
-    noise: NoiseSettings, aggregation: AggregationSettings, clients: ClientSettings, cohort: CohortSettings
-) -> Iterator[Contradiction]:
-    if noise.kind == "none":
-        return
-    if aggregation.kind == "plain":
-        yield "noise.kind", "noise is added before masking: it needs aggregation.kind = secure"
-    if clients.weighting != "uniform":
-        yield "clients.weighting", "must be uniform with noise: weights would travel without any"
-    if int(aggregation.collusion * cohort.size) >= cohort.minimum:
-        yield "cohort.minimum", "so few clients may all collude, and then there is no noise the server lacks"
-
-
-def _ring(aggregation: AggregationSettings, clients: ClientSettings) -> Iterator[Contradiction]:
-    try:
-        Quantizer(aggregation.clip, aggregation.precision, clients.count)
-    except ConfigError as error:
-        yield "aggregation.precision", str(error)

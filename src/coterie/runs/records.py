@@ -1,6 +1,8 @@
-"""What is known of a run after each round, and what all rounds together amount to."""
+"""The records of a run: what is known after each round, and what all rounds together amount to."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import cast
 
 import msgspec
 import numpy as np
@@ -59,6 +61,28 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def completed(self) -> bool:
         """Whether the model learnt something."""
         return self.outcome is Outcome.COMPLETED
+
+
+@cache
+def record_type(columns: tuple[str, ...]) -> type[RoundRecord]:
+    """Return the record of an algorithm with columns of its own: numbers, or None where they are not known."""
+    if not columns:
+        return RoundRecord
+    fields = [(column, float | None, None) for column in columns]
+    made = msgspec.defstruct(
+        "ExtendedRecord", fields, bases=(RoundRecord,), frozen=True, kw_only=True, forbid_unknown_fields=True
+    )
+    return cast(type[RoundRecord], made)
+
+
+def extend(record: RoundRecord, columns: tuple[str, ...], values: Mapping[str, float]) -> RoundRecord:
+    """Return the record with an algorithm's own columns."""
+    return record_type(columns)(**{**msgspec.structs.asdict(record), **values}) if columns else record
+
+
+def own_columns(record: RoundRecord) -> tuple[str, ...]:
+    """Return which columns a record has besides those of all algorithms."""
+    return record.__struct_fields__[len(RoundRecord.__struct_fields__) :]
 
 
 class Standing:

@@ -11,7 +11,7 @@ import numpy as np
 
 from coterie.bench.training import Scenario
 from coterie.cohorts.circles import Indices
-from coterie.runs import build as assembly
+from coterie.runs.build import build_run
 from coterie.training.flatten import ModelArrays
 from coterie.training.local import LocalSGD, LocalTask
 
@@ -23,7 +23,7 @@ class RivalTasks:
         """Prepare so many rounds, the first of which does not count."""
         federation = scenario.federation()
         self.problem = federation.problem
-        self.strategy = assembly.make_strategy(scenario.config("plain", rounds, 0), federation)
+        self.strategy = build_run(scenario.config("plain", rounds, 0), federation).strategy
 
     @property
     def model(self) -> ModelArrays:

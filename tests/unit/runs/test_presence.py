@@ -6,7 +6,7 @@ from tests.support.cast import make_inputs, make_terms
 
 from coterie.arithmetic import RingVector
 from coterie.errors import RoundAborted
-from coterie.runs.aggregation import who_trains
+from coterie.runs.presence import who_trains
 from coterie.secagg import Step
 from coterie.transports.faults import Direction, Fault, Faults, Kind
 from coterie.transports.memory import Session

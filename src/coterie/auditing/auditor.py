@@ -30,6 +30,7 @@ import numpy as np
 from coterie.auditing.findings import AuditReport, Collusion, Exposure, Leak, Series, Terms
 from coterie.auditing.row_space import Combination, RowSpace
 from coterie.auditing.weak import weak_privacy
+from coterie.cohorts.circles import Indices
 from coterie.cohorts.participation import Label, Participation
 from coterie.errors import ConfigError, InputError
 
@@ -82,6 +83,26 @@ class Auditor:
         """The clients exposed so far, in the order of the rounds."""
         return tuple(self._exposed.values())
 
+    @property
+    def revealed(self) -> int:
+        """The number of rounds so far that revealed a sum."""
+        return len(self._revealed)
+
+    @property
+    def frequencies(self) -> Indices:
+        """How often each client was aggregated, in the order in which they were named or appeared."""
+        return self._frequency.copy()
+
+    @property
+    def fairness_gap(self) -> float:
+        """F so far."""
+        return float(np.ptp(self._frequency) / len(self._rounds)) if self._rounds and self._clients else 0.0
+
+    @property
+    def cardinality(self) -> float:
+        """C so far."""
+        return float(self._frequency.sum() / len(self._rounds)) if self._rounds else 0.0
+
     def add_round(self, label: Label, members: Iterable[str]) -> None:
         """Record that round ``label`` revealed the sum over ``members``: over nobody, if it was skipped."""
         if label in self._rounds:
@@ -98,7 +119,7 @@ class Auditor:
             if self._singles:
                 self._find_exposed(label)
         self._strong_series.append(self.strong_privacy)
-        self._fairness_series.append(self._fairness_gap())
+        self._fairness_series.append(self.fairness_gap)
         self._exposed_series.append(len(self._exposed))
 
     def report(self, *, weak_budget_seconds: float = 60.0, collusion: int = 0) -> AuditReport:
@@ -122,7 +143,7 @@ class Auditor:
             exposed=self.exposed,
             groups=tuple(groups),
             frequency=dict(zip(self._clients, self._frequency.tolist(), strict=True)),
-            fairness_gap=self._fairness_gap(),
+            fairness_gap=self.fairness_gap,
             cardinality=cardinality[-1] if cardinality else 0.0,
             series=Series(
                 tuple(self._strong_series),
@@ -147,9 +168,6 @@ class Auditor:
 
     def _names(self, numbers: Iterable[int]) -> tuple[str, ...]:
         return tuple(self._clients[number] for number in numbers)
-
-    def _fairness_gap(self) -> float:
-        return float(np.ptp(self._frequency) / len(self._rounds)) if self._rounds and self._clients else 0.0
 
     def _refine(self, numbers: list[int]) -> None:
         """Split every class that the round splits; the part that took part becomes a new class."""

@@ -109,6 +109,14 @@ def test_secure_and_plain_training_stay_together_over_many_rounds(tmp_path: Path
     assert plain.privacy == 1
     assert plain.summary.exposed == 12 - plain.summary.never
     assert not (tmp_path / "plain" / "ledger.sqlite").exists()
+    for rounds in range(1, 13):
+        last = plain.records[rounds - 1]
+        members = [name for record in plain.records[:rounds] for name in record.aggregated]
+        counts = [members.count(f"client-{number:02}") for number in range(1, 13)]
+        assert last.exposed == np.count_nonzero(counts)  # whoever was in a sum, for the server saw what went in
+        assert last.strong_privacy == (1 if members else None)
+        assert last.fairness_gap == pytest.approx((max(counts) - min(counts)) / rounds)
+        assert last.cardinality == pytest.approx(len(members) / rounds)
 
 
 @pytest.mark.parametrize(

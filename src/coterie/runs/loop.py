@@ -5,6 +5,9 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
+import numpy as np
+
+from coterie.auditing.auditor import Auditor
 from coterie.cohorts.ledger import Head, Ledger, Outcome
 from coterie.errors import LocalProtocolError
 from coterie.host import keep_memory
@@ -12,7 +15,7 @@ from coterie.runs import build as assembly
 from coterie.runs.build import BuiltRun
 from coterie.runs.folder import Checkpoint, Progress, RunFolder
 from coterie.runs.played import Aggregation, Observe
-from coterie.runs.records import RoundRecord, Standing, extend
+from coterie.runs.records import RoundRecord, extend
 from coterie.runs.workplace import Workplace
 from coterie.training.evaluate import Score
 from coterie.training.executors.processes import make_trainer
@@ -33,10 +36,9 @@ class Engine:
         """Take up a run, its strategy as it was after these records; ``head`` is what the ledger must still contain."""
         self._built, self._folder = built, folder
         self._observe = observe
-        hidden = built.config.aggregation.kind == "secure"
-        self.standing = Standing(tuple(built.federation.parts), hidden=hidden)
+        self._auditor = Auditor(built.federation.parts)
         for record in records:
-            self.standing.add(record.round, record.aggregated)
+            self._auditor.add_round(record.round, record.aggregated)
         self._scores: Mapping[str, Score] = {}
         self._ledger: Ledger | None = None
         self._head = head
@@ -71,12 +73,13 @@ class Engine:
             assembly.make_faults(config, number),
             resuming=resuming,
         )
-        self.standing.add(number, played.aggregated)
+        self._auditor.add_round(number, played.aggregated)
         if played.mean is not None:
             strategy.apply(number, played.mean)
         if played.outcome is Outcome.COMPLETED:
             self._scores = {}
         scores = self._evaluate(number)
+        strong_privacy, exposed = self._exposure()
         record = RoundRecord(
             round=number,
             outcome=played.outcome,
@@ -89,14 +92,14 @@ class Engine:
             train_loss=_mean([played.losses[name] for name in sorted(played.losses)]),
             test_loss=_mean([score.loss for score in scores.values()]),
             accuracy=_mean([score.accuracy for score in scores.values() if score.accuracy is not None]),
-            strong_privacy=self.standing.strong_privacy,
-            exposed=self.standing.exposed,
-            fairness_gap=self.standing.fairness_gap,
-            cardinality=self.standing.cardinality,
+            strong_privacy=strong_privacy,
+            exposed=exposed,
+            fairness_gap=self._auditor.fairness_gap,
+            cardinality=self._auditor.cardinality,
             clipped=played.clipped,
             upload_bytes=played.upload_bytes,
             download_bytes=played.download_bytes,
-            epsilon=algorithm.epsilon(self._built, self.standing.revealed),
+            epsilon=algorithm.epsilon(self._built, self._auditor.revealed),
             seconds=time.perf_counter() - began,
             train_seconds=played.train_seconds,
             protect_seconds=played.protect_seconds,
@@ -115,8 +118,15 @@ class Engine:
         if built.protections:
             self._ledger = stack.enter_context(Ledger.open(self._folder.ledger_file))
             self._ledger.verify(self._head)
-        place = Workplace(self._folder, trainer, self._ledger, self.standing.frequencies, self._observe)
+        place = Workplace(self._folder, trainer, self._ledger, self._auditor.frequencies, self._observe)
         return built.config.algorithm.rounds(built, place)
+
+    def _exposure(self) -> tuple[int | None, int]:
+        """Return T so far and how many clients are exposed, by what the server saw: sums, or every update in them."""
+        if self._built.config.aggregation.kind == "secure":
+            return self._auditor.strong_privacy, len(self._auditor.exposed)
+        seen = int(np.count_nonzero(self._auditor.frequencies))
+        return 1 if seen else None, seen
 
     def _evaluate(self, number: int) -> Mapping[str, Score]:
         """Score all models if it is time to; what was found before holds as long as nothing was learnt."""

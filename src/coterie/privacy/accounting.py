@@ -1,4 +1,4 @@
-"""What the noise is worth: (epsilon, delta), composed over rounds by the ``dp-accounting`` library.
+"""Accounts of what the noise is worth: (epsilon, delta), composed over rounds by the ``dp-accounting`` library.
 
 A :class:`Release` is one opened sum, as data. For each kind of noise a theorem bounds the Rényi divergence of order a
 between the sums with and without one client's update by xi + rho a. ``dp-accounting`` composes these bounds and

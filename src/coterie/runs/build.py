@@ -1,4 +1,4 @@
-"""From settings to working parts: everything a run needs, built once and before anything is written.
+"""The parts of a run, built from its settings: all of them once, and before anything is written.
 
 What contradicts the data or the model shows here, so that a run which cannot be played leaves no folder behind.
 """

@@ -1,4 +1,4 @@
-"""One round after the other: who is there, what goes wrong, what is aggregated, what the model learns from it."""
+"""The loop over rounds: who is there, what goes wrong, what is aggregated, what the model learns from it."""
 
 import math
 import time

@@ -1,4 +1,4 @@
-"""``report.html``: what a run learnt, what it protected, how fair it was and what it cost, on one page."""
+"""The page on a run, ``report.html``: what it learnt, what it protected, how fair it was and what it cost."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Who is still there, step by step, of the clients that were selected."""
+"""Presence of the clients that were selected, step by step of a round."""
 
 from collections.abc import Collection
 

@@ -1,4 +1,4 @@
-"""What one client does in a round: train the model it was sent on its own examples, and return the difference.
+"""A client's work in a round: train the model it was sent on its own examples, and return the difference.
 
 A :class:`Problem` is what stays the same for a whole run and is given to each worker once: model, examples and loss.
 A :class:`LocalTask` is what one client is asked to do in one round: plain data, small, and the same wherever it is

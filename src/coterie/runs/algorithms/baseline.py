@@ -1,4 +1,4 @@
-"""What baselines have in common: nothing is summed, so that there are no cohorts and nothing is protected."""
+"""Baselines and what they share: nothing is summed, so that there are no cohorts and nothing is protected."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Who holds which examples: ways of dividing a training set among clients.
+"""Partitions of a training set among clients: who holds which examples.
 
 Every function returns one array of example numbers for each client, ascending. Except where it says so, they are
 disjoint, none is empty, and together they are all examples. Labels are int64, one for each example; ``rng`` is the

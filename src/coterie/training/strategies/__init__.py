@@ -1,4 +1,4 @@
-"""Algorithms that learn from many clients."""
+"""Strategies that learn from many clients."""
 
 from coterie.training.strategies.base import (
     Strategy,

@@ -1,4 +1,4 @@
-"""How one model is learnt from many clients: the interface of all algorithms, and what they have in common.
+"""The interface of strategies, by which a model is learnt from many clients, and what they have in common.
 
 A :class:`Strategy` says what each client does, what of the result is aggregated, and what becomes of the mean. How
 the mean is computed, securely or not, is no business of it; :func:`plain_round` computes it without protection.

@@ -1,4 +1,4 @@
-"""What federated averaging is measured against: all examples in one place, and nobody sharing anything."""
+"""Baselines of federated averaging: all examples in one place, and nobody sharing anything."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

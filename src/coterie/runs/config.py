@@ -15,7 +15,7 @@ from coterie.cohorts import POLICIES
 from coterie.cohorts.availability import AVAILABILITIES
 from coterie.cohorts.policies import Mode
 from coterie.planning.session import SEARCHES
-from coterie.privacy import NoiseKind
+from coterie.privacy import DISTRIBUTIONS
 from coterie.runs.algorithms import ALGORITHMS, Algorithm
 from coterie.runs.choices import OneOf
 from coterie.runs.contradictions import Contradiction
@@ -221,7 +221,9 @@ class AggregationSettings(Section):
 class NoiseSettings(Section):
     """Differential privacy: noise that each client adds before masking, so that no sum is ever seen without it."""
 
-    kind: Annotated[str, OneOf("none", NoiseKind)] = Field(default="none", description="the distribution of the noise")
+    kind: Annotated[str, OneOf("none", DISTRIBUTIONS)] = Field(
+        default="none", description="the distribution of the noise"
+    )
     clip_norm: Positive = Field(default=1.0, description="updates are scaled down to this Euclidean norm at most")
     multiplier: Positive = Field(default=1.0, description="deviation of the noise in a sum, in units of clip_norm")
     delta: Annotated[float, Field(gt=0, lt=1)] = Field(

@@ -14,7 +14,7 @@ from scipy import stats
 from coterie.crypto.entropy import DeterministicEntropy, SystemEntropy
 from coterie.errors import LocalProtocolError
 from coterie.privacy import sampling
-from coterie.privacy.noise import DiscreteGaussian, Skellam, tail_bound
+from coterie.privacy.distributions import DiscreteGaussian, Skellam, tail_bound
 from coterie.privacy.sampling import LogConcave, sample, stair_width
 
 Masses = npt.NDArray[np.float64]

@@ -17,7 +17,7 @@ from coterie.cohorts.availability import AVAILABILITIES
 from coterie.cohorts.policies import POLICIES
 from coterie.errors import ConfigError
 from coterie.planning.session import SEARCHES
-from coterie.privacy import NoiseKind
+from coterie.privacy import DISTRIBUTIONS
 from coterie.runs.algorithms import ALGORITHMS
 from coterie.runs.config import OWN, CohortSettings, RunConfig, StepName
 from coterie.runs.config_file import commented_toml, load_config, make_config, to_toml
@@ -76,7 +76,7 @@ TABLES: list[tuple[str, Collection[str]]] = [
     ("cohort.policy", POLICIES),
     ("training.algorithm", ALGORITHMS),
     ("aggregation.topology", {*SEARCHES, "auto"}),
-    ("noise.kind", {*NoiseKind, "none"}),
+    ("noise.kind", {*DISTRIBUTIONS, "none"}),
 ]
 
 

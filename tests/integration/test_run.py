@@ -482,6 +482,9 @@ def test_own_regression(tmp_path: Path) -> None:
     assert "loss of" in (tmp_path / "run" / "report.html").read_text()
     with pytest.raises(ConfigError, match="needs labels"):
         train(model, data, settings={"partition.kind": "dirichlet"}, out=tmp_path / "other")
+    with pytest.raises(ConfigError, match=r"availability\.kind: label-dependent needs labels"):
+        train(model, data, settings={"availability.kind": "label-dependent"}, out=tmp_path / "other")
+    assert not (tmp_path / "other").exists()
 
 
 def test_the_example(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,10 +31,9 @@ class OneOf:
         if isinstance(value, str) and value in self.names:
             return str(value)
         *others, last = map(repr, self.names)
+        expected = f"{', '.join(others)} or {last}" if others else last
         # The same words, and the same kind of mistake, as where pydantic knows the names itself.
-        raise PydanticCustomError(
-            "literal_error", "Input should be {expected}", {"expected": f"{', '.join(others)} or {last}"}
-        )
+        raise PydanticCustomError("literal_error", "Input should be {expected}", {"expected": expected})
 
 
 def make_chosen(table: Mapping[str, Callable[..., Made]], name: str, section: BaseModel, **known: Any) -> Made:  # noqa: ANN401

@@ -26,7 +26,7 @@ from coterie.training.models import MODELS
 OWN = "own"
 """The name of data or a model that a Python program brings along."""
 
-_SPARSE = sorted(SEARCHES.keys() - {"complete"}, reverse=True)
+_SPARSE = sorted(SEARCHES.keys() - {"complete"}, reverse=True)  # shown in this order, whatever the table's is
 
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 Positive: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ import coterie
 from coterie.arithmetic.quantize import Layout
 from coterie.cohorts.circles import Mask
 from coterie.cohorts.ledger import Outcome
-from coterie.errors import ConfigError
+from coterie.errors import ConfigError, LocalProtocolError
 from coterie.runs import contradictions
 from coterie.runs.algorithms import ALGORITHMS, Algorithm
 from coterie.runs.build import BuiltRun, build_run
@@ -207,6 +208,13 @@ def test_all_of_the_table_agree_with_themselves(name: str) -> None:
     words = list(algorithm.words(Summary.of(settings, tuple(built.federation.parts), 1, [])))
     assert [about for about, _ in words].count("Privacy") == 1
     assert settings.promised == (2 if algorithm.aggregates else 1)
+
+
+def test_cohorts_are_not_invented_where_nothing_is_aggregated() -> None:
+    settings = load_config(None, [*SMALL, "training.algorithm=centralised"])
+    built = build_run(settings, find_federation(settings))
+    with pytest.raises(LocalProtocolError, match="no cohorts"):
+        ALGORITHMS["fedavg"].rounds(built, cast(Workplace, None))
 
 
 def test_nobody_asks_which_algorithm_it_is() -> None:

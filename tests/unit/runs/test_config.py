@@ -6,12 +6,12 @@ import sys
 import tomllib
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from coterie.cohorts.availability import AVAILABILITIES
 from coterie.cohorts.policies import POLICIES
@@ -19,6 +19,7 @@ from coterie.errors import ConfigError
 from coterie.planning.session import SEARCHES
 from coterie.privacy import DISTRIBUTIONS
 from coterie.runs.algorithms import ALGORITHMS
+from coterie.runs.choices import OneOf
 from coterie.runs.config import OWN, CohortSettings, RunConfig, StepName
 from coterie.runs.config_file import commented_toml, load_config, make_config, to_toml
 from coterie.secagg.server import Step
@@ -98,6 +99,18 @@ def test_a_table_that_grows_is_read_anew(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(MODELS, "perceptron", "perceptron")
     assert make_config({"model.name": "perceptron"}).model.name == "perceptron"
     assert "| perceptron | own)" in commented_toml().replace("\n# ", " ")
+
+
+@given(st.lists(st.text(min_size=1), min_size=1, max_size=4, unique=True), st.text() | st.integers() | st.none())
+def test_nothing_else_can_be_chosen(names: list[str], other: object) -> None:
+    chooser = TypeAdapter(Annotated[str, OneOf(dict.fromkeys(names[1:]), names[0])])
+    assert [chooser.validate_python(name) for name in names] == names
+    if other not in names:
+        with pytest.raises(ValidationError) as caught:
+            chooser.validate_python(other)
+        (details,) = caught.value.errors()
+        assert all(repr(name) in details["msg"] for name in names)
+        assert details["msg"].endswith(f" or {names[0]!r}" if len(names) > 1 else f"be {names[0]!r}")
 
 
 def test_steps_are_those_of_the_protocol() -> None:

@@ -118,7 +118,7 @@ class Engine:
         if built.protections:
             self._ledger = stack.enter_context(Ledger.open(self._folder.ledger_file))
             self._ledger.verify(self._head)
-        place = Workplace(self._folder, trainer, self._ledger, self._auditor.frequencies, self._observe)
+        place = Workplace(self._folder, trainer, self._ledger, self._auditor.frequencies, self._observe, stack)
         return built.config.algorithm.rounds(built, place)
 
     def _exposure(self) -> tuple[int | None, int]:

@@ -1,5 +1,6 @@
 """The workplace of a run's rounds: workers, the ledger, and what only the simulated clients know."""
 
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from coterie.cohorts.circles import Indices
@@ -26,6 +27,8 @@ class Workplace:
     frequencies: Indices = field(repr=False)
     """How often each client was aggregated before."""
     observe: Observe = field(repr=False)
+    resources: ExitStack = field(repr=False)
+    """Where an algorithm puts what it opens for its rounds: all of it is closed with the run, however that ends."""
 
 
 def open_roster(

@@ -70,6 +70,7 @@ class Committee(Algorithm):
 
     def __init__(self) -> None:
         self.builds = 0
+        self.sitting = False
 
     def strategy(self, config: RunConfig, federation: Federation) -> Strategy:
         self.builds += 1
@@ -80,9 +81,12 @@ class Committee(Algorithm):
         return Layout.of(model), Layout.of(model[-1:])
 
     def rounds(self, built: BuiltRun, place: Workplace) -> Aggregation:
+        self.sitting = True
+        place.resources.callback(setattr, self, "sitting", False)
         return Sittings(built.strategy, place)
 
     def measures(self, built: BuiltRun, scores: Mapping[str, Score]) -> Mapping[str, float]:
+        assert self.sitting
         losses = [score.loss for score in scores.values()]
         return {"spread": float(np.std(losses)), "worst": max(losses)} if losses else {}
 
@@ -134,6 +138,7 @@ def test_another_algorithm_is_run_recorded_and_told_like_those_of_the_table(
     run = TrainingRun.begin(tmp_path / "run", config(), observers=[Watcher(Console(width=200))])
     result = run.play()
     assert committee.builds == 1  # what was checked before the folder was made is what was played
+    assert not committee.sitting
     folder = RunFolder.open(tmp_path / "run")
     assert folder.records() == list(result.records)
     assert [own_columns(record) for record in result.records] == [committee.columns] * 3

@@ -217,7 +217,7 @@ def train(
         folder = RunFolder.open(path)
         if _comparable(folder.config()) != _comparable(config):
             raise ConfigError(f"the run in {path} has other settings; see {folder.config_file}")
-        return TrainingRun(folder, federation, everybody).play()
+        return TrainingRun.open(folder, federation, everybody).play()
     return TrainingRun.begin(path, config, federation, everybody).play()
 
 

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from coterie.cohorts.ledger import Ledger
-from coterie.runs.aggregation import LocalUpdates
 from coterie.runs.federation import find_federation
 from coterie.runs.folder import RunFolder
+from coterie.runs.local_updates import LocalUpdates
 from coterie.runs.observers import Journal
 from coterie.runs.run import TrainingRun
 
@@ -62,7 +62,7 @@ def play(folder: Path, moment: Callable[[str], None]) -> None:
         (Path, "replace"),
     ):
         watch(owner, name, moment)
-    TrainingRun(RunFolder.open(folder), MATERIALS).play()
+    TrainingRun.open(RunFolder.open(folder), MATERIALS).play()
 
 
 def main() -> None:

@@ -161,17 +161,17 @@ def test_a_run_stopped_in_order_ends_the_same_and_says_that_it_is_not_over(tmp_p
     original = begun(tmp_path / "original")
     folder = tmp_path / "stopped"
     shutil.copytree(original, folder)
-    TrainingRun(RunFolder.open(original)).play()
+    TrainingRun.open(RunFolder.open(original)).play()
     interrupt = Interrupt(after=2)
-    interrupt.run = TrainingRun(RunFolder.open(folder), observers=[interrupt])
+    interrupt.run = TrainingRun.open(RunFolder.open(folder), observers=[interrupt])
     stopped = interrupt.run.play()
     assert not stopped.summary.finished
     assert len(stopped.records) == 2
     assert "This run was stopped" in (folder / "report.html").read_text()
-    result = TrainingRun(RunFolder.open(folder)).play()
+    result = TrainingRun.open(RunFolder.open(folder)).play()
     assert result.summary.finished
     assert content(folder) == content(original)
-    assert TrainingRun(RunFolder.open(folder)).play().records == result.records  # there is nothing left to do
+    assert TrainingRun.open(RunFolder.open(folder)).play().records == result.records  # there is nothing left to do
 
 
 @pytest.fixture
@@ -179,7 +179,7 @@ def stopped(tmp_path: Path) -> RunFolder:
     """A run after two of its rounds."""
     folder = RunFolder.open(begun(tmp_path / "run"))
     interrupt = Interrupt(after=2)
-    interrupt.run = TrainingRun(folder, observers=[interrupt])
+    interrupt.run = TrainingRun.open(folder, observers=[interrupt])
     interrupt.run.play()
     return folder
 
@@ -188,35 +188,35 @@ def test_a_ledger_that_lost_its_tail_is_found_out(stopped: RunFolder) -> None:
     with sqlite3.connect(stopped.ledger_file) as database:
         database.execute("DELETE FROM coterie_ledger WHERE sequence = (SELECT max(sequence) FROM coterie_ledger)")
     with pytest.raises(LedgerTampered, match="missing"):
-        TrainingRun(stopped).play()
+        TrainingRun.open(stopped).play()
 
 
 def test_a_folder_that_lost_something_is_refused(stopped: RunFolder) -> None:
     lines = stopped.metrics_file.read_bytes().splitlines(keepends=True)
     stopped.metrics_file.write_bytes(lines[0])
     with pytest.raises(InputError, match="does not have the 2 rounds"):
-        TrainingRun(stopped).play()
+        TrainingRun.open(stopped).play()
     stopped.metrics_file.write_bytes(b"{}\n" + lines[1])
     with pytest.raises(InputError, match="line 1"):
-        TrainingRun(stopped).play()
+        TrainingRun.open(stopped).play()
     stopped.metrics_file.write_bytes(b"".join(lines))
     roster = stopped.roster_file.read_bytes()
     stopped.roster_file.write_bytes(roster[:-1])
     with pytest.raises(InputError, match="not the roster of this run"):
-        TrainingRun(stopped).play()
+        TrainingRun.open(stopped).play()
     stopped.roster_file.write_bytes(roster)
     stopped.checkpoint_file.write_bytes(b"nothing")
     with pytest.raises(InputError, match="cannot be read"):
-        TrainingRun(stopped).play()
+        TrainingRun.open(stopped).play()
     stopped.secret_file.write_bytes(b"short")
     stopped.checkpoint_file.unlink()
     with pytest.raises(InputError, match="missing or incomplete"):
-        TrainingRun(stopped).play()
+        TrainingRun.open(stopped).play()
 
 
 def test_two_processes_do_not_work_on_one_run(stopped: RunFolder) -> None:
     with locked(stopped.path), pytest.raises(ConfigError, match="another process is working"):
-        TrainingRun(stopped).play()
+        TrainingRun.open(stopped).play()
 
 
 def test_a_folder_that_holds_no_run(tmp_path: Path) -> None:

@@ -22,10 +22,10 @@ from coterie.arithmetic.quantize import Quantizer
 from coterie.cli.run import init, resume, run
 from coterie.cohorts.ledger import Ledger, Outcome
 from coterie.errors import ConfigError, TrainingError
-from coterie.runs.build import make_schedule
 from coterie.runs.config import RunConfig
 from coterie.runs.config_file import load_config
 from coterie.runs.console import Watcher
+from coterie.runs.curriculum import make_schedule
 from coterie.runs.federation import find_federation
 from coterie.runs.folder import RunFolder
 from coterie.runs.observers import Observer
@@ -108,6 +108,14 @@ def test_secure_and_plain_training_stay_together_over_many_rounds(tmp_path: Path
     assert plain.privacy == 1
     assert plain.summary.exposed == 12 - plain.summary.never
     assert not (tmp_path / "plain" / "ledger.sqlite").exists()
+    for rounds in range(1, 13):
+        last = plain.records[rounds - 1]
+        members = [name for record in plain.records[:rounds] for name in record.aggregated]
+        counts = [members.count(f"client-{number:02}") for number in range(1, 13)]
+        assert last.exposed == np.count_nonzero(counts)  # whoever was in a sum, for the server saw what went in
+        assert last.strong_privacy == (1 if members else None)
+        assert last.fairness_gap == pytest.approx((max(counts) - min(counts)) / rounds)
+        assert last.cardinality == pytest.approx(len(members) / rounds)
 
 
 @pytest.mark.parametrize(
@@ -395,7 +403,7 @@ def test_curves_in_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "tracked").as_uri())
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     play(tmp_path / "run", "tracking.mlflow=true")
-    TrainingRun(RunFolder.open(tmp_path / "run")).play()  # goes on under the same number
+    TrainingRun.open(RunFolder.open(tmp_path / "run")).play()  # goes on under the same number
     (curve,) = (tmp_path / "tracked").rglob("accuracy")
     assert [line.split()[2] for line in curve.read_text().splitlines()] == ["1", "2", "3", "4", "5"]
 
@@ -473,6 +481,9 @@ def test_own_regression(tmp_path: Path) -> None:
     assert "loss of" in (tmp_path / "run" / "report.html").read_text()
     with pytest.raises(ConfigError, match="needs labels"):
         train(model, data, settings={"partition.kind": "dirichlet"}, out=tmp_path / "other")
+    with pytest.raises(ConfigError, match=r"availability\.kind: label-dependent needs labels"):
+        train(model, data, settings={"availability.kind": "label-dependent"}, out=tmp_path / "other")
+    assert not (tmp_path / "other").exists()
 
 
 def test_the_example(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -496,7 +507,7 @@ def test_the_example(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: py
 )
 def test_schedules(overrides: list[str], rates: list[float]) -> None:
     schedule = make_schedule(load_config(None, overrides))
-    assert [schedule(number) for number in range(4)] == pytest.approx(rates)
+    assert [schedule(number) for number in range(1, 5)] == pytest.approx(rates)
 
 
 @pytest.mark.slow

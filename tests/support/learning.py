@@ -37,7 +37,7 @@ def dealt(sizes: list[int]) -> dict[str, np.ndarray[tuple[int], np.dtype[np.int6
     return {f"c{i}": np.arange(end - size, end) for i, (size, end) in enumerate(zip(sizes, ends, strict=True))}
 
 
-def tasks_for(problem: Problem, sizes: list[int], work: Work | None = None, number: int = 0) -> list[LocalTask]:
+def tasks_for(problem: Problem, sizes: list[int], work: Work | None = None, number: int = 1) -> list[LocalTask]:
     """One task for each of :func:`dealt`, all starting from the problem's model."""
     state = flatten.read(problem.model)
     doing = work or LocalSGD(0.1, batch_size=8)

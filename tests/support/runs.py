@@ -2,10 +2,11 @@
 
 import numpy as np
 
+from coterie.auditing.auditor import Auditor
 from coterie.cohorts.ledger import Outcome
 from coterie.runs.config import RunConfig
 from coterie.runs.config_file import make_config
-from coterie.runs.records import RoundRecord, Standing
+from coterie.runs.records import RoundRecord
 from coterie.runs.summary import Summary
 
 CLIENTS = 12
@@ -16,14 +17,14 @@ def made_up(count: int = 30, **more: object) -> list[RoundRecord]:
     """Rounds with cohorts of whole circles, of which some break, and every fifth round without a result."""
     rng = np.random.default_rng(0)
     names, clients, circle = client_names(), CLIENTS, 2
-    standing = Standing(names)
+    auditor = Auditor(names)
     records = []
     for number in range(1, count + 1):
         chosen = rng.choice(clients // circle, 3, replace=False)
         members = [names[client] for first in sorted(chosen) for client in range(first * circle, (first + 1) * circle)]
         broken = circle if number % 4 == 0 else 0
         failed = number % 5 == 0
-        standing.add(number, () if failed else members[broken:])
+        auditor.add_round(number, () if failed else members[broken:])
         fields: dict[str, object] = {
             "round": number,
             "outcome": (Outcome.SKIPPED if number % 10 else Outcome.ABORTED_AFTER_REVEAL) if failed else "completed",
@@ -36,10 +37,10 @@ def made_up(count: int = 30, **more: object) -> list[RoundRecord]:
             "train_loss": 1 / number,
             "test_loss": 2 / number,
             "accuracy": 1 - 0.8 / number,
-            "strong_privacy": standing.strong_privacy,
-            "exposed": standing.exposed,
-            "fairness_gap": standing.fairness_gap,
-            "cardinality": standing.cardinality,
+            "strong_privacy": auditor.strong_privacy,
+            "exposed": len(auditor.exposed),
+            "fairness_gap": auditor.fairness_gap,
+            "cardinality": auditor.cardinality,
             "upload_bytes": 400_000 + 1000 * number,
             "download_bytes": 12_000,
             "seconds": 1.0,

@@ -21,14 +21,14 @@ import numpy as np
 
 from coterie.arithmetic.quantize import Quantizer
 from coterie.errors import ConfigError, RoundAborted
-from coterie.runs import build as assembly
+from coterie.runs.build import build_run
 from coterie.runs.config import RunConfig
 from coterie.runs.config_file import make_config
 from coterie.runs.federation import Federation
 from coterie.runs.folder import RunFolder
 from coterie.runs.loop import Engine
 from coterie.runs.records import RoundRecord
-from coterie.training.flatten import Arrays
+from coterie.training.flatten import ModelArrays
 from coterie.training.local import ArrayData, Problem
 from coterie.training.models import build, parameter_count
 from coterie.training.streams import stream, torch_seed
@@ -215,10 +215,11 @@ class _Side:
 
     def __init__(self, config: RunConfig, federation: Federation, path: Path, stack: ExitStack) -> None:
         self.config = config
-        self.strategy = assembly.make_strategy(config, federation)
+        built = build_run(config, federation)
+        self.strategy = built.strategy
         self.records: list[RoundRecord] = []
         folder = RunFolder.create(path, config)
-        self._engine = stack.enter_context(Engine(config, federation, folder, self.strategy, self.records))
+        self._engine = stack.enter_context(Engine(built, folder, self.records))
 
     def play(self, number: int) -> None:
         record = self._engine.round(number, resuming=False)
@@ -227,7 +228,7 @@ class _Side:
         self.records.append(record)
 
     @property
-    def model(self) -> Arrays:
+    def model(self) -> ModelArrays:
         return self.strategy.models()["global"]
 
 

@@ -80,7 +80,7 @@ def resume(
         from coterie.runs.folder import RunFolder
         from coterie.runs.run import TrainingRun
 
-        training = TrainingRun(RunFolder.open(folder), observers=[Watcher(console)])
+        training = TrainingRun.open(RunFolder.open(folder), observers=[Watcher(console)])
     _play(training, console)
 
 

@@ -6,7 +6,7 @@ the same two questions (:class:`Availability`), for any round and in any order: 
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -107,3 +107,17 @@ def label_dependent(labels: Indices, parts: Sequence[Indices], rates: Sequence[f
         raise ConfigError("a client without examples of its own has no label to depend on")
     rate = np.array(rates, np.float64)
     return Steady(np.array([(rate[own.min()] + rate[own.max()]) / 2 for own in owned]))
+
+
+def diurnal(clients: int, low: float, high: float, period: float) -> Diurnal:
+    """Clients all round the world: their days begin at evenly spread times."""
+    return Diurnal(np.arange(clients) / clients, low, high, period)
+
+
+AVAILABILITIES: dict[str, Callable[..., Availability]] = {
+    "equal": equal,
+    "heterogeneous": heterogeneous,
+    "label-dependent": label_dependent,
+    "diurnal": diurnal,
+}
+"""Settings by name. What they take has the same name in all of them, and in the settings of a run."""

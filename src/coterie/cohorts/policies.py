@@ -92,6 +92,11 @@ class MultiRound:
         """Strong T of any history this policy makes."""
         return self.circles.privacy
 
+    @property
+    def largest(self) -> int:
+        """The most clients that it selects at once."""
+        return int(np.sort(self.circles.sizes)[::-1][: self.wanted].sum())
+
     def select(self, available: Mask, frequencies: Indices, rng: np.random.Generator) -> Indices:
         """Choose whole circles; see :class:`Policy`."""
         _check(available, frequencies, self.circles.span)
@@ -116,6 +121,11 @@ class Random:
     privacy: ClassVar[int] = 1
     cohort: int
 
+    @property
+    def largest(self) -> int:
+        """The most clients that it selects at once."""
+        return self.cohort
+
     def select(self, available: Mask, frequencies: Indices, rng: np.random.Generator) -> Indices:
         """Choose K available clients; see :class:`Policy`."""
         _check(available, frequencies)
@@ -131,6 +141,11 @@ class WeightedRandom:
 
     privacy: ClassVar[int] = 1
     cohort: int
+
+    @property
+    def largest(self) -> int:
+        """The most clients that it selects at once."""
+        return self.cohort
 
     def select(self, available: Mask, frequencies: Indices, rng: np.random.Generator) -> Indices:
         """Choose the K least-used available clients; see :class:`Policy`."""
@@ -181,6 +196,11 @@ class BalancedHalves:
     def __post_init__(self) -> None:
         if self.cohort < 2 or self.cohort % 2:
             raise ConfigError(f"balanced halves need an even cohort, not {self.cohort}")
+
+    @property
+    def largest(self) -> int:
+        """The most clients that it selects at once."""
+        return self.cohort
 
     def select(self, available: Mask, frequencies: Indices, rng: np.random.Generator) -> Indices:
         """Choose K/2 available clients below and K/2 above the middle; see :class:`Policy`."""
@@ -282,6 +302,11 @@ def make_policy(name: str, settings: PolicySettings, rng: np.random.Generator) -
     if kind is None:
         raise ConfigError(f"unknown policy {name!r}; known are {', '.join(POLICIES)}")
     return kind.build(kind.compose(settings, rng), settings)
+
+
+def largest_cohort(policy: Policy, population: int) -> int:
+    """Return the most clients that a policy can select at once: everybody, unless it says better."""
+    return int(getattr(policy, "largest", population))
 
 
 def simulate(policy: Policy, dropout: Reals, rounds: int, rng: np.random.Generator) -> Mask:

@@ -5,12 +5,14 @@ sum carries enough of it even if as many clients drop out as a session allows (:
 a :class:`PrivacySpending`.
 """
 
-from coterie.privacy.accounting import ASSUMPTIONS, Concentrated, PrivacySpending, Release
+from coterie.privacy.accounting import ASSUMPTIONS, PrivacySpending, Release
+from coterie.privacy.distributions import DISTRIBUTIONS, Concentrated, NoiseKind
 from coterie.privacy.encoding import NoisyQuantizer, Sensitivity, clip_norm
-from coterie.privacy.noise import Noise, NoiseKind, least_aggregated, left_after_dropouts
+from coterie.privacy.noise import Noise, least_aggregated, left_after_dropouts
 
 __all__ = [
     "ASSUMPTIONS",
+    "DISTRIBUTIONS",
     "Concentrated",
     "Noise",
     "NoiseKind",

@@ -1,20 +1,19 @@
-"""What the noise is worth: (epsilon, delta), composed over rounds by the ``dp-accounting`` library.
+"""Accounts of what the noise is worth: (epsilon, delta), composed over rounds by the ``dp-accounting`` library.
 
 A :class:`Release` is one opened sum, as data. For each kind of noise a theorem bounds the Rényi divergence of order a
 between the sums with and without one client's update by xi + rho a. ``dp-accounting`` composes these bounds and
 converts them; nothing of that is done here.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from coterie.errors import ConfigError, InputError
+from coterie.privacy.distributions import DISTRIBUTIONS, Concentrated
 from coterie.privacy.encoding import Sensitivity
-from coterie.privacy.noise import Noise, NoiseKind
+from coterie.privacy.noise import Noise
 
 ASSUMPTIONS = (
     "The unit of privacy is a client with all its data: epsilon and delta bound how well anybody who sees the sums "
@@ -30,24 +29,9 @@ ASSUMPTIONS = (
 )
 """What has to hold for every figure computed here."""
 
-_THEOREMS = {
-    NoiseKind.DISCRETE_GAUSSIAN: "Sums of discrete Gaussians are not discrete Gaussian; the difference is paid for by "
-    "the bound of Kairouz, Liu and Steinke (2021), Theorem 1.",
-    NoiseKind.SKELLAM: "Sums of Skellam noise are Skellam; the bound is that of Agarwal, Kairouz and Liu (2021), "
-    "for Rényi divergences of integer order.",
-}
-
 #: Orders tried in the conversion: any will do, the best is taken. Larger ones serve smaller epsilons.
 INTEGER_ORDERS = (*range(2, 65), *(2**i for i in range(7, 17)))
 FRACTIONAL_ORDERS = tuple(1 + i / 20 for i in range(1, 20))
-
-
-@dataclass(frozen=True)
-class Concentrated:
-    """A bound xi + rho a on the Rényi divergence of order a ((xi, rho)-zCDP, Bun and Steinke 2016)."""
-
-    rho: float
-    xi: float
 
 
 @dataclass(frozen=True)
@@ -59,31 +43,8 @@ class Release:
 
     @property
     def bound(self) -> Concentrated:
-        """The privacy of the sum of ``noise.least`` shares; it holds for larger sums too (post-processing).
-
-        With D2 and D1 the sensitivities, d the size, m the number of shares, s the variance of one and v = m s:
-
-        *Discrete Gaussian* (Kairouz, Liu, Steinke 2021, Proposition 14; s >= 1/2): xi = 0 and
-
-            rho = (D2^2 / v + 2 t D1 / sqrt(v) + t^2 d) / 2,  t = 10 sum_{k=1}^{m-1} exp(-2 pi^2 s k / (k + 1)).
-
-        *Skellam* (Agarwal, Kairouz, Liu 2021, the mechanism in several dimensions; integer a > 1): the divergence
-        is at most a D2^2 / 2v + ((2a - 1) D2^2 + 6 D1) / 4v^2, that is
-
-            rho = D2^2 / 2v (1 + 1/v),  xi = (6 D1 - D2^2) / 4v^2.
-        """
-        v = self.noise.guaranteed_variance
-        l2_squared, l1 = float(self.sensitivity.l2_squared), float(self.sensitivity.l1)
-        if self.noise.kind is NoiseKind.SKELLAM:
-            return Concentrated(l2_squared / (2 * v) * (1 + 1 / v), max(0.0, (6 * l1 - l2_squared) / (4 * v**2)))
-        t = _distance_of_sum(self.noise.variance, self.noise.least)
-        return Concentrated((l2_squared / v + 2 * t * l1 / math.sqrt(v) + t**2 * self.sensitivity.size) / 2, 0.0)
-
-
-def _distance_of_sum(variance: float, shares: int) -> float:
-    """Return how far, in log-probability, a sum of discrete Gaussians is from being one: t in the bound above."""
-    k = np.arange(1, shares)
-    return 10 * float(np.exp(-2 * math.pi**2 * variance * k / (k + 1)).sum())
+        """The privacy of the sum of ``noise.least`` shares; it holds for larger sums too (post-processing)."""
+        return self.noise.distribution.bound(self.noise.least, self.sensitivity)
 
 
 @dataclass(frozen=True)
@@ -126,7 +87,7 @@ class PrivacySpending:
         kinds = sorted({release.noise.kind for release, _ in self.releases})
         least = min((release.noise.least for release, _ in self.releases), default=None)
         counted = () if least is None else (f"The stated number of honest clients in an opened sum is {least}.",)
-        return ASSUMPTIONS + counted + tuple(_THEOREMS[kind] for kind in kinds)
+        return ASSUMPTIONS + counted + tuple(DISTRIBUTIONS[kind].theorem for kind in kinds)
 
     def encode(self) -> bytes:
         """Return the spending as JSON; floats survive exactly."""
@@ -143,7 +104,7 @@ class PrivacySpending:
     def _accountant(self) -> Any:  # noqa: ANN401 - the library has no type annotations
         import dp_accounting  # slow to load, and only needed here
 
-        integer = any(release.noise.kind is NoiseKind.SKELLAM for release, _ in self.releases)
+        integer = any(release.noise.distribution.integer_orders for release, _ in self.releases)
         orders = INTEGER_ORDERS if integer else FRACTIONAL_ORDERS + INTEGER_ORDERS
         # Zeros instead of a client's update: the library's name for this is "replace special".
         accountant = dp_accounting.rdp.RdpAccountant(orders, dp_accounting.NeighboringRelation.REPLACE_SPECIAL)

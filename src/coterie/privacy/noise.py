@@ -10,145 +10,23 @@ and further independent noise, which is post-processing and cannot weaken a guar
 :func:`least_aggregated` finds m from the ``minimum`` that a session enforces. When a later cohort is smaller, m and
 the shares are worked out anew.
 
-*Which distribution.* The sum of Skellam variables is Skellam: what holds for one of variance m s holds for the sum of
-m of variance s (Agarwal, Kairouz, Liu 2021). The sum of discrete Gaussians is not a discrete Gaussian, only very
-close to one (Kairouz, Liu, Steinke 2021); :mod:`coterie.privacy.accounting` pays for the difference.
+*Which distribution.* See :mod:`coterie.privacy.distributions`.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from functools import cached_property
 from numbers import Real
-from typing import Any
-
-import mpmath
-import numpy as np
-from scipy import special
 
 from coterie.crypto.entropy import Entropy
 from coterie.errors import ConfigError
-from coterie.privacy.sampling import Integers, LogConcave, Reals, sample
+from coterie.privacy.distributions import DISTRIBUTIONS, Distribution, NoiseKind, tail_bound
+from coterie.privacy.sampling import Integers, sample
 
 LEAST_VARIANCE = 0.5  # the theorem on sums of discrete Gaussians begins here
 MOST_VARIANCE = 2.0**80  # proposals stay below 2^53 and are exact in float64
 TAIL_BITS = 40
 """A sum wraps around, or is taken for damaged, with a probability of at most 2^-40."""
-
-
-class NoiseKind(StrEnum):
-    """The distribution of the noise."""
-
-    DISCRETE_GAUSSIAN = "discrete-gaussian"
-    SKELLAM = "skellam"
-
-
-@dataclass(frozen=True)
-class DiscreteGaussian:
-    """The mass proportional to exp(-k^2 / 2 sigma^2) on the integers (Canonne, Kamath, Steinke 2020).
-
-    ``variance`` is sigma^2; the distribution's own variance is at most that, and as good as equal from 1 on.
-    """
-
-    variance: float
-
-    def log_ratio(self, magnitudes: Reals) -> Reals:
-        """Return -k^2 / 2 sigma^2."""
-        return magnitudes * magnitudes / (-2 * self.variance)
-
-    def scaled_ratio(self, magnitude: int, bits: int) -> int:
-        """Return 2^bits exp(-k^2 / 2 sigma^2), less than 1 off."""
-        context = _with_precision(bits + 64)
-        return int(context.ldexp(context.exp(-(magnitude**2) / (2 * context.mpf(self.variance))), bits))
-
-
-@dataclass(frozen=True)
-class Skellam:
-    """The difference of two Poisson variables of mean mu / 2, where mu = ``variance``: p(k) = exp(-mu) I_k(mu).
-
-    It is log-concave because the Poisson distribution is, and convolution keeps that.
-    """
-
-    variance: float
-
-    def log_ratio(self, magnitudes: Reals) -> Reals:
-        """Return log I_k(mu) / I_0(mu): from a table, or by Debye's expansion if mu is large.
-
-        With s = sqrt(k^2 + mu^2) the expansion (Olver, Asymptotics and Special Functions, section 10.7) is
-
-            I_k(mu) ~ exp(s - k asinh(k / mu)) / sqrt(2 pi s) * (1 + (3 - 5 k^2 / s^2) / 24 s + ...).
-
-        From mu = 2^16 on, the terms left out change the ratio by less than 2^-48. They enter as a difference between
-        k and 0, which is of order k^2 / mu^4.
-        """
-        mu = self.variance
-        if mu < _DEBYE_FROM:
-            last = self._table.size - 1
-            return self._table[np.minimum(magnitudes, last).astype(np.int64)]
-        s = np.hypot(magnitudes, mu)
-        squares = np.square(magnitudes / mu)
-        logs = magnitudes * magnitudes / (s + mu)  # s - mu, without the cancellation
-        logs -= magnitudes * np.arcsinh(magnitudes / mu)
-        logs -= np.log1p(squares) / 4
-        logs += (3 - 5 * squares / (1 + squares)) / (24 * s) - 1 / (8 * mu)
-        return logs
-
-    def scaled_ratio(self, magnitude: int, bits: int) -> int:
-        """Return 2^bits p(k) / p(0), less than 1 off, both masses computed from the characteristic function."""
-        # p(0) is about 0.4 / sqrt(mu): with that many bits more, the quotient is as exact as needed.
-        context = _with_precision(bits + 128 + int(math.log2(self.variance + 2)))
-        ratio = self._mass(magnitude, context) / self._mass(0, context)
-        return int(context.nint(context.ldexp(ratio, bits)))
-
-    @cached_property
-    def _table(self) -> Reals:
-        """The logarithms for k up to 13 standard deviations and 40 more; beyond, 2^V p(k) / p(0) < 2^-80."""
-        orders = np.arange(int(13 * math.sqrt(self.variance)) + 40)
-        ratios = special.ive(orders, self.variance) / special.ive(0, self.variance)
-        table: Reals = np.append(np.log(ratios), -np.inf)
-        return table
-
-    def _mass(self, magnitude: int, context: mpmath.MPContext) -> Any:  # noqa: ANN401 - the library is untyped
-        """Return p(k), 64 bits short of the context, from N values of the characteristic function exp(-mu (1 - cos a)).
-
-        Their discrete Fourier transform is the sum of p(k + jN) over all integers j, so N is chosen such that
-        the terms other than p(k) are negligible by :func:`tail_bound`.
-        """
-        exponent = (context.prec - 64) * math.log(2)
-        period = (magnitude + math.ceil(tail_bound(self.variance, exponent))) | 1  # odd: values come in pairs
-        total = context.mpf(1)
-        for j in range(1, (period + 1) // 2):
-            angle = 2 * context.pi * j / period
-            decay = 2 * self.variance * context.sin(angle / 2) ** 2
-            if decay > exponent:
-                break
-            total += 2 * context.exp(-decay) * context.cos(magnitude * angle)
-        return total / period
-
-
-def _with_precision(bits: int) -> mpmath.MPContext:
-    """Return a context of its own: the precision of mpmath's global one is shared by all threads."""
-    context = mpmath.MPContext()
-    context.prec = bits
-    return context
-
-
-_DEBYE_FROM = 2.0**16
-_DISTRIBUTIONS: dict[NoiseKind, type[DiscreteGaussian] | type[Skellam]] = {
-    NoiseKind.DISCRETE_GAUSSIAN: DiscreteGaussian,
-    NoiseKind.SKELLAM: Skellam,
-}
-
-
-def tail_bound(variance: float, exponent: float) -> float:
-    """Return H with P(X >= H) <= exp(-exponent) for sums X of our noise of this total variance v.
-
-    This is Bernstein's inequality, P(X >= H) <= exp(-H^2 / 2 (v + H / 3)). It holds for both kinds: the logarithm
-    of E exp(sX) is at most v s^2 / 2 for discrete Gaussians (Canonne, Kamath, Steinke 2020) and v (cosh s - 1) for
-    Skellam, and neither exceeds v (exp(s) - 1 - s), from which the inequality follows.
-    """
-    return exponent / 3 + math.sqrt(exponent**2 / 9 + 2 * variance * exponent)
 
 
 @dataclass(frozen=True)
@@ -182,9 +60,9 @@ class Noise:
         return cls(kind, stddev**2 / max(least, 1), least)
 
     @property
-    def distribution(self) -> LogConcave:
+    def distribution(self) -> Distribution:
         """The distribution of one client's share."""
-        return _DISTRIBUTIONS[self.kind](self.variance)
+        return DISTRIBUTIONS[self.kind](self.variance)
 
     @property
     def guaranteed_variance(self) -> float:

@@ -33,7 +33,7 @@ from coterie.crypto.entropy import Entropy
 from coterie.crypto.keystream import SEED_BYTES, apply_masks
 
 Integers: TypeAlias = npt.NDArray[np.int64]
-Reals: TypeAlias = npt.NDArray[np.float64]
+Doubles: TypeAlias = npt.NDArray[np.float64]
 
 MARGIN = 2.0**-40
 """Float64 decides where coin and probability differ by more; its error is below 2^-43."""
@@ -46,7 +46,7 @@ _MAX_STEPS = 64
 class LogConcave(Protocol):
     """A symmetric log-concave mass p on the integers."""
 
-    def log_ratio(self, magnitudes: Reals) -> Reals:
+    def log_ratio(self, magnitudes: Doubles) -> Doubles:
         """Return log p(k) / p(0) for whole k >= 0, exact enough that exp of it is off by less than 2^-43."""
         ...
 

@@ -1,304 +1,63 @@
-"""How the clients of a round are selected and trained, and how their updates become one mean: securely or plainly.
+"""Rounds over cohorts, in which clients' contributions become one mean: securely or plainly.
 
 Both ways select with the same policy, lose the same clients at the same moments and aggregate whole circles only, so
 that they differ in protection and rounding and in nothing else. Only where so many shares are lost that masks cannot
 be removed does a secure round fail that would succeed without masks.
 """
 
-import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
-
-from coterie.arithmetic.quantize import Layout, Quantizer
-from coterie.arithmetic.ring import RingVector
-from coterie.cohorts.ledger import Outcome
-from coterie.cohorts.policies import Policy
+from coterie.cohorts.memory import MemoryFile
 from coterie.cohorts.roster import Roster
-from coterie.crypto.entropy import Entropy
-from coterie.errors import LocalProtocolError, TrainingError
-from coterie.privacy import NoisyQuantizer
-from coterie.rounds import Coordinator, Member
-from coterie.rounds.coordinator import TOO_FEW
-from coterie.rounds.member import Contribute
-from coterie.rounds.outcome import without
-from coterie.secagg.server import Aggregate, Step
-from coterie.training.executors.processes import Trainer
-from coterie.training.flatten import Arrays
-from coterie.training.strategies import Strategy, plain_round, weighted_mean
-from coterie.training.streams import stream
-from coterie.transports.faults import FaultKind, Faults
-from coterie.transports.memory import Carrier
-
-Mask: TypeAlias = NDArray[np.bool_]
-Observe: TypeAlias = Callable[[str, int, int], None]
-"""Told of progress inside a round: the step, how many clients have answered, and how many are asked."""
+from coterie.errors import LocalProtocolError
+from coterie.rounds import Coordinator, Floor, Member
+from coterie.runs.build import BuiltRun
+from coterie.runs.local_updates import LocalUpdates
+from coterie.runs.plain import Plain
+from coterie.runs.played import Aggregation
+from coterie.runs.resources import RunResources, open_roster
+from coterie.runs.secrets import ClientSecrets
+from coterie.runs.secure import Contributions, Secure
+from coterie.secagg.terms import ThreatMode
+from coterie.transports.memory import AnswerCount, Carrier
 
 
-@dataclass(frozen=True, eq=False)
-class Played:
-    """What became of a round; ``mean`` is there if and only if there is something to learn from."""
-
-    outcome: Outcome
-    reason: str = ""
-    selected: tuple[str, ...] = ()
-    aggregated: tuple[str, ...] = ()
-    dropped: tuple[str, ...] = ()
-    stranded: tuple[str, ...] = ()
-    mean: Arrays | None = field(default=None, repr=False)
-    losses: Mapping[str, float] = field(default_factory=dict, repr=False)
-    clipped: float = 0.0
-    upload_bytes: int = 0
-    download_bytes: int = 0
-    train_seconds: float = 0.0
-    protect_seconds: float = 0.0
-    compute_seconds: float = 0.0
-
-
-class LocalUpdates:
-    """Has the clients of a round trained, and notes how long anybody waited for that."""
-
-    def __init__(self, strategy: Strategy, trainer: Trainer) -> None:
-        self.strategy = strategy
-        self._trainer = trainer
-        self._waits: list[tuple[float, float]] = []
-        self.losses: dict[str, float] = {}
-        self._computed: dict[str, float] = {}
-
-    def begin(self) -> None:
-        """Forget the round before."""
-        self._waits, self.losses, self._computed = [], {}, {}
-
-    def start(self, number: int, clients: Sequence[str]) -> None:
-        """Let these clients begin to train."""
-        # Strategies count rounds from 0.
-        self._trainer.start([self.strategy.task(number - 1, client) for client in clients])
-
-    def contribution(self, client: str) -> Arrays:
-        """Wait for a client's update; called from several threads at once."""
-        began = time.perf_counter()
-        result = self._trainer.result(client)
-        self._waits.append((began, time.perf_counter()))
-        self.losses[client] = result.loss
-        self._computed[client] = result.seconds
-        contribution = self.strategy.contribution(result)
-        if contribution is None:
-            raise LocalProtocolError(f"{type(self.strategy).__name__} has nothing to aggregate")
-        if not all(np.isfinite(array).all() for array in contribution):
-            raise TrainingError(
-                f"the update of {client} in round {result.round + 1} is not finite: training diverges; "
-                "try a lower training.learning_rate"
-            )
-        return contribution
-
-    @property
-    def seconds(self) -> float:
-        """How long at least one thread waited: the union of all waits, not their sum."""
-        total, reached = 0.0, 0.0
-        for began, ended in sorted(self._waits):
-            total += max(0.0, ended - max(began, reached))
-            reached = max(reached, ended)
-        return total
-
-    @property
-    def compute_seconds(self) -> float:
-        """Processor time of all clients whose update was asked for."""
-        return sum(self._computed.values())
-
-
-class Aggregation(Protocol):
-    """A way to play rounds."""
-
-    def play(self, number: int, available: Mask, rng: np.random.Generator, faults: Faults, *, resuming: bool) -> Played:
-        """Play round ``number``, counted from 1."""
-        ...
-
-
-class Secure:
-    """Rounds of secure aggregation: the server sees sums over whole circles, and nothing else.
-
-    An entry of the mean is within :meth:`Quantizer.error_bound` of that of :class:`Plain`, unless there is noise.
-    """
-
-    def __init__(
-        self,
-        rounds: Coordinator[Arrays],
-        members: Mapping[str, Member],
-        carrier: Carrier,
-        contributions: "Contributions",
-    ) -> None:
-        self._rounds, self._members, self._carrier, self._contributions = rounds, members, carrier, contributions
-
-    def play(self, number: int, available: Mask, rng: np.random.Generator, faults: Faults, *, resuming: bool) -> Played:
-        """Play a round through the real protocol; its ledger is kept."""
-        contributions, updates = self._contributions, self._contributions.updates
-        played = self._rounds.open(number, available, rng, resuming=resuming)
-        # Training begins with the round: it need not wait until keys are exchanged, which do not depend on it.
-        contributions.begin(number, who_trains(faults, played.selected) if played.step is not Step.DONE else ())
-        self._carrier.faults = faults
-        report = self._carrier.play(played, self._members)
-        result, steps = played.result, report.steps.values()
-        return Played(
-            result.outcome,
-            result.reason,
-            result.attendance.selected,
-            result.revealed,
-            dropped=result.dropped,
-            stranded=result.stranded,
-            mean=result.value,
-            losses=updates.losses,
-            clipped=contributions.clipped,
-            upload_bytes=sum(sum(step.upload_bytes) for step in steps),
-            download_bytes=sum(sum(step.download_bytes) for step in steps),
-            train_seconds=updates.seconds,
-            protect_seconds=max(0.0, report.seconds - updates.seconds),
-            compute_seconds=updates.compute_seconds,
+def cohort_rounds(built: BuiltRun, resources: RunResources) -> Aggregation:
+    """Return rounds with one sum each, of what the strategy's clients contribute."""
+    config, cohorts = built.config, built.cohorts
+    if cohorts is None:
+        raise LocalProtocolError("there are no cohorts where nothing is aggregated")
+    folder = resources.folder
+    secrets = ClientSecrets(folder.secret())
+    roster = open_roster(config, tuple(built.federation.parts), cohorts, folder, secrets)
+    updates = LocalUpdates(built.strategy, resources.trainer)
+    if resources.ledger is None:
+        return Plain(
+            roster, cohorts.policy, updates, config.aggregation.clip, config.cohort.minimum, resources.frequencies
         )
+    (protection,) = cohorts.protections
+    threads = config.aggregation.threads
+    carrier = Carrier(workers=threads if threads > 0 else None, watch=AnswerCount(resources.observe))
+    contributions = Contributions(updates, protection, secrets, config.seed)
+    rounds = Coordinator(
+        roster, cohorts.policy, resources.ledger, protection.session, contributions.decode, parallel=carrier.map
+    )
+    memories = resources.closing.enter_context(MemoryFile(folder.memory_file, durable=False))
+    floor = Floor(protection.session.mode, roster.privacy, config.cohort.minimum, threshold=1)
+    return Secure(rounds, make_members(roster, memories, floor, secrets, contributions), carrier, contributions)
 
 
-class Contributions:
-    """What clients put into a round: what they trained, clipped, rounded and, where it is wanted, with noise."""
-
-    def __init__(
-        self,
-        updates: LocalUpdates,
-        codec: Quantizer | NoisyQuantizer,
-        layout: Layout,
-        seed: int,
-        entropy: Callable[[int, str], Entropy],
-    ) -> None:
-        """Begin before the first round; ``entropy`` is for a client's noise in a round, ``seed`` for the rounding."""
-        self.updates = updates
-        self._codec, self._layout, self._seed, self._entropy = codec, layout, seed, entropy
-        self._number = 0
-        self._clipped: dict[str, int] = {}
-
-    def of(self, name: str) -> Contribute:
-        """Return what makes this client's input when it is asked to mask."""
-        return lambda _terms: self._encode(name)
-
-    @property
-    def clipped(self) -> float:
-        """The share of entries that lay outside the clipping range in this round."""
-        return sum(self._clipped.values()) / max(1, len(self._clipped) * self._layout.size)
-
-    def begin(self, number: int, training: Sequence[str]) -> None:
-        """Forget the round before, and let these clients begin to train."""
-        self._number, self._clipped = number, {}
-        self.updates.begin()
-        if training:
-            self.updates.start(number, training)
-
-    def decode(self, aggregate: Aggregate) -> Arrays:
-        """Return the mean that a sum stands for."""
-        return self._codec.decode(aggregate.total, self._layout, len(aggregate.clients)).mean
-
-    def _encode(self, name: str) -> RingVector:
-        arrays = self.updates.contribution(name)
-        rounding = stream(self._seed, "rounding", self._number, name)
-        if isinstance(self._codec, NoisyQuantizer):
-            encoded = self._codec.encode(arrays, rounding, self._entropy(self._number, name))
-        else:
-            encoded = self._codec.encode(arrays, rounding, self.updates.strategy.weight(name))
-        self._clipped[name] = encoded.clipped
-        return encoded.vector
-
-
-class Plain:
-    """The same rounds without protection: the server sees every update. For comparison."""
-
-    def __init__(
-        self,
-        roster: Roster,
-        policy: Policy,
-        bench: LocalUpdates,
-        clip: float,
-        minimum: int,
-        frequencies: NDArray[np.int64],
-    ) -> None:
-        self._roster, self._policy, self._bench = roster, policy, bench
-        self._clip, self._minimum = clip, minimum
-        self._frequencies = frequencies.copy()
-
-    def play(self, number: int, available: Mask, rng: np.random.Generator, faults: Faults, *, resuming: bool) -> Played:
-        """Play a round; clients leave when they would leave a secure one."""
-        bench, roster = self._bench, self._roster
-        bench.begin()
-        chosen = self._policy.select(available, self._frequencies, rng)
-        selected = tuple(roster.names[client] for client in chosen)
-        if len(selected) < self._minimum:
-            return Played(Outcome.SKIPPED, TOO_FEW, selected)
-        present = who_trains(faults, selected)
-        bench.start(number, present)
-        clipped = 0
-        updates: dict[str, Arrays] = {}
-        for name in present:
-            arrays = bench.contribution(name)
-            clipped += sum(int(np.count_nonzero(np.abs(array) > self._clip)) for array in arrays)
-            updates[name] = [np.clip(array, -self._clip, self._clip) for array in arrays]
-        survivors = _still_there(faults, Step.MASK, present)
-        aggregated = self._whole_circles(survivors)
-        lasting = survivors
-        for step in Step.CONFIRM, Step.REVEAL:
-            lasting = _still_there(faults, step, lasting)
-        entries = sum(array.size for arrays in updates.values() for array in arrays)
-        played = Played(
-            Outcome.COMPLETED,
-            "",
-            selected,
-            aggregated,
-            dropped=without(selected, lasting),
-            stranded=without(survivors, aggregated),
-            losses=bench.losses,
-            clipped=clipped / max(1, entries),
-            upload_bytes=sum(array.nbytes for arrays in updates.values() for array in arrays),
-            train_seconds=bench.seconds,
-            compute_seconds=bench.compute_seconds,
+def make_members(
+    roster: Roster, memories: MemoryFile, floor: Floor, secrets: ClientSecrets, contributions: Contributions
+) -> dict[str, Member]:
+    """Return all clients of the simulation, each with a memory of its own that trusts the roster."""
+    members = {}
+    for client in roster.clients:
+        memory = memories.of(client)
+        memory.trust(roster)
+        members[client.name] = Member(
+            client.name,
+            contributions.of(client.name),
+            memory=memory,
+            floor=floor,
+            identity=secrets.identity(client.name) if floor.mode is ThreatMode.ACTIVE_SERVER else None,
         )
-        if len(aggregated) < self._minimum:
-            reason = f"{len(aggregated)} clients would be aggregated; the minimum is {self._minimum}"
-            return replace(played, outcome=Outcome.ABORTED_BEFORE_REVEAL, reason=reason, aggregated=())
-        self._frequencies += np.isin(roster.names, aggregated)
-        weights = [bench.strategy.weight(name) for name in aggregated]
-        return replace(played, mean=weighted_mean([updates[name] for name in aggregated], weights))
-
-    def _whole_circles(self, survivors: Collection[str]) -> tuple[str, ...]:
-        circles = [[self._roster.names[client] for client in circle] for circle in self._roster.circles]
-        there = set(survivors)
-        whole = {name for circle in circles if there.issuperset(circle) for name in circle}
-        return tuple(name for name in survivors if name in whole)
-
-
-class Baseline:
-    """Rounds of a baseline, in which everybody trains, whoever is available, and there is nothing to protect."""
-
-    def __init__(self, strategy: Strategy, trainer: Trainer) -> None:
-        self._strategy, self._trainer = strategy, trainer
-
-    def play(self, number: int, available: Mask, rng: np.random.Generator, faults: Faults, *, resuming: bool) -> Played:
-        """Play a round, in which the strategy learns by itself."""
-        began = time.perf_counter()
-        results = plain_round(self._strategy, self._trainer, number - 1, self._strategy.clients)
-        losses = {result.client: result.loss for result in results}
-        return Played(
-            Outcome.COMPLETED,
-            losses=losses,
-            train_seconds=time.perf_counter() - began,
-            compute_seconds=sum(result.seconds for result in results),
-        )
-
-
-def who_trains(faults: Faults, selected: Collection[str]) -> tuple[str, ...]:
-    """Return all who can still be there when updates are asked for; the others would train for nothing.
-
-    Training begins with the round, for it need not wait until keys and shares are exchanged.
-    """
-    return _still_there(faults, Step.SHARE, _still_there(faults, Step.ADVERTISE, selected))
-
-
-def _still_there(faults: Faults, step: Step, clients: Collection[str]) -> tuple[str, ...]:
-    lost = (FaultKind.DROP, FaultKind.DELAY)
-    return tuple(name for name in clients if not any(faults.strikes(kind, step, name) for kind in lost))
+    return members

@@ -1,46 +1,97 @@
-"""From settings to working parts: who is there, who is selected, what goes wrong, and how updates are aggregated."""
+"""The parts of a run, built from its settings: all of them once, and before anything is written.
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+What contradicts the data or the model shows here, so that a run which cannot be played leaves no folder behind.
+"""
 
-import numpy as np
+from dataclasses import dataclass, field
 
-from coterie.arithmetic.quantize import Layout, Quantizer
-from coterie.cohorts import availability
-from coterie.cohorts.availability import Availability
-from coterie.cohorts.circles import Circles, Reals, partition_circles, random_circles, similar_circles
-from coterie.cohorts.policies import MultiRound, Policy, PolicySettings, make_policy
-from coterie.cohorts.roster import Client, Roster
-from coterie.crypto.entropy import DeterministicEntropy, Entropy
-from coterie.crypto.signing import Identity
-from coterie.graphs.topology import Complete, ErdosRenyi, Topology
-from coterie.planning.session import FEW_CLIENTS, recommend
-from coterie.privacy import Noise, NoiseKind, NoisyQuantizer, Release, least_aggregated
-from coterie.rounds import Floor, SessionSettings
+from coterie.cohorts.availability import AVAILABILITIES, Availability
+from coterie.cohorts.circles import Circles
+from coterie.cohorts.policies import POLICIES, Policy, PolicySettings, largest_cohort
+from coterie.privacy import PrivacySpending, Release
+from coterie.runs.choices import make_chosen
 from coterie.runs.config import RunConfig
+from coterie.runs.curriculum import make_schedule
 from coterie.runs.federation import Federation
+from coterie.runs.protection import Protection, make_protection
 from coterie.secagg.server import Step
-from coterie.secagg.terms import ThreatMode
-from coterie.training.local import LocalSGD
-from coterie.training.schedules import Cosine, Curriculum, Inverse, Milestones, Schedule
-from coterie.training.strategies import FedAvg, LocalOnly, Strategy, centralised
+from coterie.training.evaluate import Score, evaluate
+from coterie.training.flatten import ModelArrays
+from coterie.training.schedules import Schedule
+from coterie.training.strategies import Strategy
 from coterie.training.streams import stream, torch_seed
 from coterie.transports.faults import Fault, FaultKind, Faults
 
 
+@dataclass(frozen=True, eq=False)
+class Cohorts:
+    """Who can be summed together, and how: circles for good, a policy that selects, and a protection for each sum."""
+
+    circles: Circles
+    policy: Policy
+    protections: tuple[Protection, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class BuiltRun:
+    """A run that can be played, from its beginning or from wherever its strategy is restored to."""
+
+    config: RunConfig
+    federation: Federation
+    strategy: Strategy = field(repr=False)
+    schedule: Schedule
+    availability: Availability = field(repr=False)
+    cohorts: Cohorts | None
+    """None where nothing is aggregated."""
+
+    @property
+    def protections(self) -> tuple[Protection, ...]:
+        """How each sum of a round is protected; nothing where there are none, or the server sees every update."""
+        return self.cohorts.protections if self.cohorts and self.config.aggregation.kind == "secure" else ()
+
+    def score(self, model: ModelArrays) -> Score:
+        """Score a model on the test examples."""
+        return evaluate(self.federation.problem, model, self.federation.test)
+
+    def epsilon(self, revealed: int) -> float | None:
+        """Return what so many rounds have spent, where clients add noise to what is summed."""
+        return self._spending(revealed).epsilon(self.config.noise.delta) if self._releases else None
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What that epsilon rests on, in words; nothing without noise."""
+        return self._spending(1).assumptions if self._releases else ()
+
+    @property
+    def _releases(self) -> tuple[Release, ...]:
+        return tuple(protection.release for protection in self.protections if protection.release)
+
+    def _spending(self, rounds: int) -> PrivacySpending:
+        spending = PrivacySpending()
+        for release in self._releases if rounds else ():
+            spending = spending.spend(release, rounds)
+        return spending
+
+
+def build_run(config: RunConfig, federation: Federation) -> BuiltRun:
+    """Put everything together."""
+    availability = make_availability(config, federation)
+    strategy = config.algorithm.strategy(config, federation)
+    cohorts = make_cohorts(config, availability, strategy) if config.algorithm.aggregates else None
+    return BuiltRun(config, federation, strategy, make_schedule(config), availability, cohorts)
+
+
 def make_availability(config: RunConfig, federation: Federation) -> Availability:
     """Say who is absent how often."""
-    settings, clients = config.availability, config.clients.count
-    match settings.kind:
-        case "equal":
-            return availability.equal(clients, settings.dropout)
-        case "heterogeneous":
-            return availability.heterogeneous(clients, stream(config.seed, "dropout levels"))
-        case "diurnal":
-            phases = np.arange(clients) / clients
-            return availability.Diurnal(phases, settings.low, settings.high, settings.period)
-    labels = federation.labels if federation.labels is not None else np.empty(0, np.int64)
-    return availability.label_dependent(labels, list(federation.parts.values()))
+    return make_chosen(
+        AVAILABILITIES,
+        "availability",
+        config.availability,
+        clients=config.clients.count,
+        labels=federation.labels,
+        parts=list(federation.parts.values()),
+        rng=stream(config.seed, "dropout levels"),
+    )
 
 
 def make_faults(config: RunConfig, number: int) -> Faults:
@@ -53,178 +104,24 @@ def make_faults(config: RunConfig, number: int) -> Faults:
     return Faults(torch_seed(config.seed, "faults", number), tuple(rules))
 
 
-def make_identities(config: RunConfig, names: tuple[str, ...], secret: bytes) -> dict[str, Identity]:
-    """Derive the simulated clients' signing keys, where they sign, from what only they know."""
-    entropy = DeterministicEntropy(secret)
-    active = config.aggregation.threat == "active-server"
-    return {name: Identity.generate(entropy, f"identity of {name}") for name in names} if active else {}
+def make_cohorts(config: RunConfig, availability: Availability, strategy: Strategy) -> Cohorts:
+    """Form circles for good, choose who selects among them, and protect every sum of the algorithm.
 
-
-def noise_entropy(secret: bytes, number: int, name: str) -> Entropy:
-    """Return a client's noise in a round, derived from what only the clients know.
-
-    A round that is repeated after a crash then has the same noise. With fresh noise, the server would see the same
-    sum twice and average the noise away.
+    Where a policy protects nobody over many rounds, circles have one client each.
     """
-    return DeterministicEntropy(secret + f"/noise/{number}/{name}".encode())
-
-
-def make_roster(
-    config: RunConfig, names: tuple[str, ...], dropout: Reals, identities: Mapping[str, Identity]
-) -> Roster:
-    """Put the clients into circles for good; of one each, where the policy protects nobody over many rounds."""
-    rng = stream(config.seed, "circles")
-    cohort, count = config.cohort, len(names)
-    if cohort.policy == "partition":
-        batches = partition_circles(count, cohort.size, rng)
-    elif cohort.policy == "multi-round" and cohort.circles == "similar":
-        batches = similar_circles(dropout, cohort.privacy, rng)
-    elif cohort.policy == "multi-round":
-        batches = random_circles(count, cohort.privacy, rng)
-    else:
-        batches = Circles.of([[client] for client in range(count)])
-    clients = [Client(name, identities[name].public if identities else b"") for name in names]
-    return Roster.found(clients, batches, batches.privacy)
-
-
-def choose_policy(config: RunConfig, roster: Roster, dropout: Reals) -> Policy:
-    """Return the selection policy over the roster's circles."""
     cohort = config.cohort
-    if cohort.policy == "multi-round":
-        return MultiRound(roster.usable(), cohort.size, cohort.mode, cohort.survival)
-    if cohort.policy == "partition":
-        return MultiRound(roster.usable(), cohort.size)
-    return make_policy(cohort.policy, PolicySettings(dropout, cohort.size), stream(config.seed, "policy"))
-
-
-def largest_cohort(config: RunConfig, roster: Roster, policy: Policy) -> int:
-    """Return the most clients that can be selected at once."""
-    if isinstance(policy, MultiRound):
-        sizes = np.sort(roster.usable().sizes)[::-1]
-        return int(sizes[: policy.wanted].sum())
-    return len(roster.clients) if config.cohort.policy == "iid" else config.cohort.size
-
-
-@dataclass(frozen=True)
-class Protection:
-    """How updates travel: the session's parameters and the encoding, and with noise what every sum is worth."""
-
-    session: SessionSettings
-    codec: Quantizer | NoisyQuantizer
-    release: Release | None
-
-    def __str__(self) -> str:
-        session = self.session
-        threshold = f"{session.threshold} shares open" if session.threshold else "a majority of shares opens"
-        circles = "whole circles only" if session.aligned else "whoever survives"
-        return (
-            f"{session.length:,} ring elements of {session.bits} bits; {type(session.topology).__name__} graph, "
-            f"{threshold} a secret; {circles}, at least {session.minimum} clients."
-        )
-
-
-def make_protection(
-    config: RunConfig, roster: Roster, policy: Policy, layout: Layout, strategy: Strategy
-) -> Protection:
-    """Choose ring, graph and threshold, and the clients' shares of the noise."""
-    aggregation, cohort = config.aggregation, config.cohort
-    most = largest_cohort(config, roster, policy)
+    kind = POLICIES[cohort.policy]
+    settings = PolicySettings(
+        availability.probability(1),
+        cohort.size,
+        cohort.privacy,
+        cohort.mode,
+        cohort.survival,
+        similar=cohort.circles == "similar",
+    )
+    circles = kind.compose(settings, stream(config.seed, "circles"))
+    policy = kind.build(circles, settings)
+    most = largest_cohort(policy, config.clients.count)
     weight = max(strategy.weight(name) for name in strategy.clients)
-    quantizer = Quantizer(aggregation.clip, aggregation.precision, most, weight)
-    noisy = _noisy(config, roster, quantizer, layout) if config.noise.kind != "none" else None
-    codec = noisy or quantizer
-    topology: Topology = Complete()
-    threshold = aggregation.threshold or None
-    if aggregation.topology == "erdos-renyi" and aggregation.connection:
-        topology = ErdosRenyi(aggregation.connection)
-    elif aggregation.topology != "complete" and not (aggregation.topology == "auto" and cohort.size <= FEW_CLIENTS):
-        plan = recommend(
-            cohort.size,
-            aggregation.dropout,
-            collusion=aggregation.collusion,
-            topology=aggregation.topology,
-            active=aggregation.threat == "active-server",
-            length=codec.length(layout),
-            precision=aggregation.precision,
-        )
-        topology, threshold = plan.guarantee.topology, threshold or plan.guarantee.threshold
-    session = SessionSettings(
-        bits=codec.ring.bits,
-        length=codec.length(layout),
-        topology=topology,
-        threshold=threshold,
-        minimum=cohort.minimum,
-        mode=ThreatMode(aggregation.threat),
-        aligned=roster.privacy > 1,
-    )
-    return Protection(session, codec, Release(noisy.noise, noisy.sensitivity) if noisy else None)
-
-
-def make_floor(config: RunConfig, roster: Roster) -> Floor:
-    """Say what the simulated clients insist on: what the settings promise them."""
-    return Floor(ThreatMode(config.aggregation.threat), roster.privacy, config.cohort.minimum, threshold=1)
-
-
-def _noisy(config: RunConfig, roster: Roster, quantizer: Quantizer, layout: Layout) -> NoisyQuantizer:
-    noise, cohort = config.noise, config.cohort
-    least = least_aggregated([len(circle) for circle in roster.circles], cohort.minimum)
-    honest = least - int(config.aggregation.collusion * cohort.size)
-    stddev = noise.multiplier * noise.clip_norm / quantizer.step
-    shares = Noise.for_sum(NoiseKind(noise.kind), stddev, honest)
-    return NoisyQuantizer(quantizer, noise.clip_norm, layout.size, shares)
-
-
-def rehearse(config: RunConfig, federation: Federation) -> None:
-    """Put everything together once, so that what contradicts the data or the model shows before a run begins."""
-    names = tuple(federation.parts)
-    dropout = make_availability(config, federation).probability(1)
-    strategy = make_strategy(config, federation)
-    if config.training.algorithm == "fedavg":
-        roster = make_roster(config, names, dropout, {})
-        policy = choose_policy(config, roster, dropout)
-        make_protection(config, roster, policy, layout_of(strategy), strategy)
-
-
-def layout_of(strategy: Strategy) -> Layout:
-    """Return the shapes of what is aggregated, which are those of a model."""
-    return Layout.of(next(iter(strategy.models().values())))
-
-
-def make_strategy(config: RunConfig, federation: Federation) -> Strategy:
-    """Return the algorithm, at its beginning."""
-    training = config.training
-    work = LocalSGD(
-        training.learning_rate,
-        training.epochs,
-        training.batch_size,
-        training.momentum,
-        training.weight_decay,
-        training.shuffle,
-    )
-    curriculum = Curriculum(federation.parts, work, config.seed, make_schedule(config))
-    model = federation.problem.model
-    match training.algorithm:
-        case "centralised":
-            return centralised(model, curriculum)
-        case "local-only":
-            return LocalOnly(model, curriculum)
-    return FedAvg(
-        model,
-        curriculum,
-        learning_rate=training.server_learning_rate,
-        momentum=training.server_momentum,
-        weighting=config.clients.weighting,
-    )
-
-
-def make_schedule(config: RunConfig) -> Schedule:
-    """Return how the learning rate changes."""
-    schedule = config.training.schedule
-    match schedule.kind:
-        case "milestones":
-            return Milestones(schedule.milestones, schedule.factor)
-        case "inverse":
-            return Inverse(schedule.decay)
-        case "cosine":
-            return Cosine(config.rounds, schedule.floor)
-    return Milestones()
+    layouts = config.algorithm.sums(strategy)
+    return Cohorts(circles, policy, tuple(make_protection(config, circles, layout, most, weight) for layout in layouts))

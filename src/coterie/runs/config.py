@@ -1,4 +1,4 @@
-"""What a run is told: every setting, its default and what it means.
+"""The settings of a run: each one's default and what it means.
 
 The defaults together are the run of ``coterie run`` without a file. Settings are values: a run writes the ones it used
 into its folder, and the same settings give the same results.
@@ -11,20 +11,28 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from coterie.arithmetic.quantize import Quantizer
-from coterie.cohorts.circles import circle_sizes, circles_per_round
-from coterie.errors import ConfigError
+from coterie.cohorts import POLICIES
+from coterie.cohorts.availability import AVAILABILITIES
+from coterie.cohorts.policies import Mode
+from coterie.planning.session import SEARCHES
+from coterie.privacy import DISTRIBUTIONS
+from coterie.runs.algorithms import ALGORITHMS, Algorithm
+from coterie.runs.choices import OneOf
+from coterie.runs.contradictions import Contradiction
+from coterie.training.data.datasets import DATASETS
+from coterie.training.data.partitions import PARTITIONS
+from coterie.training.models import MODELS
 
 OWN = "own"
 """The name of data or a model that a Python program brings along."""
+
+_SPARSE = sorted(SEARCHES.keys() - {"complete"}, reverse=True)  # shown in this order, whatever the table's is
 
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 Positive: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 BelowOne: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
 Count: TypeAlias = Annotated[int, Field(ge=1)]
-Problem: TypeAlias = tuple[str, str]
-"""A setting, by its key, and what is wrong with it."""
 
 
 class Section(BaseModel):
@@ -32,7 +40,7 @@ class Section(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, validate_default=True)
 
-    def problems(self) -> Iterator[Problem]:
+    def problems(self) -> Iterator[Contradiction]:
         """Yield contradictions between settings."""
         return iter(())
 
@@ -44,10 +52,10 @@ class Section(BaseModel):
         return self
 
 
-class Data(Section):
+class DataSettings(Section):
     """What is learnt from."""
 
-    name: Literal["digits", "mnist", "cifar10", "faces", "location30", "energy", "own"] = Field(
+    name: Annotated[str, OneOf(DATASETS, OWN)] = Field(
         default="digits",
         description="the data set: digits comes with Coterie, own is for Python programs, others are in the folder",
     )
@@ -57,10 +65,10 @@ class Data(Section):
     )
 
 
-class Partition(Section):
+class PartitionSettings(Section):
     """Who holds which examples."""
 
-    kind: Literal["iid", "label-shards", "shared-and-own-label", "dirichlet", "by-person", "time-blocks"] = Field(
+    kind: Annotated[str, OneOf(PARTITIONS)] = Field(
         default="label-shards", description="how examples are divided among the clients"
     )
     shards: Count = Field(
@@ -72,15 +80,15 @@ class Partition(Section):
     )
 
 
-class Model(Section):
+class ModelSettings(Section):
     """What is learnt."""
 
-    name: Literal[
-        "softmax-regression", "mlp", "fcn", "mnist-cnn", "mnist-cnn-small", "lenet", "vgg11", "lstm", "own"
-    ] = Field(default="mlp", description="the model; its sizes follow from the data; own is for Python programs")
+    name: Annotated[str, OneOf(MODELS, OWN)] = Field(
+        default="mlp", description="the model; its sizes follow from the data; own is for Python programs"
+    )
 
 
-class Clients(Section):
+class ClientSettings(Section):
     """Who there is."""
 
     count: int = Field(default=40, ge=2, description="how many clients there are; by-person needs one for each person")
@@ -89,10 +97,10 @@ class Clients(Section):
     )
 
 
-class Availability(Section):
+class AvailabilitySettings(Section):
     """Who is there when a round begins."""
 
-    kind: Literal["equal", "heterogeneous", "label-dependent", "diurnal"] = Field(
+    kind: Annotated[str, OneOf(AVAILABILITIES)] = Field(
         default="heterogeneous",
         description="absent with one probability, with one of 0.1, 0.2, ... 0.5 each, by label, or by time of day",
     )
@@ -101,7 +109,7 @@ class Availability(Section):
     high: Share = Field(default=0.5, description="diurnal: the probability of being absent by night")
     period: Positive = Field(default=24.0, description="diurnal: rounds in a day")
 
-    def problems(self) -> Iterator[Problem]:
+    def problems(self) -> Iterator[Contradiction]:
         """Day comes before night."""
         if self.low > self.high:
             yield "low", f"must not be above high, {self.high}"
@@ -110,7 +118,7 @@ class Availability(Section):
 StepName: TypeAlias = Literal["advertise", "share", "mask", "confirm", "reveal"]
 
 
-class Faults(Section):
+class FaultSettings(Section):
     """What goes wrong inside a round, after clients were selected."""
 
     dropout: BelowOne = Field(
@@ -122,18 +130,16 @@ class Faults(Section):
     late: BelowOne = Field(default=0.0, description="probability that a client's masked update arrives too late")
 
 
-class Cohort(Section):
+class CohortSettings(Section):
     """Who takes part in a round, and what that promises."""
 
-    policy: Literal["multi-round", "random", "weighted-random", "partition", "iid", "balanced-halves"] = Field(
+    policy: Annotated[str, OneOf(POLICIES)] = Field(
         default="multi-round",
         description="how clients are selected; only multi-round and partition protect over many rounds",
     )
     size: Count = Field(default=8, description="K: clients selected for a round")
     privacy: Count = Field(default=2, description="multi-round: T, fewer than so many clients can never be told apart")
-    mode: Literal["uniform", "fair", "fairest"] = Field(
-        default="fair", description="multi-round: how much to prefer circles that took part less often"
-    )
+    mode: Mode = Field(default="fair", description="multi-round: how much to prefer circles that took part less often")
     circles: Literal["random", "similar"] = Field(
         default="random", description="multi-round: circles drawn at random, or of clients that are similarly available"
     )
@@ -143,7 +149,7 @@ class Cohort(Section):
     minimum: int = Field(default=2, ge=2, description="fewer clients than this are never aggregated")
 
 
-class Schedule(Section):
+class ScheduleSettings(Section):
     """How the clients' learning rate changes."""
 
     kind: Literal["constant", "milestones", "inverse", "cosine"] = Field(
@@ -157,10 +163,10 @@ class Schedule(Section):
     floor: Share = Field(default=0.0, description="cosine: where it ends, as a share of where it began")
 
 
-class Training(Section):
+class TrainingSettings(Section):
     """How clients train, and what the server makes of it."""
 
-    algorithm: Literal["fedavg", "centralised", "local-only"] = Field(
+    algorithm: Annotated[str, OneOf(ALGORITHMS)] = Field(
         default="fedavg", description="federated averaging, or a baseline: all data in one place, or nothing shared"
     )
     epochs: Count = Field(default=5, description="passes over its own examples that a client makes in a round")
@@ -171,7 +177,7 @@ class Training(Section):
     shuffle: bool = Field(default=True, description="whether each pass goes through the examples in a new order")
     server_learning_rate: Positive = Field(default=1.0, description="how far the server moves along the mean update")
     server_momentum: BelowOne = Field(default=0.0, description="how much of its last step the server repeats")
-    schedule: Schedule = Field(default=Schedule(), description="")
+    schedule: ScheduleSettings = Field(default=ScheduleSettings(), description="")
     evaluate_every: Count = Field(
         default=1, description="rounds between two evaluations; the last round is evaluated always"
     )
@@ -185,7 +191,7 @@ class Training(Section):
     )
 
 
-class Aggregation(Section):
+class AggregationSettings(Section):
     """How updates become their mean."""
 
     kind: Literal["secure", "plain"] = Field(
@@ -197,7 +203,7 @@ class Aggregation(Section):
         default="honest-but-curious",
         description="a server that follows the protocol, or one that may lie: clients then sign",
     )
-    topology: Literal["complete", "auto", "harary", "erdos-renyi"] = Field(
+    topology: Annotated[str, OneOf("complete", "auto", _SPARSE)] = Field(
         default="complete",
         description="who shares secrets with whom; auto is the cheapest that withstands what follows",
     )
@@ -212,10 +218,10 @@ class Aggregation(Section):
     threads: int = Field(default=-1, ge=-1, description="threads that mask and unmask; -1 is one for each core")
 
 
-class Noise(Section):
+class NoiseSettings(Section):
     """Differential privacy: noise that each client adds before masking, so that no sum is ever seen without it."""
 
-    kind: Literal["none", "discrete-gaussian", "skellam"] = Field(
+    kind: Annotated[str, OneOf("none", DISTRIBUTIONS)] = Field(
         default="none", description="the distribution of the noise"
     )
     clip_norm: Positive = Field(default=1.0, description="updates are scaled down to this Euclidean norm at most")
@@ -225,7 +231,7 @@ class Noise(Section):
     )
 
 
-class Tracking(Section):
+class TrackingSettings(Section):
     """Where else to report; JSONL, CSV and the console always are."""
 
     tensorboard: bool = Field(default=False, description="write TensorBoard events into the run folder")
@@ -242,26 +248,31 @@ class RunConfig(Section):
         default=0, ge=0, description="decides data, order, selection, faults and rounding; never a key or a mask"
     )
     rounds: Count = Field(default=100, description="how many rounds to play")
-    data: Data = Data()
-    partition: Partition = Partition()
-    model: Model = Model()
-    clients: Clients = Clients()
-    availability: Availability = Availability()
-    faults: Faults = Faults()
-    cohort: Cohort = Cohort()
-    training: Training = Training()
-    aggregation: Aggregation = Aggregation()
-    noise: Noise = Noise()
-    tracking: Tracking = Tracking()
+    data: DataSettings = DataSettings()
+    partition: PartitionSettings = PartitionSettings()
+    model: ModelSettings = ModelSettings()
+    clients: ClientSettings = ClientSettings()
+    availability: AvailabilitySettings = AvailabilitySettings()
+    faults: FaultSettings = FaultSettings()
+    cohort: CohortSettings = CohortSettings()
+    training: TrainingSettings = TrainingSettings()
+    aggregation: AggregationSettings = AggregationSettings()
+    noise: NoiseSettings = NoiseSettings()
+    tracking: TrackingSettings = TrackingSettings()
 
-    def problems(self) -> Iterator[Problem]:
+    def problems(self) -> Iterator[Contradiction]:
         """Yield what contradicts across sections."""
         return contradictions({name: getattr(self, name) for name in type(self).model_fields})
 
     @property
+    def algorithm(self) -> Algorithm:
+        """The algorithm that the run learns by."""
+        return ALGORITHMS[self.training.algorithm]
+
+    @property
     def promised(self) -> int:
         """The T that every history of this run keeps, by the way clients are selected and summed."""
-        if self.aggregation.kind == "plain" or self.training.algorithm != "fedavg":
+        if self.aggregation.kind == "plain" or not self.algorithm.aggregates:
             return 1
         if self.cohort.policy == "partition":
             groups = -(-self.clients.count // self.cohort.size)
@@ -269,62 +280,10 @@ class RunConfig(Section):
         return self.cohort.privacy if self.cohort.policy == "multi-round" else 1
 
 
-def contradictions(sections: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield what contradicts between these sections; where some are missing, what can be said without them.
-
-    Only baselines may ignore the cohort.
-    """
+def contradictions(sections: Mapping[str, Any]) -> Iterator[Contradiction]:
+    """Yield what contradicts between these sections; where some are missing, what can be said without them."""
     training = sections.get("training")
-    if training is None:
-        return
-    checks = (_selection, _steps, _noise, _ring) if training.algorithm == "fedavg" else (_baseline,)
-    for check in checks:
+    for check in ALGORITHMS[training.algorithm].checks if training else ():
         needed = inspect.signature(check).parameters
         if sections.keys() >= needed.keys():
             yield from check(**{name: sections[name] for name in needed})
-
-
-def _baseline(training: Training, noise: Noise) -> Iterator[Problem]:
-    if noise.kind != "none":
-        yield "noise.kind", f"must be none: {training.algorithm} training aggregates nothing"
-
-
-def _selection(clients: Clients, cohort: Cohort) -> Iterator[Problem]:
-    if cohort.size > clients.count:
-        yield "cohort.size", f"{cohort.size} cannot be selected from clients.count = {clients.count}"
-    if cohort.minimum > cohort.size:
-        yield "cohort.minimum", f"must not be above cohort.size = {cohort.size}"
-    if cohort.policy == "balanced-halves" and cohort.size % 2:
-        yield "cohort.size", "must be even for balanced-halves"
-    if cohort.policy == "multi-round":
-        if cohort.privacy > cohort.size:
-            yield "cohort.privacy", f"a circle of {cohort.privacy} does not fit into cohort.size = {cohort.size}"
-        elif cohort.size <= clients.count:
-            sizes = circle_sizes(clients.count, cohort.privacy)
-            try:
-                circles_per_round(sizes, cohort.size)
-            except ConfigError as error:
-                yield "cohort.size", str(error)
-
-
-def _steps(faults: Faults, aggregation: Aggregation) -> Iterator[Problem]:
-    if "confirm" in faults.steps and aggregation.threat != "active-server":
-        yield "faults.steps", 'there is no step "confirm" unless aggregation.threat is active-server'
-
-
-def _noise(noise: Noise, aggregation: Aggregation, clients: Clients, cohort: Cohort) -> Iterator[Problem]:
-    if noise.kind == "none":
-        return
-    if aggregation.kind == "plain":
-        yield "noise.kind", "noise is added before masking: it needs aggregation.kind = secure"
-    if clients.weighting != "uniform":
-        yield "clients.weighting", "must be uniform with noise: weights would travel without any"
-    if int(aggregation.collusion * cohort.size) >= cohort.minimum:
-        yield "cohort.minimum", "so few clients may all collude, and then there is no noise the server lacks"
-
-
-def _ring(aggregation: Aggregation, clients: Clients) -> Iterator[Problem]:
-    try:
-        Quantizer(aggregation.clip, aggregation.precision, clients.count)
-    except ConfigError as error:
-        yield "aggregation.precision", str(error)

@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from coterie.errors import ConfigError
+from coterie.runs.choices import OneOf
 from coterie.runs.config import RunConfig, contradictions
 
 _WIDTH = 100
@@ -102,6 +103,11 @@ def _explain(details: ErrorDetails) -> Iterator[tuple[str, str]]:
             close = difflib.get_close_matches(str(details["loc"][-1]), known, 1)
             hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}"
             yield key, f"there is no such setting; {hint}"
+        case "literal_error":
+            expected = str(details["ctx"]["expected"])
+            close = difflib.get_close_matches(str(details["input"]), re.findall("'([^']*)'", expected), 1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            yield key, f"should be {expected}, not {_value(details['input'])}{hint}"
         case _:
             said = details["msg"].removeprefix("Input should be ")
             yield key, f"should be {said}, not {_value(details['input'])}"
@@ -170,7 +176,8 @@ def _tables(config: BaseModel, *, explain: bool, path: str = "") -> Iterator[str
 
 
 def _comment(field: FieldInfo) -> Iterator[str]:
-    choices = [choice for choice in get_args(field.annotation) if isinstance(choice, str)]
+    tables = [name for choice in field.metadata if isinstance(choice, OneOf) for name in choice.names]
+    choices = tables or [choice for choice in get_args(field.annotation) if isinstance(choice, str)]
     words = f"{field.description}" + (f" ({' | '.join(choices)})" if choices else "")
     for line in textwrap.wrap(words, _WIDTH - 2):
         yield f"# {line}"

@@ -1,4 +1,4 @@
-"""What a run shows on the console: a view that is redrawn as rounds are played, or a line for each of them."""
+"""The console of a run: a view that is redrawn as rounds are played, or a line for each of them."""
 
 import time
 from collections.abc import Sequence
@@ -189,16 +189,10 @@ def split(records: Sequence[RoundRecord]) -> Text:
 
 def _introduction(start: RunStart) -> list[str]:
     config, count = start.config, len(start.clients)
-    if config.training.algorithm != "fedavg":
-        how = f"{config.training.algorithm} training, a baseline"
-    elif config.aggregation.kind == "plain":
-        how = "plain aggregation, for comparison: the server sees every update"
-    else:
-        how = f"secure aggregation, T = {config.promised} promised" if config.promised > 1 else "secure aggregation"
     again = f" from round {len(start.records) + 1}" if start.records else ""
     what = f"{config.rounds} rounds{again} on {config.data.name}: {count} clients, {config.cohort.size} in a round"
     return [
-        f"[bold]{what}; {how}[/]",
+        f"[bold]{what}; {config.algorithm.introduction(config)}[/]",
         f"{config.model.name} with {start.parameters:,} parameters, {config.cohort.policy} selection; "
         f"results in {escape(str(start.folder))}",
     ]

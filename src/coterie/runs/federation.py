@@ -1,15 +1,16 @@
-"""What a run works on: the examples, who holds which of them, and the model; from the settings or from the caller."""
+"""The federation that a run works on: examples, who holds which, and the model; from the settings or the caller."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from coterie.cohorts.circles import Indices
 from coterie.errors import ConfigError
+from coterie.runs.choices import make_chosen
 from coterie.runs.config import OWN, RunConfig
-from coterie.training.data import partitions
-from coterie.training.data.datasets import Dataset, Targets, load
-from coterie.training.local import ArrayData, Indices, Loss, Problem, cross_entropy, squared_error
+from coterie.training.data.datasets import Dataset, load
+from coterie.training.data.partitions import PARTITIONS
+from coterie.training.local import ArrayData, Loss, Problem, cross_entropy, squared_error
 from coterie.training.models import build
 from coterie.training.own import Module
 from coterie.training.streams import stream, torch_seed
@@ -41,7 +42,15 @@ def find_federation(config: RunConfig) -> Federation:
 def make_federation(config: RunConfig, dataset: Dataset, model: Module, loss: Loss | None = None) -> Federation:
     """Divide this data set among the clients, for this model."""
     labels = dataset.train_y.astype(np.int64) if dataset.classes is not None else None
-    parts = _divide(config, dataset.train_y, labels)
+    parts = make_chosen(
+        PARTITIONS,
+        "partition",
+        config.partition,
+        size=len(dataset.train_y),
+        labels=labels,
+        clients=config.clients.count,
+        rng=stream(config.seed, "partition"),
+    )
     if len(parts) != config.clients.count:
         raise ConfigError(f"clients.count: must be {len(parts)} for this partition, not {config.clients.count}")
     width = len(str(len(parts)))
@@ -52,21 +61,3 @@ def make_federation(config: RunConfig, dataset: Dataset, model: Module, loss: Lo
         loss or (squared_error if labels is None else cross_entropy),
     )
     return Federation(problem, ArrayData(dataset.test_x, dataset.test_y), dict(zip(names, parts, strict=True)), labels)
-
-
-def _divide(config: RunConfig, targets: Targets, labels: Indices | None) -> list[Indices]:
-    partition, clients = config.partition, config.clients.count
-    rng = stream(config.seed, "partition")
-    by_label: dict[str, Callable[[Indices], list[Indices]]] = {
-        "label-shards": lambda labels: partitions.label_shards(labels, clients, rng, partition.shards),
-        "shared-and-own-label": lambda labels: partitions.shared_and_own_label(labels, clients, rng, partition.shared),
-        "dirichlet": lambda labels: partitions.dirichlet(labels, clients, rng, partition.alpha),
-        "by-person": partitions.by_person,
-    }
-    if partition.kind == "iid":
-        return partitions.iid(len(targets), clients, rng)
-    if partition.kind == "time-blocks":
-        return partitions.time_blocks(len(targets), clients)
-    if labels is None:
-        raise ConfigError(f"partition.kind: {partition.kind} needs labels, and this data set has none")
-    return by_label[partition.kind](labels)

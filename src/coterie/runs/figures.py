@@ -14,8 +14,6 @@ from coterie.runs.records import RoundRecord
 _POINTS = 1000  # more rounds than these are thinned out
 _BARS = 200  # more rounds than these share a bar
 
-Trace = dict[str, Any]
-
 
 def learning(records: Sequence[RoundRecord], *, labels: bool) -> Figure:
     """Draw accuracy over the rounds, or the loss where there are no labels, and mark rounds without a result."""
@@ -132,7 +130,7 @@ def _edges(count: int) -> list[int]:
 
 def _bar(
     name: str, values: Sequence[float], edges: Sequence[int], records: Sequence[RoundRecord], color: str, shown: str
-) -> Trace:
+) -> dict[str, Any]:
     pieces = list(pairwise(edges))
     return {
         "type": "bar",

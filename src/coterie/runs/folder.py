@@ -20,7 +20,7 @@ from coterie.cohorts.ledger import Head
 from coterie.errors import ConfigError, InputError
 from coterie.runs.config import RunConfig
 from coterie.runs.config_file import load_config, to_toml
-from coterie.runs.records import RoundRecord
+from coterie.runs.records import RoundRecord, record_type
 
 SECRET_BYTES = 32
 
@@ -162,10 +162,11 @@ class RunFolder:
     def records(self) -> list[RoundRecord]:
         """Read what is recorded of all rounds; a line cut short by a crash ends the list."""
         records: list[RoundRecord] = []
+        kind = record_type(self.config().algorithm.columns)
         lines = self.metrics_file.read_bytes().splitlines() if self.metrics_file.exists() else []
         for number, line in enumerate(lines, 1):
             try:
-                records.append(msgspec.json.decode(line, type=RoundRecord))
+                records.append(msgspec.json.decode(line, type=kind))
             except ValueError as error:
                 if number < len(lines):
                     raise InputError(f"{self.metrics_file}, line {number}: {error}") from error

@@ -1,4 +1,4 @@
-"""One process at a time: a folder that is being worked on is refused to others."""
+"""Locks on folders: one that a process is working on is refused to others."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,27 +1,25 @@
-"""One round after the other: who is there, what goes wrong, what is aggregated, what the model learns from it."""
+"""The loop over rounds: who is there, what goes wrong, what is aggregated, what the model learns from it."""
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
-from coterie.cohorts.ledger import Head, Ledger
-from coterie.cohorts.memory import MemoryFile
-from coterie.errors import InputError, LocalProtocolError
+import numpy as np
+
+from coterie.auditing.auditor import Auditor
+from coterie.cohorts.ledger import Head, Ledger, Outcome
+from coterie.errors import LocalProtocolError
 from coterie.host import keep_memory
-from coterie.privacy import PrivacySpending, Release
-from coterie.rounds import Coordinator, Member
 from coterie.runs import build as assembly
-from coterie.runs.aggregation import Aggregation, Baseline, Contributions, LocalUpdates, Observe, Plain, Played, Secure
-from coterie.runs.config import RunConfig
-from coterie.runs.federation import Federation
-from coterie.runs.folder import Checkpoint, Progress, RunFolder, write_whole
-from coterie.runs.records import RoundRecord, Standing
-from coterie.training.evaluate import Score, evaluate
+from coterie.runs.build import BuiltRun
+from coterie.runs.folder import Checkpoint, Progress, RunFolder
+from coterie.runs.played import Aggregation, Observe
+from coterie.runs.records import RoundRecord, extend
+from coterie.runs.resources import RunResources
+from coterie.training.evaluate import Score
 from coterie.training.executors.processes import make_trainer
-from coterie.training.strategies import Strategy
 from coterie.training.streams import stream
-from coterie.transports.memory import AnswerCount, Carrier
 
 
 class Engine:
@@ -29,25 +27,19 @@ class Engine:
 
     def __init__(
         self,
-        config: RunConfig,
-        federation: Federation,
+        built: BuiltRun,
         folder: RunFolder,
-        strategy: Strategy,
         records: Sequence[RoundRecord],
         head: Head | None = None,
         observe: Observe = lambda _step, _done, _asked: None,
     ) -> None:
-        """Put the parts together; ``head`` is what the ledger must still contain."""
-        self._config, self._federation, self._folder, self._strategy = config, federation, folder, strategy
+        """Take up a run, its strategy as it was after these records; ``head`` is what the ledger must still contain."""
+        self._built, self._folder = built, folder
         self._observe = observe
-        self._availability = assembly.make_availability(config, federation)
-        self._schedule = assembly.make_schedule(config)
-        self.standing = Standing(tuple(federation.parts), hidden=config.aggregation.kind == "secure")
+        self._auditor = Auditor(built.federation.parts)
         for record in records:
-            self.standing.add(record.round, record.aggregated)
-        self._before = records[-1] if records else None
-        self._release: Release | None = None
-        self.protocol = ""
+            self._auditor.add_round(record.round, record.aggregated)
+        self._scores: Mapping[str, Score] = {}
         self._ledger: Ledger | None = None
         self._head = head
         self._stack = ExitStack()
@@ -56,40 +48,38 @@ class Engine:
     def __enter__(self) -> "Engine":
         keep_memory()
         with ExitStack() as stack:
-            self._aggregation = self._assemble(stack)
+            self._aggregation = self._open(stack)
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        """What the epsilon of the records rests on, in words; nothing without noise."""
-        return PrivacySpending().spend(self._release).assumptions if self._release else ()
-
     def checkpoint(self, rounds: int) -> Checkpoint:
         """Return all that is needed to go on after so many rounds."""
         head = self._ledger.head() if self._ledger else None
-        return Checkpoint(Progress(rounds=rounds, ledger=head), self._strategy.state())
+        return Checkpoint(Progress(rounds=rounds, ledger=head), self._built.strategy.state())
 
     def round(self, number: int, *, resuming: bool) -> RoundRecord:
         """Play round ``number``; with ``resuming``, one that may have been begun before."""
         if self._aggregation is None:
             raise LocalProtocolError("the engine is used as a context manager")
         began = time.perf_counter()
-        seed = self._config.seed
+        config, algorithm, strategy = self._built.config, self._built.config.algorithm, self._built.strategy
         played = self._aggregation.play(
             number,
-            self._availability.draw(number, stream(seed, "availability", number)),
-            stream(seed, "selection", number),
-            assembly.make_faults(self._config, number),
+            self._built.availability.draw(number, stream(config.seed, "availability", number)),
+            stream(config.seed, "selection", number),
+            assembly.make_faults(config, number),
             resuming=resuming,
         )
-        self.standing.add(number, played.aggregated)
+        self._auditor.add_round(number, played.aggregated)
         if played.mean is not None:
-            self._strategy.apply(number - 1, played.mean)
-        score = self._score(number, played)
+            strategy.apply(number, played.mean)
+        if played.outcome is Outcome.COMPLETED:
+            self._scores = {}
+        scores = self._evaluate(number)
+        strong_privacy, exposed = self._exposure()
         record = RoundRecord(
             round=number,
             outcome=played.outcome,
@@ -98,103 +88,54 @@ class Engine:
             aggregated=played.aggregated,
             dropped=played.dropped,
             stranded=played.stranded,
-            learning_rate=self._config.training.learning_rate * self._schedule(number - 1),
+            learning_rate=config.training.learning_rate * self._built.schedule(number),
             train_loss=_mean([played.losses[name] for name in sorted(played.losses)]),
-            test_loss=score.loss if score else None,
-            accuracy=score.accuracy if score else None,
-            strong_privacy=self.standing.strong_privacy,
-            exposed=self.standing.exposed,
-            fairness_gap=self.standing.fairness_gap,
-            cardinality=self.standing.cardinality,
+            test_loss=_mean([score.loss for score in scores.values()]),
+            accuracy=_mean([score.accuracy for score in scores.values() if score.accuracy is not None]),
+            strong_privacy=strong_privacy,
+            exposed=exposed,
+            fairness_gap=self._auditor.fairness_gap,
+            cardinality=self._auditor.cardinality,
             clipped=played.clipped,
             upload_bytes=played.upload_bytes,
             download_bytes=played.download_bytes,
-            epsilon=self._epsilon(),
+            epsilon=algorithm.epsilon(self._built, self._auditor.revealed),
             seconds=time.perf_counter() - began,
             train_seconds=played.train_seconds,
             protect_seconds=played.protect_seconds,
             compute_seconds=played.compute_seconds,
         )
-        self._before = record
-        return record
+        return extend(record, algorithm.columns, algorithm.measures(self._built, scores))
 
-    def _assemble(self, stack: ExitStack) -> Aggregation:
-        config, folder, strategy = self._config, self._folder, self._strategy
-        training, names = config.training, tuple(self._federation.parts)
-        trainer = stack.enter_context(
-            make_trainer(
-                self._federation.problem,
-                training.workers if training.workers >= 0 else None,
-                "vectorised" if training.executor == "vectorised" else "processes",
-            )
+    def _open(self, stack: ExitStack) -> Aggregation:
+        built, training = self._built, self._built.config.training
+        trainer = make_trainer(
+            built.federation.problem,
+            training.workers if training.workers >= 0 else None,
+            "vectorised" if training.executor == "vectorised" else "processes",
         )
-        if training.algorithm != "fedavg":
-            return Baseline(strategy, trainer)
-        bench = LocalUpdates(strategy, trainer)
-        secret = folder.secret()
-        identities = assembly.make_identities(config, names, secret)
-        dropout = self._availability.probability(1)
-        roster = assembly.make_roster(config, names, dropout, identities)
-        if not folder.roster_file.exists():
-            write_whole(folder.roster_file, roster.to_bytes())
-        elif folder.roster_file.read_bytes() != roster.to_bytes():
-            raise InputError(f"{folder.roster_file} is not the roster of this run")
-        policy = assembly.choose_policy(config, roster, dropout)
-        frequencies = self.standing.frequencies
-        if config.aggregation.kind == "plain":
-            return Plain(roster, policy, bench, config.aggregation.clip, config.cohort.minimum, frequencies)
-        layout = assembly.layout_of(strategy)
-        protection = assembly.make_protection(config, roster, policy, layout, strategy)
-        self._release, self.protocol = protection.release, str(protection)
-        self._ledger = stack.enter_context(Ledger.open(folder.ledger_file))
-        self._ledger.verify(self._head)
-        threads = config.aggregation.threads
-        carrier = Carrier(workers=threads if threads > 0 else None, watch=AnswerCount(self._observe))
-        contributions = Contributions(
-            bench,
-            protection.codec,
-            layout,
-            config.seed,
-            lambda number, name: assembly.noise_entropy(secret, number, name),
-        )
-        memories = stack.enter_context(MemoryFile(folder.memory_file, durable=False))
-        floor = assembly.make_floor(config, roster)
-        members = {}
-        for client in roster.clients:
-            memory = memories.of(client)
-            memory.trust(roster)
-            members[client.name] = Member(
-                client.name,
-                contributions.of(client.name),
-                memory=memory,
-                floor=floor,
-                identity=identities.get(client.name),
-            )
-        rounds = Coordinator(
-            roster, policy, self._ledger, protection.session, contributions.decode, parallel=carrier.map
-        )
-        return Secure(rounds, members, carrier, contributions)
+        stack.enter_context(trainer)
+        if built.protections:
+            self._ledger = stack.enter_context(Ledger.open(self._folder.ledger_file))
+            self._ledger.verify(self._head)
+        resources = RunResources(self._folder, trainer, self._ledger, self._auditor.frequencies, self._observe, stack)
+        return built.config.algorithm.rounds(built, resources)
 
-    def _score(self, number: int, played: Played) -> Score | None:
-        """Evaluate the model if it is time to; what was found before holds as long as nothing was learnt."""
-        config, before = self._config, self._before
+    def _exposure(self) -> tuple[int | None, int]:
+        """Return T so far and how many clients are exposed, by what the server saw: sums, or every update in them."""
+        if self._built.config.aggregation.kind == "secure":
+            return self._auditor.strong_privacy, len(self._auditor.exposed)
+        seen = int(np.count_nonzero(self._auditor.frequencies))
+        return 1 if seen else None, seen
+
+    def _evaluate(self, number: int) -> Mapping[str, Score]:
+        """Score all models if it is time to; what was found before holds as long as nothing was learnt."""
+        config = self._built.config
         if number % config.training.evaluate_every and number < config.rounds:
-            return None
-        unchanged = played.mean is None and config.training.algorithm == "fedavg"
-        if unchanged and before is not None and before.test_loss is not None:
-            return Score(before.test_loss, before.accuracy, len(self._federation.test))
-        problem, test = self._federation.problem, self._federation.test
-        scores = [evaluate(problem, state, test) for state in self._strategy.models().values()]
-        accuracies = [score.accuracy for score in scores if score.accuracy is not None]
-        loss = math.fsum(score.loss for score in scores) / len(scores)
-        return Score(loss, _mean(accuracies), len(test))
-
-    def _epsilon(self) -> float | None:
-        if self._release is None:
-            return None
-        revealed = self.standing.revealed
-        spending = PrivacySpending().spend(self._release, revealed) if revealed else PrivacySpending()
-        return spending.epsilon(self._config.noise.delta)
+            return {}
+        if not self._scores:
+            self._scores = {name: self._built.score(model) for name, model in self._built.strategy.models().items()}
+        return self._scores
 
 
 def _mean(values: Sequence[float]) -> float | None:

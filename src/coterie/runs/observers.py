@@ -1,4 +1,4 @@
-"""Who is told how a run goes: the files in its folder always, TensorBoard and MLflow where they are wanted."""
+"""The observers of a run, told how it goes: files in its folder always, TensorBoard and MLflow where wanted."""
 
 import csv
 import importlib
@@ -13,7 +13,7 @@ import msgspec
 from coterie.errors import ConfigError
 from coterie.runs.config import RunConfig
 from coterie.runs.folder import RunFolder, write_whole
-from coterie.runs.records import RoundRecord
+from coterie.runs.records import RoundRecord, own_columns, record_type
 from coterie.runs.summary import Summary
 
 CURVES = (
@@ -21,7 +21,7 @@ CURVES = (
     *("strong_privacy", "exposed", "fairness_gap", "cardinality", "epsilon", "clipped"),
     *("upload_bytes", "download_bytes", "seconds", "train_seconds", "protect_seconds", "compute_seconds"),
 )
-"""The fields of a record that are numbers to be drawn over rounds."""
+"""The fields of every record that are numbers to be drawn over rounds."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Journal:
         self._lines = folder.metrics_file.open("ab")
         self._table = folder.table_file.open("w", newline="", encoding="utf-8")
         self._rows = csv.writer(self._table)
-        self._rows.writerow(RoundRecord.__struct_fields__)
+        self._rows.writerow(record_type(folder.config().algorithm.columns).__struct_fields__)
         for record in records:
             self._rows.writerow(_cells(record))
 
@@ -156,7 +156,7 @@ def _installed(module: str, name: str) -> Any:  # noqa: ANN401 - a module of a l
 
 
 def _points(record: RoundRecord) -> list[tuple[str, float]]:
-    values = ((name, getattr(record, name)) for name in CURVES)
+    values = ((name, getattr(record, name)) for name in (*CURVES, *own_columns(record)))
     return [(name, float(value)) for name, value in values if value is not None]
 
 
@@ -166,7 +166,7 @@ def _line(record: RoundRecord) -> bytes:
 
 def _cells(record: RoundRecord) -> list[object]:
     """Return a row of the table, in which lists of clients are counted."""
-    values = [getattr(record, name) for name in RoundRecord.__struct_fields__]
+    values = [getattr(record, name) for name in record.__struct_fields__]
     return [len(value) if isinstance(value, tuple) else "" if value is None else value for value in values]
 
 

@@ -1,4 +1,4 @@
-"""``report.html``: what a run learnt, what it protected, how fair it was and what it cost, on one page."""
+"""The page on a run, ``report.html``: what it learnt, what it protected, how fair it was and what it cost."""
 
 from collections.abc import Sequence
 
@@ -52,6 +52,7 @@ def run_page(summary: Summary, clients: Sequence[str], records: Sequence[RoundRe
         level=_level(summary),
         headline=_headline(summary),
         words=words,
+        particulars=[said for about, said in summary.config.algorithm.words(summary) if about != "Privacy"],
         measures=_measures(summary),
         captions=captions,
         drawn=set(figures),
@@ -69,7 +70,7 @@ def _participation(clients: Sequence[str], records: Sequence[RoundRecord]) -> Pa
 
 
 def _level(summary: Summary) -> Level:
-    if summary.config.training.algorithm != "fedavg" or summary.strong_privacy is None:
+    if not summary.config.algorithm.aggregates or summary.strong_privacy is None:
         return Level.NOTHING
     if summary.exposed:
         return Level.DANGER
@@ -97,7 +98,7 @@ def _measures(summary: Summary) -> list[Measure]:
         found.append(Measure("Accuracy", f"{summary.accuracy:.1%}", f"at best {summary.best_accuracy:.1%}"))
     elif summary.test_loss is not None:
         found.append(Measure("Loss", f"{summary.test_loss:.4g}", "on the test examples"))
-    if summary.config.training.algorithm != "fedavg":
+    if not summary.config.algorithm.aggregates:
         return [*found, Measure("Time", duration(summary.seconds), f"for {summary.rounds:,} rounds")]
     privacy = "–" if summary.strong_privacy is None else f"{summary.strong_privacy:,}"
     exposed = f"{summary.exposed:,} of {summary.clients:,} clients exposed" if summary.exposed else "nobody exposed"

@@ -1,11 +1,11 @@
-"""What is known of a run after each round, and what all rounds together amount to."""
+"""The records of a run: what is known after each round."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping
+from functools import cache
+from typing import cast
 
 import msgspec
-import numpy as np
 
-from coterie.auditing.auditor import Auditor
 from coterie.cohorts.ledger import Outcome
 
 CLOCKS = ("seconds", "train_seconds", "protect_seconds", "compute_seconds")
@@ -61,47 +61,23 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return self.outcome is Outcome.COMPLETED
 
 
-class Standing:
-    """What the rounds so far have revealed: T, who is exposed, F, C, and how often everybody took part."""
+@cache
+def record_type(columns: tuple[str, ...]) -> type[RoundRecord]:
+    """Return the record of an algorithm with columns of its own: numbers, or None where they are not known."""
+    if not columns:
+        return RoundRecord
+    fields = [(column, float | None, None) for column in columns]
+    made = msgspec.defstruct(
+        "ExtendedRecord", fields, bases=(RoundRecord,), frozen=True, kw_only=True, forbid_unknown_fields=True
+    )
+    return cast(type[RoundRecord], made)
 
-    def __init__(self, clients: Sequence[str], *, hidden: bool = True) -> None:
-        """Begin with nothing revealed; without ``hidden``, the server sees every update that is aggregated."""
-        self._number = {name: number for number, name in enumerate(clients)}
-        self._auditor = Auditor(clients)
-        self._hidden = hidden
-        self._rounds = 0
-        self.revealed = 0
-        """Rounds in which a sum was revealed."""
-        self.frequencies = np.zeros(len(clients), np.int64)
-        """How often each client was aggregated."""
 
-    def add(self, number: int, aggregated: Iterable[str]) -> None:
-        """Take in round ``number``, in which the sum over these clients was revealed; over nobody, if none was."""
-        members = list(aggregated)
-        self._rounds += 1
-        self.revealed += bool(members)
-        self.frequencies[[self._number[name] for name in members]] += 1
-        if self._hidden:
-            self._auditor.add_round(number, members)
+def extend(record: RoundRecord, columns: tuple[str, ...], values: Mapping[str, float]) -> RoundRecord:
+    """Return the record with an algorithm's own columns."""
+    return record_type(columns)(**{**msgspec.structs.asdict(record), **values}) if columns else record
 
-    @property
-    def strong_privacy(self) -> int | None:
-        """T so far; None while nothing was revealed."""
-        if self._hidden:
-            return self._auditor.strong_privacy
-        return 1 if self.frequencies.any() else None
 
-    @property
-    def exposed(self) -> int:
-        """How many clients' own updates the server has or can compute."""
-        return len(self._auditor.exposed) if self._hidden else int(np.count_nonzero(self.frequencies))
-
-    @property
-    def fairness_gap(self) -> float:
-        """F so far."""
-        return float(np.ptp(self.frequencies) / self._rounds) if self._rounds else 0.0
-
-    @property
-    def cardinality(self) -> float:
-        """C so far."""
-        return float(self.frequencies.sum() / self._rounds) if self._rounds else 0.0
+def own_columns(record: RoundRecord) -> tuple[str, ...]:
+    """Return which columns a record has besides those of all algorithms."""
+    return record.__struct_fields__[len(RoundRecord.__struct_fields__) :]

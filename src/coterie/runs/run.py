@@ -15,11 +15,11 @@ other way round: about as rarely as the graph was planned to fail.
 
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from coterie.host import cores
-from coterie.runs import build as assembly
+from coterie.runs.build import BuiltRun, build_run
 from coterie.runs.config import RunConfig
 from coterie.runs.config_file import to_toml
 from coterie.runs.federation import Federation, find_federation
@@ -33,7 +33,6 @@ from coterie.runs.summary import Summary
 from coterie.training.executors.vectorised import choose_executor
 from coterie.training.models import parameter_count
 from coterie.training.own import Module, named_state
-from coterie.training.strategies import Strategy
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,14 +64,11 @@ class RunResult:
 class TrainingRun:
     """The run in a folder."""
 
-    def __init__(
-        self, folder: RunFolder, federation: Federation | None = None, observers: Sequence[Observer] = ()
-    ) -> None:
-        """Take up the run; ``federation`` must be the same whenever it is, and are found by its settings by default."""
+    def __init__(self, folder: RunFolder, built: BuiltRun, observers: Sequence[Observer] = ()) -> None:
+        """Take up the run; it was built from the folder's settings."""
         self.folder = folder
-        self.config = folder.config()
-        self._federation = federation or find_federation(self.config)
-        self._observers = [*observers, *trackers(self.config)]
+        self._built = built
+        self._observers = [*observers, *trackers(built.config)]
         self._number = 0
         self._stopping = False
 
@@ -81,10 +77,22 @@ class TrainingRun:
         cls, path: Path, config: RunConfig, federation: Federation | None = None, observers: Sequence[Observer] = ()
     ) -> "TrainingRun":
         """Make the folder of a new run, unless something is wrong with its settings."""
-        federation = federation or find_federation(config)
-        assembly.rehearse(config, federation)
+        built = build_run(config, federation or find_federation(config))
         trackers(config)
-        return cls(RunFolder.create(path, config), federation, observers)
+        return cls(RunFolder.create(path, config), built, observers)
+
+    @classmethod
+    def open(
+        cls, folder: RunFolder, federation: Federation | None = None, observers: Sequence[Observer] = ()
+    ) -> "TrainingRun":
+        """Take up a run that was begun; ``federation`` must be the same again, by default what its settings name."""
+        config = folder.config()
+        return cls(folder, build_run(config, federation or find_federation(config)), observers)
+
+    @property
+    def config(self) -> RunConfig:
+        """The settings of the run."""
+        return self._built.config
 
     def stop(self) -> None:
         """Stop after the round that is being played."""
@@ -99,16 +107,15 @@ class TrainingRun:
 
     def _play(self) -> RunResult:
         with locked(self.folder.path):
-            strategy = assembly.make_strategy(self.config, self._federation)
             found = self.folder.checkpoint()
             records: list[RoundRecord] = []
             if found is None:
-                self._settle_executor(strategy)
+                self._settle_executor()
             else:
-                strategy.restore(found.state)
+                self._built.strategy.restore(found.state)
                 records = checked_records(self.folder.records(), found.progress.rounds, self.folder.metrics_file)
             head = found.progress.head if found else None
-            engine = Engine(self.config, self._federation, self.folder, strategy, records, head, self._step)
+            engine = Engine(self._built, self.folder, records, head, self._step)
             with engine, closing(Journal(self.folder, records)) as journal:
                 if found is None:
                     self.folder.save(engine.checkpoint(0))
@@ -124,25 +131,27 @@ class TrainingRun:
                     records.append(record)
                     for observer in self._observers:
                         observer.played(record)
-                result = self._conclude(engine, strategy, records)
+                result = self._conclude(records)
         for observer in self._observers:
             observer.end(result.summary)
         return result
 
-    def _settle_executor(self, strategy: Strategy) -> None:
+    def _settle_executor(self) -> None:
         """Measure which way of training is faster, if that was left open, and write the answer into the settings."""
         training = self.config.training
         if training.executor != "auto":
             return
-        tasks = [strategy.task(0, name) for name in strategy.clients[: self.config.cohort.size]]
+        strategy = self._built.strategy
+        tasks = [strategy.task(1, name) for name in strategy.clients[: self.config.cohort.size]]
         workers = training.workers if training.workers >= 0 else cores()
-        choice = choose_executor(self._federation.problem, tasks, workers)
+        choice = choose_executor(self._built.federation.problem, tasks, workers)
         settled = training.model_copy(update={"executor": choice.executor})
-        self.config = self.config.model_copy(update={"training": settled})
+        self._built = replace(self._built, config=self.config.model_copy(update={"training": settled}))
         write_whole(self.folder.config_file, to_toml(self.config).encode())
 
     def _begin(self, records: Sequence[RoundRecord]) -> None:
-        start = RunStart(self.config, self.folder.path, tuple(self._federation.parts), self._parameters, tuple(records))
+        clients = tuple(self._built.federation.parts)
+        start = RunStart(self.config, self.folder.path, clients, self._parameters, tuple(records))
         for observer in self._observers:
             observer.begin(start)
 
@@ -150,19 +159,19 @@ class TrainingRun:
         for observer in self._observers:
             observer.step(self._number, step, done, asked)
 
-    def _conclude(self, engine: Engine, strategy: Strategy, records: Sequence[RoundRecord]) -> RunResult:
-        problem = self._federation.problem
-        models = {name: problem.instance(state) for name, state in strategy.models().items()}
+    def _conclude(self, records: Sequence[RoundRecord]) -> RunResult:
+        built, problem = self._built, self._built.federation.problem
+        models = {name: problem.instance(state) for name, state in built.strategy.models().items()}
         states = {name: named_state(model) for name, model in models.items()}
         write_whole(self.folder.model_file, named_arrays(states))
-        clients = tuple(self._federation.parts)
+        clients = tuple(built.federation.parts)
         summary = Summary.of(
             self.config,
             clients,
             self._parameters,
             records,
-            protocol=engine.protocol,
-            assumptions=engine.assumptions,
+            protocol=" ".join(str(protection) for protection in built.protections),
+            assumptions=built.config.algorithm.assumptions(built),
         )
         page = run_page(summary, clients, records, self.folder.path.name)
         write_whole(self.folder.report_file, page.encode())
@@ -170,4 +179,4 @@ class TrainingRun:
 
     @property
     def _parameters(self) -> int:
-        return parameter_count(self._federation.problem.model)
+        return parameter_count(self._built.federation.problem.model)

@@ -1,12 +1,12 @@
-"""What a run comes to, as numbers and in plain words."""
+"""The summary of a run, as numbers and in plain words."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from coterie.cohorts.ledger import Outcome
 from coterie.reports.words import duration, size
 from coterie.runs.config import RunConfig
-from coterie.runs.records import RoundRecord
+from coterie.runs.records import RoundRecord, own_columns
 
 _ABORTED = (Outcome.ABORTED_BEFORE_REVEAL, Outcome.ABORTED_AFTER_REVEAL)
 
@@ -48,6 +48,8 @@ class Summary:
     """How updates were protected, in words."""
     assumptions: tuple[str, ...] = ()
     """What epsilon rests on."""
+    extras: Mapping[str, float | None] = field(default_factory=dict)
+    """The algorithm's own columns, as they were last."""
 
     @property
     def finished(self) -> bool:
@@ -99,6 +101,7 @@ class Summary:
             protect_seconds=sum(record.protect_seconds for record in records),
             protocol=protocol,
             assumptions=assumptions,
+            extras={name: getattr(last, name) for name in own_columns(last)},
         )
 
 
@@ -106,7 +109,7 @@ def in_words(summary: Summary) -> Iterator[tuple[str, str]]:
     """Tell a run in sentences, each with what it is about."""
     yield "Model", _model(summary)
     yield "Rounds", _rounds(summary)
-    yield "Privacy", _privacy(summary)
+    yield from summary.config.algorithm.words(summary)
     if summary.epsilon is not None:
         noise = summary.config.noise
         yield (
@@ -114,7 +117,7 @@ def in_words(summary: Summary) -> Iterator[tuple[str, str]]:
             f"({summary.epsilon:.3g}, {noise.delta:g})-differential privacy for each client with all its data, "
             f"by {noise.kind} noise; the report lists what that assumes.",
         )
-    if summary.config.training.algorithm == "fedavg":
+    if summary.config.algorithm.aggregates:
         yield "Fairness", _fairness(summary)
         yield "Cost", _cost(summary)
     if summary.clipped > 0.01:
@@ -150,32 +153,6 @@ def _rounds(summary: Summary) -> str:
 
 def _times(count: int) -> str:
     return "once" if count == 1 else f"{count:,} times"
-
-
-def _privacy(summary: Summary) -> str:
-    config = summary.config
-    if config.training.algorithm == "centralised":
-        return "None: all data is in one place. This is a baseline."
-    if config.training.algorithm == "local-only":
-        return "Nothing left any client, and nobody learnt from others. This is a baseline."
-    if config.aggregation.kind == "plain":
-        return f"None: the server saw the update of every client, {summary.exposed:,} in all. This is for comparison."
-    if summary.strong_privacy is None:
-        return "Nothing was revealed about anybody."
-    if summary.exposed:
-        return (
-            f"{summary.exposed:,} of {summary.clients:,} clients are exposed: from all the sums together, the server "
-            "can compute their own updates. Selection by circles (cohort.policy = multi-round) prevents this."
-        )
-    if summary.strong_privacy == 1:
-        return (
-            "T = 1: nobody is exposed yet, but some clients can be told apart from all others, and it is a matter of "
-            "rounds. Selection by circles (cohort.policy = multi-round) prevents this."
-        )
-    return (
-        f"T = {summary.strong_privacy}: whatever the server computes from all the sums it saw, it never gets closer "
-        f"than to {summary.strong_privacy} clients together. Nobody is exposed, and no number of rounds changes that."
-    )
 
 
 def _fairness(summary: Summary) -> str:

@@ -1,4 +1,4 @@
-"""What is learnt, by whom and from what: data sets, their division among clients, models, and availability.
+"""Training: data sets, their division among clients, availability, models, local work and strategies.
 
 What this package exports needs numpy alone. Modules that import torch, which takes seconds, are imported by their own
 names: :mod:`coterie.training.models` first of all.

@@ -1,4 +1,4 @@
-"""How good a model is on examples that nobody trained on."""
+"""Evaluation of a model on examples that nobody trained on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

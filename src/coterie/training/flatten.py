@@ -20,7 +20,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from coterie.arithmetic import FloatArray
 from coterie.errors import InputError
 
-Arrays: TypeAlias = list[FloatArray]
+ModelArrays: TypeAlias = list[FloatArray]
 """A model's state, or a difference of two: parameters, then statistics."""
 
 
@@ -35,7 +35,7 @@ def statistics(module: nn.Module) -> dict[str, torch.Tensor]:
     return {name: buffer for name, buffer in module.named_buffers() if name in state and buffer.is_floating_point()}
 
 
-def read(module: nn.Module) -> Arrays:
+def read(module: nn.Module) -> ModelArrays:
     """Return copies of the parameters and the statistics."""
     tensors: list[torch.Tensor] = [*parameters(module).values(), *statistics(module).values()]
     return [np.array(tensor.detach().numpy(), order="C") for tensor in tensors]
@@ -60,11 +60,11 @@ def write(module: nn.Module, arrays: Sequence[FloatArray]) -> None:
                 layer.running_var.clamp_(min=0)
 
 
-def difference(after: Sequence[FloatArray], before: Sequence[FloatArray]) -> Arrays:
+def difference(after: Sequence[FloatArray], before: Sequence[FloatArray]) -> ModelArrays:
     """Return after - before, array by array."""
     return moved(after, before, -1)
 
 
-def moved(state: Sequence[FloatArray], step: Sequence[FloatArray], scale: float = 1) -> Arrays:
+def moved(state: Sequence[FloatArray], step: Sequence[FloatArray], scale: float = 1) -> ModelArrays:
     """Return state + scale·step as new arrays, in the types of ``state``."""
     return [np.asarray(old + scale * change, old.dtype) for old, change in zip(state, step, strict=True)]

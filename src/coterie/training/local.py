@@ -1,4 +1,4 @@
-"""What one client does in a round: train the model it was sent on its own examples, and return the difference.
+"""A client's work in a round: train the model it was sent on its own examples, and return the difference.
 
 A :class:`Problem` is what stays the same for a whole run and is given to each worker once: model, examples and loss.
 A :class:`LocalTask` is what one client is asked to do in one round: plain data, small, and the same wherever it is
@@ -21,12 +21,12 @@ from torch.nn import functional
 from torch.utils.data import default_collate
 
 from coterie.arithmetic import FloatArray
+from coterie.cohorts.circles import Indices
 from coterie.errors import Cancelled, ConfigError, InputError
 from coterie.training import flatten
-from coterie.training.flatten import Arrays
+from coterie.training.flatten import ModelArrays
 from coterie.training.streams import stream, torch_seed
 
-Indices: TypeAlias = npt.NDArray[np.int64]
 Batch: TypeAlias = tuple[torch.Tensor, torch.Tensor]
 Loss: TypeAlias = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """From outputs and targets to **one number for each example**: torch's losses with ``reduction="none"``."""
@@ -144,9 +144,10 @@ class LocalTask:
 
     client: str
     round: int
+    """Its number, from 1 on."""
     seed: int
     """The seed of the experiment, from which the task's streams are derived."""
-    state: Arrays = field(repr=False)
+    state: ModelArrays = field(repr=False)
     """The model the client was sent."""
     indices: Indices = field(repr=False)
     """Which examples are the client's."""
@@ -154,14 +155,19 @@ class LocalTask:
 
     def stream(self, purpose: str) -> np.random.Generator:
         """Return this client's stream for a purpose in this round."""
-        return stream(self.seed, purpose, self.round, self.client)
+        return stream(self.seed, purpose, self._rounds_before, self.client)
 
     @contextmanager
     def torch_randomness(self) -> Iterator[None]:
         """Let torch's own generator (dropout, random transforms) depend on the task alone; restore it afterwards."""
         with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(torch_seed(self.seed, "torch", self.round, self.client))
+            torch.default_generator.manual_seed(torch_seed(self.seed, "torch", self._rounds_before, self.client))
             yield
+
+    @property
+    def _rounds_before(self) -> int:
+        """What names the streams of a round; counting from 1 would change the results of every experiment on record."""
+        return self.round - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +176,7 @@ class LocalResult:
 
     client: str
     round: int
-    update: Arrays = field(repr=False)
+    update: ModelArrays = field(repr=False)
     """The trained model less the one it was sent."""
     samples: int
     loss: float

@@ -1,17 +1,18 @@
-"""What every client is to train on, and how its learning rate changes from round to round."""
+"""Clients' work over a whole run: what each is to train on, and how its learning rate changes from round to round."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from coterie.cohorts.circles import Indices
 from coterie.errors import ConfigError
-from coterie.training.flatten import Arrays
-from coterie.training.local import Indices, LocalSGD, LocalTask
+from coterie.training.flatten import ModelArrays
+from coterie.training.local import LocalSGD, LocalTask
 
 
 class Schedule(Protocol):
-    """A learning rate that depends on the round, as a factor of the initial one; rounds count from 0."""
+    """A learning rate that depends on the round, as a factor of the initial one; rounds count from 1."""
 
     def __call__(self, number: int) -> float:
         """Return the factor in round ``number``."""
@@ -20,7 +21,10 @@ class Schedule(Protocol):
 
 @dataclass(frozen=True)
 class Milestones:
-    """factor^(how many milestones have been reached); without milestones, a constant learning rate."""
+    """factor^(how many milestones have been passed); without milestones, a constant learning rate.
+
+    A milestone is a number of rounds, after which the next ones have a smaller rate.
+    """
 
     rounds: tuple[int, ...] = ()
     factor: float = 0.1
@@ -31,12 +35,12 @@ class Milestones:
 
     def __call__(self, number: int) -> float:
         """Return the factor in round ``number``."""
-        return float(self.factor ** sum(number >= milestone for milestone in self.rounds))
+        return float(self.factor ** sum(number > milestone for milestone in self.rounds))
 
 
 @dataclass(frozen=True)
 class Inverse:
-    """1 / (1 + decay·t), the kind of decay with which federated averaging provably converges (Li et al. 2020)."""
+    """1 / (1 + decay·t) after t rounds; with such decay federated averaging provably converges (Li et al. 2020)."""
 
     decay: float
 
@@ -46,7 +50,7 @@ class Inverse:
 
     def __call__(self, number: int) -> float:
         """Return the factor in round ``number``."""
-        return 1 / (1 + self.decay * number)
+        return 1 / (1 + self.decay * (number - 1))
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ class Cosine:
 
     def __call__(self, number: int) -> float:
         """Return the factor in round ``number``."""
-        progress = min(1.0, number / self.rounds)
+        progress = min(1.0, (number - 1) / self.rounds)
         return self.floor + (1 - self.floor) * (1 + math.cos(math.pi * progress)) / 2
 
 
@@ -83,7 +87,7 @@ class Curriculum:
         if idle or not self.clients:
             raise ConfigError(f"clients without examples: {', '.join(idle)}" if idle else "there are no clients")
 
-    def task(self, number: int, client: str, state: Arrays) -> LocalTask:
+    def task(self, number: int, client: str, state: ModelArrays) -> LocalTask:
         """Return what this client does in round ``number``, starting from the model in this state."""
         rate = self.work.learning_rate * self.schedule(number)
         work = replace(self.work, learning_rate=rate)

@@ -70,7 +70,7 @@ def test_dropout_follows_the_lowest_and_highest_label() -> None:
 
 
 def test_shared_examples_do_not_make_clients_alike() -> None:
-    parts = shared_and_own_label(LABELS, 40, generator(), shared_per_class=4)
+    parts = shared_and_own_label(LABELS, 40, generator(), shared=4)
     dropout = label_dependent(LABELS, parts).dropout
     assert sorted(dropout) == pytest.approx(sorted(LABEL_DROPOUT * 4))
 

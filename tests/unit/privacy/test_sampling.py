@@ -14,7 +14,7 @@ from scipy import stats
 from coterie.crypto.entropy import DeterministicEntropy, SystemEntropy
 from coterie.errors import LocalProtocolError
 from coterie.privacy import sampling
-from coterie.privacy.noise import DiscreteGaussian, Skellam, tail_bound
+from coterie.privacy.distributions import DiscreteGaussian, Skellam, tail_bound
 from coterie.privacy.sampling import LogConcave, sample, stair_width
 
 Masses = npt.NDArray[np.float64]
@@ -129,7 +129,7 @@ def test_bits_are_drawn_until_the_comparison_is_certain() -> None:
         def __init__(self) -> None:
             self.asked: list[int] = []
 
-        def log_ratio(self, magnitudes: sampling.Reals) -> sampling.Reals:
+        def log_ratio(self, magnitudes: sampling.Doubles) -> sampling.Doubles:
             raise NotImplementedError
 
         def scaled_ratio(self, magnitude: int, bits: int) -> int:

@@ -1,21 +1,31 @@
 """Settings: what is wrong is all said at once and with its place, and what is written is read back the same."""
 
+import re
+import subprocess
+import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from coterie.cohorts.availability import AVAILABILITIES
 from coterie.cohorts.policies import POLICIES
 from coterie.errors import ConfigError
-from coterie.runs.config import OWN, Cohort, Data, Model, RunConfig
+from coterie.planning.session import SEARCHES
+from coterie.privacy import DISTRIBUTIONS
+from coterie.runs.algorithms import ALGORITHMS
+from coterie.runs.choices import OneOf
+from coterie.runs.config import OWN, CohortSettings, RunConfig, StepName
 from coterie.runs.config_file import commented_toml, load_config, make_config, to_toml
 from coterie.secagg.server import Step
 from coterie.training.data.datasets import DATASETS
+from coterie.training.data.partitions import PARTITIONS
+from coterie.training.models import MODELS
 
 
 def complaints(path: Path | None = None, *overrides: str) -> list[str]:
@@ -59,15 +69,62 @@ def test_every_setting_is_explained() -> None:
         assert first_words in commented_toml().replace("\n# ", " ")
 
 
-def test_choices_are_those_that_exist() -> None:
-    def choices(model: type[BaseModel], name: str) -> tuple[str, ...]:
-        return get_args(model.model_fields[name].annotation)
+TABLES: list[tuple[str, Collection[str]]] = [
+    ("data.name", {*DATASETS, OWN}),
+    ("partition.kind", PARTITIONS),
+    ("model.name", {*MODELS, OWN}),
+    ("availability.kind", AVAILABILITIES),
+    ("cohort.policy", POLICIES),
+    ("training.algorithm", ALGORITHMS),
+    ("aggregation.topology", {*SEARCHES, "auto"}),
+    ("noise.kind", {*DISTRIBUTIONS, "none"}),
+]
 
-    assert choices(Data, "name") == (*DATASETS, OWN)
-    assert choices(Cohort, "policy") == tuple(POLICIES)
-    models = pytest.importorskip("coterie.training.models")
-    assert choices(Model, "name") == (*models.MODELS, OWN)
-    assert set(load_config(None, ['faults.steps=["mask"]']).faults.steps) <= set(Step)
+
+@pytest.mark.parametrize(("key", "table"), TABLES)
+def test_choices_are_those_of_the_tables(key: str, table: Collection[str]) -> None:
+    section, name = key.split(".")
+    for choice in table:
+        chosen = getattr(make_config({key: choice}), section)
+        assert getattr(chosen, name) == choice
+    (complaint,) = complaints(None, f"{key}={min(table)}x")
+    assert complaint.endswith(f'not "{min(table)}x"; did you mean {min(table)}?')
+    assert all(f"'{choice}'" in complaint for choice in table)
+    explained = commented_toml().replace("\n# ", " ").split(f"[{section}]")[1]
+    comment, *_ = re.findall(rf"\(([^\n()]*)\)\n{name} = ", explained)
+    assert set(comment.split(" | ")) == set(table)
+
+
+def test_a_table_that_grows_is_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(MODELS, "perceptron", "perceptron")
+    assert make_config({"model.name": "perceptron"}).model.name == "perceptron"
+    assert "| perceptron | own)" in commented_toml().replace("\n# ", " ")
+
+
+@given(st.lists(st.text(min_size=1), min_size=1, max_size=4, unique=True), st.text() | st.integers() | st.none())
+def test_nothing_else_can_be_chosen(names: list[str], other: object) -> None:
+    chooser = TypeAdapter(Annotated[str, OneOf(dict.fromkeys(names[1:]), names[0])])
+    assert [chooser.validate_python(name) for name in names] == names
+    if other not in names:
+        with pytest.raises(ValidationError) as caught:
+            chooser.validate_python(other)
+        (details,) = caught.value.errors()
+        assert all(repr(name) in details["msg"] for name in names)
+        assert details["msg"].endswith(f" or {names[0]!r}" if len(names) > 1 else f"be {names[0]!r}")
+
+
+def test_steps_are_those_of_the_protocol() -> None:
+    assert set(get_args(StepName)) == set(Step) - {Step.DONE}
+
+
+def test_settings_are_read_and_explained_without_anything_heavy() -> None:
+    program = (
+        "import sys; from coterie.runs.config_file import commented_toml, load_config\n"
+        "commented_toml(); load_config(None, ['training.algorithm=local-only'])\n"
+        "print(*{'torch', 'mpmath', 'scipy', 'sklearn', 'sqlalchemy'} & sys.modules.keys())"
+    )
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert said.strip() == ""
 
 
 changes = st.fixed_dictionaries(
@@ -120,7 +177,7 @@ def test_every_mistake_is_reported_with_its_place(file: Path) -> None:
             f"{file}:11: training.schedule.kind: should be 'constant', 'milestones', 'inverse' or 'cosine', "
             'not "steep"',
             "--set model.name: should be 'softmax-regression', 'mlp', 'fcn', 'mnist-cnn', 'mnist-cnn-small', 'lenet', "
-            "'vgg11', 'lstm' or 'own', not \"resnet\"",
+            "'vgg11', 'lstm' or 'own', not \"resnet\"; did you mean lenet?",
             "--set rounds: should be greater than or equal to 1, not 0",
         ]
     )
@@ -198,7 +255,7 @@ def test_settings_cannot_be_changed_or_contradict_when_made_in_python() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         RunConfig().rounds = 3
     with pytest.raises(ValidationError, match=r"cohort\.privacy: a circle of 9 does not fit"):
-        RunConfig(cohort=Cohort(privacy=9))
+        RunConfig(cohort=CohortSettings(privacy=9))
 
 
 @pytest.mark.parametrize(

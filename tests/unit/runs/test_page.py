@@ -12,7 +12,7 @@ from coterie.runs.config_file import make_config
 from coterie.runs.console import Watcher, curve, line
 from coterie.runs.observers import RunStart
 from coterie.runs.page import run_page
-from coterie.runs.records import RoundRecord, Standing
+from coterie.runs.records import RoundRecord
 from coterie.runs.summary import Summary, in_words
 
 ALONE: dict[str, object] = {"selected": 0, "aggregated": (), "strong_privacy": None}
@@ -72,15 +72,6 @@ def test_many_rounds_make_no_large_page() -> None:
     few, many = (made_up(count) for count in (100, 3000))
     sizes = [len(run_page(summarised(records), client_names(), records, "run")) for records in (few, many)]
     assert sizes[1] - sizes[0] < 600_000
-
-
-def test_standing_of_a_server_that_sees_everything() -> None:
-    standing = Standing(["a", "b", "c"], hidden=False)
-    assert (standing.strong_privacy, standing.exposed, standing.fairness_gap, standing.cardinality) == (None, 0, 0, 0)
-    standing.add(1, [])
-    standing.add(2, ["a", "b"])
-    assert (standing.strong_privacy, standing.exposed) == (1, 2)
-    assert (standing.fairness_gap, standing.cardinality, standing.revealed) == (0.5, 1.0, 1)
 
 
 def watched(records: list[RoundRecord], *, terminal: bool, **settings: object) -> str:

@@ -23,6 +23,7 @@ from coterie.training.local import (
     one_thread,
     squared_error,
 )
+from coterie.training.streams import stream, torch_seed
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
@@ -50,7 +51,7 @@ def test_local_sgd_does_what_torch_optim_does(momentum: float, weight_decay: flo
     for array, other in zip(result.update, expected, strict=True):
         np.testing.assert_allclose(array, other, rtol=1e-5, atol=1e-7)
     assert result.loss == pytest.approx(sum(losses) / 63, rel=1e-6)
-    assert (result.client, result.round, result.samples) == ("c0", 0, 21)
+    assert (result.client, result.round, result.samples) == ("c0", 1, 21)
     assert result.seconds > 0
 
 
@@ -69,14 +70,24 @@ def test_every_epoch_goes_through_all_examples_once(samples: int, batch: int, ep
 def test_the_order_depends_on_seed_round_and_client_alone() -> None:
     work = LocalSGD(0.1, epochs=2, batch_size=20)
 
-    def order(client: str = "a", number: int = 0, seed: int = 0) -> list[list[int]]:
+    def order(client: str = "a", number: int = 1, seed: int = 0) -> list[list[int]]:
         task = LocalTask(client, number, seed, [], np.arange(20), work)
         return [part.tolist() for part in work.batches(task)]
 
     assert order() == order()
     assert order()[0] != order()[1]
-    different = [order(), order(client="b"), order(number=1), order(seed=1)]
+    different = [order(), order(client="b"), order(number=2), order(seed=1)]
     assert len({str(one) for one in different}) == 4
+
+
+@given(st.integers(1, 2**40), st.text(max_size=5), st.integers(0, 2**40))
+def test_streams_are_named_by_the_rounds_before_as_in_the_results_on_record(
+    number: int, client: str, seed: int
+) -> None:
+    task = LocalTask(client, number, seed, [], np.arange(2), LocalSGD(0.1))
+    assert task.stream("x").random() == stream(seed, "x", number - 1, client).random()
+    with task.torch_randomness():
+        assert torch.initial_seed() == torch_seed(seed, "torch", number - 1, client)
 
 
 def test_nothing_is_changed_but_the_result() -> None:
@@ -107,7 +118,7 @@ def test_dropout_and_random_transforms_depend_on_the_task_alone() -> None:
     first = task.work(problem, task, lambda: False).update
     torch.manual_seed(1)
     assert same(task.work(problem, task, lambda: False).update, first)
-    later = replace(task, round=1)
+    later = replace(task, round=2)
     assert not same(later.work(problem, later, lambda: False).update, first)
 
 

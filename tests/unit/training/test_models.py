@@ -5,7 +5,7 @@ from torch import nn
 
 from coterie.errors import ConfigError
 from coterie.training.data.datasets import load
-from coterie.training.models import MODELS, Shape, build, parameter_count
+from coterie.training.models import MODELS, InputShape, build, parameter_count
 
 # (model, input, outputs, parameters), the sizes computed layer by layer as weights + biases.
 SIZES = [
@@ -33,7 +33,7 @@ def parameters(model: nn.Module) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(("name", "shape", "outputs", "expected"), SIZES)
-def test_models_have_the_sizes_of_the_papers(name: str, shape: Shape, outputs: int, expected: int) -> None:
+def test_models_have_the_sizes_of_the_papers(name: str, shape: InputShape, outputs: int, expected: int) -> None:
     model = build(name, shape, outputs, seed=1)
     assert parameter_count(model) == expected
     answers = model(torch.randn(3, *shape, generator=torch.Generator().manual_seed(0)))
@@ -51,7 +51,7 @@ def test_every_model_is_measured() -> None:
 
 
 @pytest.mark.parametrize(("name", "shape"), [(name, shape) for name, shape, outputs, _ in SIZES if outputs != 100])
-def test_outputs_are_linear_and_every_parameter_is_trained(name: str, shape: Shape) -> None:
+def test_outputs_are_linear_and_every_parameter_is_trained(name: str, shape: InputShape) -> None:
     model = build(name, shape, 4, seed=0)
     last = [module for module in model.modules() if not list(module.children())][-1]
     assert isinstance(last, nn.Linear)
@@ -65,7 +65,7 @@ def test_outputs_are_linear_and_every_parameter_is_trained(name: str, shape: Sha
 
 
 @pytest.mark.parametrize(("name", "shape"), [(name, shape) for name, shape, outputs, _ in SIZES if outputs != 100])
-def test_the_seed_alone_decides_the_start(name: str, shape: Shape) -> None:
+def test_the_seed_alone_decides_the_start(name: str, shape: InputShape) -> None:
     torch.manual_seed(123)
     before = torch.get_rng_state()
     first = build(name, shape, 2, seed=7)

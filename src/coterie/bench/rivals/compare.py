@@ -24,7 +24,7 @@ from coterie.cohorts.ledger import Ledger
 from coterie.errors import ConfigError, RoundAborted
 from coterie.runs.folder import RunFolder
 from coterie.training.executors.processes import make_trainer
-from coterie.training.flatten import Arrays
+from coterie.training.flatten import ModelArrays
 from coterie.training.strategies import plain_round
 
 
@@ -133,7 +133,7 @@ def measure_rivals(
     return costs, {name: RivalCosts(system, tuple(seconds[name][1:]), errors[name]) for name, system in systems.items()}
 
 
-def check_model(name: str, model: Arrays, expected: Arrays, clients: int) -> float:
+def check_model(name: str, model: ModelArrays, expected: ModelArrays, clients: int) -> float:
     """Return the largest deviation of a rival's model from ours; :class:`RoundAborted` if rounding does not explain it.
 
     Each side rounds every client's model, their sum and the mean to float32.
@@ -151,11 +151,11 @@ def _cohort(folder: Path, number: int) -> tuple[str, ...]:
         return dict(ledger.rows())[number]
 
 
-def _our_model(scenario: Scenario, order: Order) -> Arrays:
+def _our_model(scenario: Scenario, order: Order) -> ModelArrays:
     """Play a round of ours without protection, from the initial model."""
     place = RivalTasks(scenario, order.number)
     with make_trainer(place.problem, 0) as trainer:
-        plain_round(place.strategy, trainer, order.number - 1, order.clients)
+        plain_round(place.strategy, trainer, order.number, order.clients)
     return place.model
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 from coterie.errors import Cancelled, RoundAborted
 
 if TYPE_CHECKING:
-    from coterie.training.flatten import Arrays
+    from coterie.training.flatten import ModelArrays
 
     Link: TypeAlias = Connection[Any, Any]
 
@@ -36,7 +36,7 @@ class RivalRound(NamedTuple):
     """How long a round took, and the global model after it."""
 
     seconds: float
-    model: "Arrays"
+    model: "ModelArrays"
 
 
 class Orders:
@@ -57,7 +57,7 @@ class Orders:
         self._began = perf_counter()
         return order
 
-    def done(self, model: "Callable[[], Arrays]") -> None:
+    def done(self, model: "Callable[[], ModelArrays]") -> None:
         """Stop the stop-watch, and report the model."""
         seconds = perf_counter() - (self._began or 0.0)
         self._send(RivalRound(seconds, model()))

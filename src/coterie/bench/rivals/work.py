@@ -10,9 +10,10 @@ from typing import cast
 import numpy as np
 
 from coterie.bench.training import Scenario
-from coterie.runs import build as assembly
-from coterie.training.flatten import Arrays
-from coterie.training.local import Indices, LocalSGD, LocalTask
+from coterie.cohorts.circles import Indices
+from coterie.runs.build import build_run
+from coterie.training.flatten import ModelArrays
+from coterie.training.local import LocalSGD, LocalTask
 
 
 class RivalTasks:
@@ -22,19 +23,19 @@ class RivalTasks:
         """Prepare so many rounds, the first of which does not count."""
         federation = scenario.federation()
         self.problem = federation.problem
-        self.strategy = assembly.make_strategy(scenario.config("plain", rounds, 0), federation)
+        self.strategy = build_run(scenario.config("plain", rounds, 0), federation).strategy
 
     @property
-    def model(self) -> Arrays:
+    def model(self) -> ModelArrays:
         """The model to begin with."""
         return self.strategy.models()["global"]
 
-    def task(self, number: int, client: str, model: Arrays) -> LocalTask:
+    def task(self, number: int, client: str, model: ModelArrays) -> LocalTask:
         """Return what a client does with this model in a round of ours."""
-        return replace(self.strategy.task(number - 1, client), state=model)  # strategies count rounds from 0
+        return replace(self.strategy.task(number, client), state=model)
 
     def work(self, number: int, client: str) -> tuple[LocalSGD, Indices]:
         """Return the same for those who do it their own way: how, and the order of the client's examples."""
-        task = self.strategy.task(number - 1, client)
+        task = self.strategy.task(number, client)
         work = cast(LocalSGD, task.work)
         return work, np.concatenate(list(work.batches(task)))

@@ -85,7 +85,7 @@ class TrainingTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
         config, folder = self.config(job, seed, context.data), context.folder / RUNS / _folder_name(job)
         if (folder / "config.toml").exists():
-            run = TrainingRun(RunFolder.open(folder), observers=[Stopper()])
+            run = TrainingRun.open(RunFolder.open(folder), observers=[Stopper()])
             moved = run.config.data.model_copy(update={"folder": config.data.folder})
             if run.config.model_copy(update={"data": moved}) != config:
                 raise ConfigError(f"{folder} holds a run with other settings; remove it or give another folder")

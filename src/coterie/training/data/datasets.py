@@ -27,7 +27,7 @@ from coterie.training.data.readers import (
     read_pgm,
 )
 
-Inputs = npt.NDArray[np.float32]
+InputArray = npt.NDArray[np.float32]
 Targets = npt.NDArray[np.int64] | npt.NDArray[np.float32]
 
 DATA_VARIABLE = "COTERIE_DATA"
@@ -49,9 +49,9 @@ class Dataset:
     """
 
     name: str
-    train_x: Inputs = field(repr=False)
+    train_x: InputArray = field(repr=False)
     train_y: Targets = field(repr=False)
-    test_x: Inputs = field(repr=False)
+    test_x: InputArray = field(repr=False)
     test_y: Targets = field(repr=False)
     classes: int | None
 
@@ -87,21 +87,21 @@ def load(name: str, data_dir: Path | str | None = None, **options: Any) -> Datas
     something is missing, :class:`ConfigError` says which files belong where; nothing is ever downloaded. Files
     that are there and wrong are an :class:`InputError`.
     """
-    if name not in _LOADERS:
+    if name not in DATASETS:
         raise ConfigError(f"unknown data set {name!r}; known are {', '.join(DATASETS)}")
-    loader, files = _LOADERS[name]
-    known = {option.name: option.annotation for option in list(inspect.signature(loader).parameters.values())[1:]}
+    source = DATASETS[name]
+    known = {option.name: option.annotation for option in list(inspect.signature(source.read).parameters.values())[1:]}
     for option, value in options.items():
         if option not in known:
             raise ConfigError(f"data set {name!r} has no option {option!r}; it has {', '.join(known) or 'none'}")
         if not isinstance(value, known[option]):
             raise ConfigError(f"data set {name!r}: {option} must be of type {known[option].__name__}, not {value!r}")
     folder = data_dir or os.environ.get(DATA_VARIABLE, "")
-    wanted = f"{name!r} is read from {files}; nothing is downloaded"
-    if files and not folder:
+    wanted = f"{name!r} is read from {source.files}; nothing is downloaded"
+    if source.files and not folder:
         raise ConfigError(f"no data folder: give one (--data-dir) or set {DATA_VARIABLE}; in it, {wanted}")
     try:
-        return loader(Path(folder), **options)
+        return source.read(Path(folder), **options)
     except FileNotFoundError as error:
         raise ConfigError(f"there is no {error.filename}; in the data folder {folder}, {wanted}") from error
 
@@ -131,7 +131,7 @@ def mnist(folder: Path) -> Dataset:
         places = [folder / place / f"{name}{ending}" for place in ("MNIST/raw", "mnist") for ending in ("", ".gz")]
         return read_idx(next((place for place in places if place.exists()), places[0]), dimensions)
 
-    def part(name: str) -> tuple[Inputs, Targets]:
+    def part(name: str) -> tuple[InputArray, Targets]:
         pictures, labels = read(f"{name}-images-idx3-ubyte", 3), read(f"{name}-labels-idx1-ubyte", 1)
         return _scaled(pictures[:, None], *_MNIST_SCALE), labels.astype(np.int64)
 
@@ -144,7 +144,7 @@ def cifar10(folder: Path, train_rows: int = 0) -> Dataset:
     With ``train_rows``, only the first so many of the training pictures; 0 is all.
     """
 
-    def part(*names: str) -> tuple[Inputs, Targets]:
+    def part(*names: str) -> tuple[InputArray, Targets]:
         pictures, labels = zip(
             *(read_cifar_batch(folder / "cifar-10-batches-py" / name) for name in names), strict=True
         )
@@ -262,7 +262,7 @@ def from_huggingface(
 
 
 def _collected(name: str, train: Iterable[Any], test: Iterable[Any], classes: int | None) -> Dataset:
-    def part(pairs: Iterable[Any]) -> tuple[Inputs, npt.NDArray[Any]]:
+    def part(pairs: Iterable[Any]) -> tuple[InputArray, npt.NDArray[Any]]:
         inputs, targets = [], []
         for x, y in pairs:
             inputs.append(_image(x) if hasattr(x, "getbands") else np.asarray(x, np.float32))
@@ -282,12 +282,12 @@ def _collected(name: str, train: Iterable[Any], test: Iterable[Any], classes: in
     return Dataset(name, train_x, train_y.astype(np.int64), test_x, test_y.astype(np.int64), classes=count)
 
 
-def _image(image: Any) -> Inputs:  # noqa: ANN401  (a PIL image; importing PIL to say so is not worth it)
-    pixels: Inputs = np.asarray(image, np.float32) / np.float32(255)
+def _image(image: Any) -> InputArray:  # noqa: ANN401  (a PIL image; importing PIL to say so is not worth it)
+    pixels: InputArray = np.asarray(image, np.float32) / np.float32(255)
     return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
 
-def _scaled(pictures: Bytes, mean: tuple[float, ...], deviation: tuple[float, ...]) -> Inputs:
+def _scaled(pictures: Bytes, mean: tuple[float, ...], deviation: tuple[float, ...]) -> InputArray:
     """Bring pixels to 0..1, then subtract the mean and divide by the deviation of their channel (the second axis)."""
     scaled = pictures.astype(np.float32)
     scaled -= 255 * np.array(mean, np.float32)[:, None, None]
@@ -295,18 +295,24 @@ def _scaled(pictures: Bytes, mean: tuple[float, ...], deviation: tuple[float, ..
     return scaled
 
 
-_LOADERS: dict[str, tuple[Callable[..., Dataset], str]] = {
-    "digits": (digits, ""),
-    "mnist": (
+@dataclass(frozen=True)
+class Source:
+    """Where a data set comes from: what reads it from the data folder, and which files belong there, if any."""
+
+    read: Callable[..., Dataset]
+    files: str = ""
+
+
+DATASETS = {
+    "digits": Source(digits),
+    "mnist": Source(
         mnist,
         "MNIST/raw/ (or mnist/): train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
         "t10k-labels-idx1-ubyte, each as it is or as .gz",
     ),
-    "cifar10": (cifar10, "cifar-10-batches-py/data_batch_1 to data_batch_5 and cifar-10-batches-py/test_batch"),
-    "faces": (faces, "att_faces/s1/1.pgm to att_faces/s40/10.pgm"),
-    "location30": (location30, "location30/bangkok"),
-    "energy": (energy, "hec/DAYTON_hourly.csv (or of another region, as hec/REGION_hourly.csv)"),
+    "cifar10": Source(cifar10, "cifar-10-batches-py/data_batch_1 to data_batch_5 and cifar-10-batches-py/test_batch"),
+    "faces": Source(faces, "att_faces/s1/1.pgm to att_faces/s40/10.pgm"),
+    "location30": Source(location30, "location30/bangkok"),
+    "energy": Source(energy, "hec/DAYTON_hourly.csv (or of another region, as hec/REGION_hourly.csv)"),
 }
-
-DATASETS = tuple(_LOADERS)
-"""The names :func:`load` knows."""
+"""The data sets that :func:`load` knows, by name."""

@@ -1,16 +1,17 @@
-"""Who holds which examples: ways of dividing a training set among clients.
+"""Partitions of a training set among clients: who holds which examples.
 
 Every function returns one array of example numbers for each client, ascending. Except where it says so, they are
 disjoint, none is empty, and together they are all examples. Labels are int64, one for each example; ``rng`` is the
 only source of randomness.
 """
 
-import numpy as np
-import numpy.typing as npt
+from collections.abc import Callable
 
+import numpy as np
+
+from coterie.cohorts.circles import Indices
 from coterie.errors import ConfigError
 
-Indices = npt.NDArray[np.int64]
 Parts = list[Indices]
 
 
@@ -19,32 +20,32 @@ def iid(size: int, clients: int, rng: np.random.Generator) -> Parts:
     return _ascending(_cut(rng.permutation(size), clients))
 
 
-def label_shards(labels: Indices, clients: int, rng: np.random.Generator, per_client: int = 1) -> Parts:
-    """Sort by label, cut into ``clients`` x ``per_client`` equal shards and deal these out (McMahan et al. 2017).
+def label_shards(labels: Indices, clients: int, rng: np.random.Generator, shards: int = 1) -> Parts:
+    """Sort by label, cut into ``clients`` x ``shards`` equal shards and deal these out (McMahan et al. 2017).
 
-    A client has about ``per_client`` labels, and more where a shard lies across a border. Shards that cannot all be
+    A client has about ``shards`` labels, and more where a shard lies across a border. Shards that cannot all be
     equal differ by at most one example.
     """
-    if per_client < 1:
-        raise ConfigError(f"every client needs at least one shard, not {per_client}")
-    shards = _cut(np.argsort(labels, kind="stable"), clients * per_client)
-    hands = rng.permutation(len(shards)).reshape(clients, per_client)
-    return _ascending([np.concatenate([shards[shard] for shard in hand]) for hand in hands])
+    if shards < 1:
+        raise ConfigError(f"every client needs at least one shard, not {shards}")
+    pieces = _cut(np.argsort(labels, kind="stable"), clients * shards)
+    hands = rng.permutation(len(pieces)).reshape(clients, shards)
+    return _ascending([np.concatenate([pieces[piece] for piece in hand]) for hand in hands])
 
 
-def shared_and_own_label(labels: Indices, clients: int, rng: np.random.Generator, shared_per_class: int = 20) -> Parts:
+def shared_and_own_label(labels: Indices, clients: int, rng: np.random.Generator, shared: int = 20) -> Parts:
     """Give every client the same few examples of each class, and one shard of the others (Zhao et al. 2018).
 
-    ``shared_per_class`` random examples of every class are held by everybody; the others are dealt out by
+    ``shared`` random examples of every class are held by everybody; the others are dealt out by
     :func:`label_shards`, one shard each. With CIFAR-10 and 120 clients (So et al. 2023) that is 200 shared examples
     and 415 of one label. *Not disjoint:* any two clients have exactly the shared examples in common.
     """
     classes = [np.flatnonzero(labels == label) for label in np.unique(labels)]
-    if not 0 <= shared_per_class <= min((members.size for members in classes), default=0):
-        raise ConfigError(f"not every class has {shared_per_class} examples to share")
-    shared = np.concatenate([rng.choice(members, shared_per_class, replace=False) for members in classes])
-    own = np.setdiff1d(np.arange(labels.size), shared)
-    return _ascending([np.concatenate([shared, own[shard]]) for shard in label_shards(labels[own], clients, rng)])
+    if not 0 <= shared <= min((members.size for members in classes), default=0):
+        raise ConfigError(f"not every class has {shared} examples to share")
+    common = np.concatenate([rng.choice(members, shared, replace=False) for members in classes])
+    own = np.setdiff1d(np.arange(labels.size), common)
+    return _ascending([np.concatenate([common, own[shard]]) for shard in label_shards(labels[own], clients, rng)])
 
 
 def dirichlet(labels: Indices, clients: int, rng: np.random.Generator, alpha: float, least: int = 1) -> Parts:
@@ -73,14 +74,25 @@ def dirichlet(labels: Indices, clients: int, rng: np.random.Generator, alpha: fl
     return [np.flatnonzero(holder == client) for client in range(clients)]
 
 
-def by_person(people: Indices) -> Parts:
-    """One client for each person: ``people`` says whose each example is (for the AT&T faces, the labels)."""
-    return [np.flatnonzero(people == person) for person in np.unique(people)]
+def by_person(labels: Indices) -> Parts:
+    """One client for each person: a label says whose an example is, as with the AT&T faces."""
+    return [np.flatnonzero(labels == person) for person in np.unique(labels)]
 
 
 def time_blocks(size: int, clients: int) -> Parts:
     """Cut examples that are in order of time into consecutive blocks; lengths differ by at most one."""
     return _cut(np.arange(size), clients)
+
+
+PARTITIONS: dict[str, Callable[..., Parts]] = {
+    "iid": iid,
+    "label-shards": label_shards,
+    "shared-and-own-label": shared_and_own_label,
+    "dirichlet": dirichlet,
+    "by-person": by_person,
+    "time-blocks": time_blocks,
+}
+"""Divisions of whole examples, by name. What they take has the same name in all of them, and in the settings."""
 
 
 def feature_blocks(

@@ -1,1 +1,1 @@
-"""Where the clients of a round are trained: in worker processes, or many together as one computation."""
+"""Executors of the clients' training: in worker processes, or many together as one computation."""

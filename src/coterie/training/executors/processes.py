@@ -1,4 +1,4 @@
-"""Where the clients of a round are trained: in this process, one by one or together, or in worker processes.
+"""Trainers of the clients of a round: in this process, one by one or together, or in worker processes.
 
 A :class:`Trainer` is given all tasks of a round and asked for their results. These depend on the tasks alone: training
 in this process and in any number of workers gives the same bits, because every task starts from a copy of the model,

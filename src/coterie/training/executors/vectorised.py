@@ -18,11 +18,11 @@ import numpy as np
 import torch
 from torch.func import functional_call, vmap
 
+from coterie.cohorts.circles import Indices
 from coterie.errors import Cancelled, ConfigError
 from coterie.training import flatten
 from coterie.training.local import (
     ArrayData,
-    Indices,
     LocalResult,
     LocalSGD,
     LocalTask,
@@ -89,7 +89,7 @@ def train_together(problem: Problem, tasks: Sequence[LocalTask], stop: Stop = la
 
 
 @dataclass(frozen=True)
-class Choice:
+class ExecutorChoice:
     """Which executor to use, with what was measured: seconds for a round of the tasks given, and why."""
 
     executor: Executor
@@ -105,7 +105,7 @@ _DISPATCH = 0.0005  # seconds to hand a worker a task and take the result back, 
 _TOLERANCE = 1e-3  # of the largest entry: rounding is far below it, a layer that behaves differently far above
 
 
-def choose_executor(problem: Problem, tasks: Sequence[LocalTask], workers: int) -> Choice:
+def choose_executor(problem: Problem, tasks: Sequence[LocalTask], workers: int) -> ExecutorChoice:
     """Try a few steps of real ``tasks`` (those of a round) both ways, and choose the faster way to do them all.
 
     Only what computes the same is chosen: where the trial disagrees by more than rounding can explain, the answer is
@@ -113,7 +113,7 @@ def choose_executor(problem: Problem, tasks: Sequence[LocalTask], workers: int) 
     """
     work = tasks[0].work
     if not isinstance(work, LocalSGD):
-        return Choice("processes", "only plain local SGD is vectorised")
+        return ExecutorChoice("processes", "only plain local SGD is vectorised")
     short = replace(work, epochs=1)
     trial = [
         replace(task, indices=task.indices[: _PROBE_STEPS * work.batch_size], work=short)
@@ -124,13 +124,13 @@ def choose_executor(problem: Problem, tasks: Sequence[LocalTask], workers: int) 
     with one_thread():
         step = _seconds(lambda: short(problem, single))
         if step > _LONG_STEP:
-            return Choice("processes", f"a step takes {step * 1e3:.1f} ms: too long to gain by vectorising")
+            return ExecutorChoice("processes", f"a step takes {step * 1e3:.1f} ms: too long to gain by vectorising")
         try:
             alone, together = short(problem, trial[0]), train_together(problem, trial)
         except ConfigError as error:
-            return Choice("processes", str(error))
+            return ExecutorChoice("processes", str(error))
         if not _agree(alone, together[0]):
-            return Choice("processes", "the model computes something else when it is vectorised")
+            return ExecutorChoice("processes", "the model computes something else when it is vectorised")
         step = _seconds(lambda: short(problem, trial[0])) / short.steps(alone.samples)
         group = _seconds(lambda: train_together(problem, trial)) / max(short.steps(one.samples) for one in together)
     processes = step * sum(steps)
@@ -140,7 +140,7 @@ def choose_executor(problem: Problem, tasks: Sequence[LocalTask], workers: int) 
     vectorised = group * max(steps) * len(tasks) / len(trial)
     chosen: Executor = "vectorised" if vectorised < processes else "processes"
     reason = f"a round takes {processes:.3g} s in processes and {vectorised:.3g} s vectorised"
-    return Choice(chosen, reason, processes, vectorised)
+    return ExecutorChoice(chosen, reason, processes, vectorised)
 
 
 def _common_work(problem: Problem, tasks: Sequence[LocalTask]) -> LocalSGD:

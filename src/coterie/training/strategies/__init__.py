@@ -1,8 +1,8 @@
-"""Algorithms that learn from many clients."""
+"""Strategies that learn from many clients."""
 
 from coterie.training.strategies.base import (
-    State,
     Strategy,
+    StrategyState,
     Weighting,
     check_shapes,
     pack,
@@ -17,8 +17,8 @@ __all__ = [
     "POOLED",
     "FedAvg",
     "LocalOnly",
-    "State",
     "Strategy",
+    "StrategyState",
     "Weighting",
     "centralised",
     "check_shapes",

@@ -1,4 +1,4 @@
-"""How one model is learnt from many clients: the interface of all algorithms, and what they have in common.
+"""The interface of strategies, by which a model is learnt from many clients, and what they have in common.
 
 A :class:`Strategy` says what each client does, what of the result is aggregated, and what becomes of the mean. How
 the mean is computed, securely or not, is no business of it; :func:`plain_round` computes it without protection.
@@ -15,17 +15,17 @@ import numpy as np
 from coterie.arithmetic import FloatArray
 from coterie.errors import InputError
 from coterie.training.executors.processes import Trainer
-from coterie.training.flatten import Arrays
+from coterie.training.flatten import ModelArrays
 from coterie.training.local import LocalResult, LocalTask
 
 Weighting: TypeAlias = Literal["uniform", "samples"]
 
-State: TypeAlias = dict[str, FloatArray]
+StrategyState: TypeAlias = dict[str, FloatArray]
 """What a strategy remembers from round to round, as named arrays: its part of a checkpoint."""
 
 
 class Strategy(Protocol):
-    """An algorithm that learns from many clients, known by name; rounds count from 0."""
+    """An algorithm that learns from many clients, known by name; rounds count from 1."""
 
     @property
     def clients(self) -> tuple[str, ...]:
@@ -36,7 +36,7 @@ class Strategy(Protocol):
         """Return what this client does in round ``number``."""
         ...
 
-    def contribution(self, result: LocalResult) -> Arrays | None:
+    def contribution(self, result: LocalResult) -> ModelArrays | None:
         """Act for the client: keep what is private, and return what is to be aggregated, if anything.
 
         All contributions have the same shapes.
@@ -54,11 +54,11 @@ class Strategy(Protocol):
         """Act for the server: learn from the weighted mean of the contributions of round ``number``."""
         ...
 
-    def models(self) -> Mapping[str, Arrays]:
+    def models(self) -> Mapping[str, ModelArrays]:
         """Return what has been learnt, by name: one model for all, or one for each client."""
         ...
 
-    def state(self) -> State:
+    def state(self) -> StrategyState:
         """Return what a strategy built with the same arguments needs to go on from here."""
         ...
 
@@ -67,7 +67,7 @@ class Strategy(Protocol):
         ...
 
 
-def weighted_mean(contributions: Sequence[Sequence[FloatArray]], weights: Sequence[int]) -> Arrays:
+def weighted_mean(contributions: Sequence[Sequence[FloatArray]], weights: Sequence[int]) -> ModelArrays:
     """Σ w_i x_i / Σ w_i, summed in float64 in the order given, then rounded to the type of the arrays."""
     if not contributions or len(contributions) != len(weights) or min(weights) < 1:
         raise InputError("a mean needs at least one contribution, and for each a weight of at least 1")
@@ -99,12 +99,12 @@ def check_shapes(arrays: Sequence[FloatArray], expected: Sequence[FloatArray]) -
         raise InputError("the arrays are not those of the model: their number or shapes differ")
 
 
-def pack(name: str, arrays: Sequence[FloatArray]) -> State:
+def pack(name: str, arrays: Sequence[FloatArray]) -> StrategyState:
     """Name arrays ``name.0``, ``name.1`` and so on."""
     return {f"{name}.{position}": array for position, array in enumerate(arrays)}
 
 
-def unpack(name: str, state: Mapping[str, FloatArray], expected: Sequence[FloatArray]) -> Arrays:
+def unpack(name: str, state: Mapping[str, FloatArray], expected: Sequence[FloatArray]) -> ModelArrays:
     """Find arrays named by :func:`pack`, in the shapes expected."""
     found = [state[key] for key in pack(name, expected) if key in state]
     check_shapes(found, expected)

@@ -1,4 +1,4 @@
-"""What federated averaging is measured against: all examples in one place, and nobody sharing anything."""
+"""Baselines of federated averaging: all examples in one place, and nobody sharing anything."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,10 +9,10 @@ from torch import nn
 from coterie.arithmetic import FloatArray
 from coterie.errors import LocalProtocolError
 from coterie.training import flatten
-from coterie.training.flatten import Arrays
+from coterie.training.flatten import ModelArrays
 from coterie.training.local import LocalResult, LocalTask
 from coterie.training.schedules import Curriculum
-from coterie.training.strategies.base import State, pack, unpack
+from coterie.training.strategies.base import StrategyState, pack, unpack
 from coterie.training.strategies.fedavg import FedAvg
 
 POOLED = "pooled"
@@ -37,7 +37,7 @@ class LocalOnly:
 
     def __init__(self, model: nn.Module, curriculum: Curriculum) -> None:
         self._curriculum = curriculum
-        self._models: dict[str, Arrays] = dict.fromkeys(curriculum.clients, flatten.read(model))
+        self._models: dict[str, ModelArrays] = dict.fromkeys(curriculum.clients, flatten.read(model))
 
     @property
     def clients(self) -> tuple[str, ...]:
@@ -60,11 +60,11 @@ class LocalOnly:
         """Refuse, as nobody contributes."""
         raise LocalProtocolError("clients that train alone have nothing to aggregate")
 
-    def models(self) -> Mapping[str, Arrays]:
+    def models(self) -> Mapping[str, ModelArrays]:
         """Return every client's own model."""
         return self._models
 
-    def state(self) -> State:
+    def state(self) -> StrategyState:
         """Return all models."""
         return {name: array for client, model in self._models.items() for name, array in pack(client, model).items()}
 

@@ -10,10 +10,10 @@ from torch import nn
 from coterie.arithmetic import FloatArray
 from coterie.errors import ConfigError
 from coterie.training import flatten
-from coterie.training.flatten import Arrays
+from coterie.training.flatten import ModelArrays
 from coterie.training.local import LocalResult, LocalTask
 from coterie.training.schedules import Curriculum
-from coterie.training.strategies.base import State, Weighting, check_shapes, pack, unpack
+from coterie.training.strategies.base import StrategyState, Weighting, check_shapes, pack, unpack
 
 
 class FedAvg:
@@ -42,7 +42,7 @@ class FedAvg:
         self._curriculum = curriculum
         self._learning_rate, self._momentum, self._weighting = learning_rate, momentum, weighting
         self._model = flatten.read(model)
-        self._velocity: Arrays = [np.zeros_like(array) for array in self._model[: len(flatten.parameters(model))]]
+        self._velocity: ModelArrays = [np.zeros_like(array) for array in self._model[: len(flatten.parameters(model))]]
 
     @property
     def clients(self) -> tuple[str, ...]:
@@ -53,7 +53,7 @@ class FedAvg:
         """Train the model as it is now."""
         return self._curriculum.task(number, client, self._model)
 
-    def contribution(self, result: LocalResult) -> Arrays:
+    def contribution(self, result: LocalResult) -> ModelArrays:
         """Return the difference Δ_i."""
         return result.update
 
@@ -69,11 +69,11 @@ class FedAvg:
         learned = flatten.moved(self._model[:learnt], self._velocity, self._learning_rate)
         self._model = learned + flatten.moved(self._model[learnt:], mean[learnt:])
 
-    def models(self) -> Mapping[str, Arrays]:
+    def models(self) -> Mapping[str, ModelArrays]:
         """Return the one model, ``global``."""
         return {"global": self._model}
 
-    def state(self) -> State:
+    def state(self) -> StrategyState:
         """Return model and velocity."""
         return pack("model", self._model) | pack("velocity", self._velocity)
 

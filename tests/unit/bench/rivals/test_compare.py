@@ -98,7 +98,7 @@ def test_clients_work_as_in_our_rounds() -> None:
     place = RivalTasks(TINY, 3)
     work, examples = place.work(2, "client-5")
     task = place.task(2, "client-5", [array + 1 for array in place.model])
-    assert (task.round, task.client) == (1, "client-5")  # strategies count from 0
+    assert (task.round, task.client) == (2, "client-5")
     assert np.array_equal(np.sort(examples), np.sort(task.indices))
     assert np.array_equal(examples[: work.batch_size], next(iter(work.batches(task))))
     assert np.array_equal(task.state[0], place.model[0] + 1)

@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coterie.cohorts.circles import Indices
 from coterie.errors import ConfigError
 from coterie.training.data.partitions import (
-    Indices,
     Parts,
     by_person,
     dirichlet,

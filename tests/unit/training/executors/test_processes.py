@@ -61,7 +61,7 @@ def test_any_number_of_workers_gives_the_same_bits(pool: Trainer) -> None:
     with make_trainer(problem, 0) as none, make_trainer(problem, 1) as one:
         for trainer in (none, one, pool):
             strategy = FedAvg(problem.model, Curriculum(dealt([20, 15, 25]), LocalSGD(0.1, 2, 8), 3), momentum=0.5)
-            for number in range(3):
+            for number in range(1, 4):
                 plain_round(strategy, trainer, number, ["c2", "c0", "c1"])
             learnt.append(list(strategy.state().values()))
     assert same(learnt[0], learnt[1])
@@ -121,7 +121,7 @@ def test_a_group_that_cannot_be_trained_together() -> None:
     problem = pictures()
     with make_trainer(problem, executor="vectorised") as trainer:
         trainer.start(tasks_for(problem, [10, 10]))
-        with pytest.raises(TrainingError, match="training 2 clients in round 0 failed: ConfigError"):
+        with pytest.raises(TrainingError, match="training 2 clients in round 1 failed: ConfigError"):
             trainer.result("c0")
 
 

@@ -58,19 +58,19 @@ def test_federated_averaging_against_a_loop_written_by_hand(weighting: Weighting
     schedule = Milestones((2,), 0.5)
     strategy = FedAvg(problem.model, Curriculum(dealt(SIZES), work, 11, schedule), weighting=weighting)
     weight, bias = (array.copy() for array in flatten.read(problem.model))
-    for number in range(4):
+    for number in range(1, 5):
         plain_round(strategy, InProcess(problem), number, strategy.clients)
 
         sums, total = [np.zeros_like(weight), np.zeros_like(bias)], 0
         for client, indices in dealt(SIZES).items():
             own = [weight.copy(), bias.copy()]
-            rng = stream(11, "data order", number, client)
+            rng = stream(11, "data order", number - 1, client)
             for _ in range(2):
                 order = rng.permutation(indices)
                 for start in range(0, order.size, 7):
                     batch = order[start : start + 7]
                     slopes = softmax_gradient(own[0], own[1], problem.data.x[batch], problem.data.y[batch])
-                    rate = 0.2 if number < 2 else 0.1
+                    rate = 0.2 if number <= 2 else 0.1
                     own = [array - rate * slope for array, slope in zip(own, slopes, strict=True)]
             share = indices.size if weighting == "samples" else 1
             sums = [a + share * b for a, b in zip(sums, own, strict=True)]
@@ -91,7 +91,7 @@ def test_server_momentum_against_its_closed_form(rate: float, momentum: float, r
     strategy = FedAvg(problem.model, curriculum, learning_rate=rate, momentum=momentum)
     start = flatten.read(problem.model)
     step = [np.ones_like(array) for array in start]
-    for number in range(rounds):
+    for number in range(1, rounds + 1):
         strategy.apply(number, step)
     travelled = rate * sum((1 - momentum**t) / (1 - momentum) for t in range(1, rounds + 1))
     for array, before in zip(strategy.models()["global"], start, strict=True):
@@ -102,7 +102,7 @@ def test_statistics_become_the_mean_whatever_the_server_does_to_parameters() -> 
     net = BatchNormNet()
     strategy = FedAvg(net, Curriculum(dealt([5]), LocalSGD(0.1), 0), learning_rate=10, momentum=0.9)
     start = flatten.read(net)
-    for number in range(2):
+    for number in (1, 2):
         strategy.apply(number, [np.ones_like(array) for array in start])
     moved = flatten.difference(strategy.models()["global"], start)
     assert [float(array.mean().round(3)) for array in moved] == [29.0] * 5 + [2.0, 2.0]
@@ -118,10 +118,10 @@ def test_statistics_become_the_mean_whatever_the_server_does_to_parameters() -> 
     ],
 )
 def test_schedules_against_their_closed_forms(schedule: Schedule, expected: Callable[[int], float]) -> None:
-    for number in (0, 1, 50, 99, 100, 399, 400, 799, 800, 5000):
-        assert schedule(number) == pytest.approx(expected(number), rel=1e-12)
+    for before in (0, 1, 50, 99, 100, 399, 400, 799, 800, 5000):
+        assert schedule(before + 1) == pytest.approx(expected(before), rel=1e-12)
     curriculum = Curriculum(dealt([5]), LocalSGD(0.3, momentum=0.5), 0, schedule)
-    work = curriculum.task(100, "c0", []).work
+    work = curriculum.task(101, "c0", []).work
     assert isinstance(work, LocalSGD)
     assert work.learning_rate == pytest.approx(0.3 * expected(100))
     assert replace(work, learning_rate=0.3) == curriculum.work
@@ -163,12 +163,12 @@ def test_a_restored_strategy_goes_on_bit_for_bit(name: str) -> None:
     problem = small_problem()
     build_strategy, trainer = strategies(problem)[name], InProcess(problem)
     whole, begun, resumed = build_strategy(), build_strategy(), build_strategy()
-    for number in range(4):
+    for number in range(1, 5):
         plain_round(whole, trainer, number, whole.clients)
-    for number in range(2):
+    for number in range(1, 3):
         plain_round(begun, trainer, number, begun.clients)
     resumed.restore({key: array.copy() for key, array in begun.state().items()})
-    for number in range(2, 4):
+    for number in range(3, 5):
         plain_round(resumed, trainer, number, resumed.clients)
     assert whole.state().keys() == resumed.state().keys()
     assert same(list(whole.state().values()), list(resumed.state().values()))
@@ -192,7 +192,7 @@ def test_full_batches_of_equal_clients_are_gradient_descent_on_all_examples() ->
     problem = softmax_problem()
     curriculum = Curriculum(dealt([20, 20, 20]), LocalSGD(0.3, batch_size=60), 0)
     averaged, pooled = FedAvg(problem.model, curriculum), centralised(problem.model, curriculum)
-    for number in range(5):
+    for number in range(1, 6):
         plain_round(averaged, InProcess(problem), number, averaged.clients)
         (result,) = plain_round(pooled, InProcess(problem), number, [POOLED])
         assert result.samples == 60
@@ -207,7 +207,7 @@ def test_the_centralised_baseline_against_torch_optim() -> None:
     strategy = centralised(problem.model, Curriculum(overlapping, work, 0))
     model = problem.instance(flatten.read(problem.model))
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=0.01)
-    for number in range(2):
+    for number in (1, 2):
         plain_round(strategy, InProcess(problem), number, strategy.clients)
         for start in range(0, 60, 9):
             x, y = problem.data.batch(np.arange(start, min(60, start + 9)))
@@ -222,11 +222,11 @@ def test_clients_that_train_alone_learn_nothing_from_each_other() -> None:
     problem = small_problem()
     curriculum = Curriculum(dealt(SIZES), LocalSGD(0.1, batch_size=8), 5)
     together, trainer = LocalOnly(problem.model, curriculum), InProcess(problem)
-    plain_round(together, trainer, 0, together.clients)
-    plain_round(together, trainer, 1, ["c0"])
+    plain_round(together, trainer, 1, together.clients)
+    plain_round(together, trainer, 2, ["c0"])
     for client, rounds in ("c0", 2), ("c1", 1):
         alone = LocalOnly(problem.model, curriculum)
-        for number in range(rounds):
+        for number in range(1, rounds + 1):
             plain_round(alone, trainer, number, [client])
         assert same(alone.models()[client], together.models()[client])
     first = tasks_for(problem, SIZES, curriculum.work)[1]
@@ -234,26 +234,26 @@ def test_clients_that_train_alone_learn_nothing_from_each_other() -> None:
     assert same(trained, together.models()["c1"])
     assert together.weight("c0") == 1
     with pytest.raises(LocalProtocolError, match="nothing to aggregate"):
-        together.apply(0, trained)
+        together.apply(1, trained)
 
 
 def test_a_round_without_result_leaves_the_model_and_moves_the_schedule() -> None:
     problem = small_problem()
     strategy = FedAvg(problem.model, Curriculum(dealt(SIZES), LocalSGD(0.1), 0, Milestones((3,))))
-    assert plain_round(strategy, InProcess(problem), 0, []) == []
+    assert plain_round(strategy, InProcess(problem), 1, []) == []
     assert same(strategy.models()["global"], flatten.read(problem.model))
-    assert strategy.task(3, "c0").work == LocalSGD(0.1 * 0.1)
+    assert strategy.task(4, "c0").work == LocalSGD(0.1 * 0.1)
 
 
 def test_a_mean_does_not_change_what_was_sent_out_before() -> None:
     problem = small_problem()
     strategy = FedAvg(problem.model, Curriculum(dealt(SIZES), LocalSGD(0.1), 0))
-    task = strategy.task(0, "c0")
+    task = strategy.task(1, "c0")
     before = [array.copy() for array in task.state]
-    strategy.apply(0, [np.ones_like(array) for array in before])
+    strategy.apply(1, [np.ones_like(array) for array in before])
     assert same(task.state, before)
     with pytest.raises(InputError, match="number or shapes differ"):
-        strategy.apply(1, before[:1])
+        strategy.apply(2, before[:1])
 
 
 def test_impossible_settings_are_refused() -> None:

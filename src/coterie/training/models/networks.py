@@ -1,21 +1,13 @@
-"""The models of the papers, for inputs of any fitting size.
-
-Every model answers with plain linear outputs, one for each class or regression target: a loss applies softmax
-where it needs one. (A ReLU on the logits, as in code published with So et al. 2023, silences a class for good
-once its output is negative everywhere.) No model has batch normalisation or dropout: all of its state is in
-parameters, which can be averaged, and its answer depends on nothing but them and the input.
-"""
+"""The networks behind the names of :data:`coterie.training.models.MODELS`, each from input shape and outputs."""
 
 import math
-from collections.abc import Callable
 from itertools import pairwise
 
 import torch
 from torch import nn
 
 from coterie.errors import ConfigError
-
-Shape = tuple[int, ...]
+from coterie.training.models import InputShape
 
 _VGG11 = ((64,), (128,), (256, 256), (512, 512), (512, 512))  # widths of the convolutions between two poolings
 
@@ -35,41 +27,23 @@ class Forecaster(nn.Module):
         return forecast
 
 
-def build(name: str, input_shape: Shape, outputs: int, seed: int) -> nn.Module:
-    """Build the model ``name``, one of :data:`MODELS`; ``seed`` alone decides its initial parameters.
-
-    torch's global random state is neither used nor changed.
-    """
-    if name not in _BUILDERS:
-        raise ConfigError(f"unknown model {name!r}; known are {', '.join(MODELS)}")
-    if outputs < 1 or not input_shape or min(input_shape) < 1:
-        raise ConfigError(f"no model has inputs of shape {input_shape} and {outputs} outputs")
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed accelerators as well
-        model = _BUILDERS[name](input_shape, outputs)
-        # Convolutions are up to 1.5 times as fast where a pixel's channels lie side by side; other layers do not care.
-        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in torch's declaration
-        return model
-
-
-def parameter_count(model: nn.Module) -> int:
-    """How many numbers a model has to learn."""
-    return sum(parameter.numel() for parameter in model.parameters())
-
-
-def _softmax_regression(shape: Shape, outputs: int) -> nn.Module:
+def softmax_regression(shape: InputShape, outputs: int) -> nn.Module:
+    """Softmax regression: one linear layer."""
     return _dense(math.prod(shape), outputs)
 
 
-def _mlp(shape: Shape, outputs: int) -> nn.Module:
+def mlp(shape: InputShape, outputs: int) -> nn.Module:
+    """A hidden layer of 256 units."""
     return _dense(math.prod(shape), 256, outputs)
 
 
-def _fcn(shape: Shape, outputs: int) -> nn.Module:
+def fcn(shape: InputShape, outputs: int) -> nn.Module:
+    """Hidden layers of 512 and 128 units: the fully connected network for Location30."""
     return _dense(math.prod(shape), 512, 128, outputs)
 
 
-def _mnist_cnn(shape: Shape, outputs: int) -> nn.Module:
+def mnist_cnn(shape: InputShape, outputs: int) -> nn.Module:
+    """The CNN of McMahan et al. 2017."""
     channels, height, width = _picture(shape, smallest=4)
     return nn.Sequential(
         *(nn.Conv2d(channels, 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
@@ -78,7 +52,8 @@ def _mnist_cnn(shape: Shape, outputs: int) -> nn.Module:
     )
 
 
-def _mnist_cnn_small(shape: Shape, outputs: int) -> nn.Module:
+def mnist_cnn_small(shape: InputShape, outputs: int) -> nn.Module:
+    """The same two convolutions without padding, and no hidden layer."""
     channels, height, width = _picture(shape, smallest=16)
     return nn.Sequential(
         *(nn.Conv2d(channels, 32, 5), nn.ReLU(), nn.MaxPool2d(2)),
@@ -87,7 +62,8 @@ def _mnist_cnn_small(shape: Shape, outputs: int) -> nn.Module:
     )
 
 
-def _lenet(shape: Shape, outputs: int) -> nn.Module:
+def lenet(shape: InputShape, outputs: int) -> nn.Module:
+    """LeNet-5 with ReLU and max pooling."""
     channels, height, width = _picture(shape, smallest=16)
     return nn.Sequential(
         *(nn.Conv2d(channels, 6, 5), nn.ReLU(), nn.MaxPool2d(2)),
@@ -96,7 +72,8 @@ def _lenet(shape: Shape, outputs: int) -> nn.Module:
     )
 
 
-def _vgg11(shape: Shape, outputs: int) -> nn.Module:
+def vgg11(shape: InputShape, outputs: int) -> nn.Module:
+    """VGG11's convolutions, and one linear layer."""
     channels, height, width = _picture(shape, smallest=32)
     layers: list[nn.Module] = []
     for stage in _VGG11:
@@ -111,7 +88,8 @@ def _vgg11(shape: Shape, outputs: int) -> nn.Module:
     return nn.Sequential(*layers, _dense(channels * (height // 32) * (width // 32), outputs))
 
 
-def _lstm(shape: Shape, outputs: int) -> nn.Module:
+def lstm(shape: InputShape, outputs: int) -> nn.Module:
+    """An LSTM with 32 hidden values."""
     if len(shape) != 2:
         raise ConfigError(f"an LSTM takes time x values, not inputs of shape {shape}")
     return Forecaster(shape[1], 32, outputs)
@@ -125,22 +103,7 @@ def _dense(*widths: int) -> nn.Sequential:
     return nn.Sequential(*layers[:-1])
 
 
-def _picture(shape: Shape, smallest: int) -> tuple[int, int, int]:
+def _picture(shape: InputShape, smallest: int) -> tuple[int, int, int]:
     if len(shape) != 3 or min(shape[1:]) < smallest:
         raise ConfigError(f"a picture of at least {smallest} x {smallest} is needed, not inputs of shape {shape}")
     return shape[0], shape[1], shape[2]
-
-
-_BUILDERS: dict[str, Callable[[Shape, int], nn.Module]] = {
-    "softmax-regression": _softmax_regression,
-    "mlp": _mlp,
-    "fcn": _fcn,
-    "mnist-cnn": _mnist_cnn,
-    "mnist-cnn-small": _mnist_cnn_small,
-    "lenet": _lenet,
-    "vgg11": _vgg11,
-    "lstm": _lstm,
-}
-
-MODELS = tuple(_BUILDERS)
-"""The names :func:`build` knows."""

@@ -1,0 +1,71 @@
+"""The interface of an algorithm: everything about it that a run has to know.
+
+Of the settings, an algorithm says what contradicts it; of the clients' work, how it is built and what of it is summed;
+of the rounds, how they are played; of the results, what they mean for the clients' privacy, and which numbers are its
+own. A run asks for these and never which algorithm it is.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from coterie.runs.contradictions import Check
+
+if TYPE_CHECKING:
+    from coterie.arithmetic.quantize import Layout
+    from coterie.runs.build import BuiltRun
+    from coterie.runs.config import RunConfig
+    from coterie.runs.federation import Federation
+    from coterie.runs.played import Aggregation
+    from coterie.runs.resources import RunResources
+    from coterie.runs.summary import Summary
+    from coterie.training.evaluate import Score
+    from coterie.training.strategies import Strategy
+
+
+class Algorithm(ABC):
+    """A way for a run to learn; without state of its own, which is all in the strategy."""
+
+    aggregates: bool = True
+    """Whether contributions of clients are summed: then there are cohorts, and there is something to protect."""
+
+    checks: tuple[Check, ...] = ()
+    """What may contradict it in the settings."""
+
+    columns: tuple[str, ...] = ()
+    """Numbers that it adds to the record of every round, by their names."""
+
+    @abstractmethod
+    def strategy(self, config: "RunConfig", federation: "Federation") -> "Strategy":
+        """Build what learns, at its beginning."""
+
+    def sums(self, strategy: "Strategy") -> "tuple[Layout, ...]":
+        """Return the shapes of what clients contribute to a round, one for each of its sums."""
+        return ()
+
+    @abstractmethod
+    def rounds(self, built: "BuiltRun", resources: "RunResources") -> "Aggregation":
+        """Return what plays the rounds of this run."""
+
+    def measures(self, built: "BuiltRun", scores: "Mapping[str, Score]") -> Mapping[str, float]:
+        """Return the values of ``columns`` after a round, those that are known.
+
+        ``scores`` are those of all models, by name; there are none after a round that was not to be evaluated.
+        """
+        return {}
+
+    def epsilon(self, built: "BuiltRun", revealed: int) -> float | None:
+        """Return the differential privacy spent by so many rounds that revealed something; None where there is none."""
+        return built.epsilon(revealed)
+
+    def assumptions(self, built: "BuiltRun") -> tuple[str, ...]:
+        """Say what that epsilon rests on."""
+        return built.assumptions
+
+    @abstractmethod
+    def introduction(self, config: "RunConfig") -> str:
+        """Say in a few words how a run learns, before it does."""
+
+    @abstractmethod
+    def words(self, summary: "Summary") -> Iterator[tuple[str, str]]:
+        """Say what was revealed and to whom, under ``Privacy``; then what else there is to say about this algorithm."""

@@ -1,0 +1,78 @@
+"""Federated averaging: clients train the server's model, and it moves along the mean of their updates."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from coterie.arithmetic.quantize import Layout
+from coterie.runs import contradictions
+from coterie.runs.algorithms.base import Algorithm
+
+if TYPE_CHECKING:
+    from coterie.runs.build import BuiltRun
+    from coterie.runs.config import RunConfig
+    from coterie.runs.federation import Federation
+    from coterie.runs.played import Aggregation
+    from coterie.runs.resources import RunResources
+    from coterie.runs.summary import Summary
+    from coterie.training.strategies import Strategy
+
+
+class FederatedAveraging(Algorithm):
+    """One model for all; the server sees one sum of updates a round, or without protection every update."""
+
+    checks = (contradictions.selection, contradictions.steps, contradictions.noise, contradictions.ring)
+
+    def strategy(self, config: "RunConfig", federation: "Federation") -> "Strategy":
+        """Build it with the server's learning rate and momentum."""
+        from coterie.runs.curriculum import make_curriculum
+        from coterie.training.strategies import FedAvg
+
+        return FedAvg(
+            federation.problem.model,
+            make_curriculum(config, federation),
+            learning_rate=config.training.server_learning_rate,
+            momentum=config.training.server_momentum,
+            weighting=config.clients.weighting,
+        )
+
+    def sums(self, strategy: "Strategy") -> tuple[Layout, ...]:
+        """Return one shape: an update has that of the model."""
+        (model,) = strategy.models().values()
+        return (Layout.of(model),)
+
+    def rounds(self, built: "BuiltRun", resources: "RunResources") -> "Aggregation":
+        """Sum updates of the cohorts that the policy selects."""
+        from coterie.runs.aggregation import cohort_rounds
+
+        return cohort_rounds(built, resources)
+
+    def introduction(self, config: "RunConfig") -> str:
+        """Say what the server sees."""
+        if config.aggregation.kind == "plain":
+            return "plain aggregation, for comparison: the server sees every update"
+        return f"secure aggregation, T = {config.promised} promised" if config.promised > 1 else "secure aggregation"
+
+    def words(self, summary: "Summary") -> Iterator[tuple[str, str]]:
+        """Say what the server can compute from all that it saw."""
+        yield "Privacy", _privacy(summary)
+
+
+def _privacy(summary: "Summary") -> str:
+    if summary.config.aggregation.kind == "plain":
+        return f"None: the server saw the update of every client, {summary.exposed:,} in all. This is for comparison."
+    if summary.strong_privacy is None:
+        return "Nothing was revealed about anybody."
+    if summary.exposed:
+        return (
+            f"{summary.exposed:,} of {summary.clients:,} clients are exposed: from all the sums together, the server "
+            "can compute their own updates. Selection by circles (cohort.policy = multi-round) prevents this."
+        )
+    if summary.strong_privacy == 1:
+        return (
+            "T = 1: nobody is exposed yet, but some clients can be told apart from all others, and it is a matter of "
+            "rounds. Selection by circles (cohort.policy = multi-round) prevents this."
+        )
+    return (
+        f"T = {summary.strong_privacy}: whatever the server computes from all the sums it saw, it never gets closer "
+        f"than to {summary.strong_privacy} clients together. Nobody is exposed, and no number of rounds changes that."
+    )

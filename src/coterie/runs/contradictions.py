@@ -1,0 +1,63 @@
+"""Contradictions between sections of the settings, topic by topic; each algorithm says which of them concern it."""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeAlias
+
+from coterie.arithmetic.quantize import Quantizer
+from coterie.cohorts.circles import circle_sizes, circles_per_round
+from coterie.errors import ConfigError
+
+if TYPE_CHECKING:
+    from coterie.runs.config import AggregationSettings, ClientSettings, CohortSettings, FaultSettings, NoiseSettings
+
+Contradiction: TypeAlias = tuple[str, str]
+"""A setting, by its key, and what is wrong with it."""
+Check: TypeAlias = Callable[..., Iterator[Contradiction]]
+"""Looks for contradictions between the sections that its parameters are named after."""
+
+
+def selection(clients: "ClientSettings", cohort: "CohortSettings") -> Iterator[Contradiction]:
+    """Look whether cohorts of this size can be selected."""
+    if cohort.size > clients.count:
+        yield "cohort.size", f"{cohort.size} cannot be selected from clients.count = {clients.count}"
+    if cohort.minimum > cohort.size:
+        yield "cohort.minimum", f"must not be above cohort.size = {cohort.size}"
+    if cohort.policy == "balanced-halves" and cohort.size % 2:
+        yield "cohort.size", "must be even for balanced-halves"
+    if cohort.policy == "multi-round":
+        if cohort.privacy > cohort.size:
+            yield "cohort.privacy", f"a circle of {cohort.privacy} does not fit into cohort.size = {cohort.size}"
+        elif cohort.size <= clients.count:
+            sizes = circle_sizes(clients.count, cohort.privacy)
+            try:
+                circles_per_round(sizes, cohort.size)
+            except ConfigError as error:
+                yield "cohort.size", str(error)
+
+
+def steps(faults: "FaultSettings", aggregation: "AggregationSettings") -> Iterator[Contradiction]:
+    """Look whether clients leave in steps that there are."""
+    if "confirm" in faults.steps and aggregation.threat != "active-server":
+        yield "faults.steps", 'there is no step "confirm" unless aggregation.threat is active-server'
+
+
+def noise(
+    noise: "NoiseSettings", aggregation: "AggregationSettings", clients: "ClientSettings", cohort: "CohortSettings"
+) -> Iterator[Contradiction]:
+    """Look whether noise can do what it is for."""
+    if noise.kind == "none":
+        return
+    if aggregation.kind == "plain":
+        yield "noise.kind", "noise is added before masking: it needs aggregation.kind = secure"
+    if clients.weighting != "uniform":
+        yield "clients.weighting", "must be uniform with noise: weights would travel without any"
+    if int(aggregation.collusion * cohort.size) >= cohort.minimum:
+        yield "cohort.minimum", "so few clients may all collude, and then there is no noise the server lacks"
+
+
+def ring(aggregation: "AggregationSettings", clients: "ClientSettings") -> Iterator[Contradiction]:
+    """Look whether a sum over all clients fits into a ring."""
+    try:
+        Quantizer(aggregation.clip, aggregation.precision, clients.count)
+    except ConfigError as error:
+        yield "aggregation.precision", str(error)

@@ -1,0 +1,61 @@
+"""The updates of a round's clients: who trains, and how long anybody waits for it."""
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from coterie.errors import LocalProtocolError, TrainingError
+from coterie.training.executors.processes import Trainer
+from coterie.training.flatten import ModelArrays
+from coterie.training.strategies import Strategy
+
+
+class LocalUpdates:
+    """Has the clients of a round trained, and notes how long anybody waited for that."""
+
+    def __init__(self, strategy: Strategy, trainer: Trainer) -> None:
+        self.strategy = strategy
+        self._trainer = trainer
+        self._waits: list[tuple[float, float]] = []
+        self.losses: dict[str, float] = {}
+        self._computed: dict[str, float] = {}
+
+    def begin(self) -> None:
+        """Forget the round before."""
+        self._waits, self.losses, self._computed = [], {}, {}
+
+    def start(self, number: int, clients: Sequence[str]) -> None:
+        """Let these clients begin to train."""
+        self._trainer.start([self.strategy.task(number, client) for client in clients])
+
+    def contribution(self, client: str) -> ModelArrays:
+        """Wait for a client's update; called from several threads at once."""
+        began = time.perf_counter()
+        result = self._trainer.result(client)
+        self._waits.append((began, time.perf_counter()))
+        self.losses[client] = result.loss
+        self._computed[client] = result.seconds
+        contribution = self.strategy.contribution(result)
+        if contribution is None:
+            raise LocalProtocolError(f"{type(self.strategy).__name__} has nothing to aggregate")
+        if not all(np.isfinite(array).all() for array in contribution):
+            raise TrainingError(
+                f"the update of {client} in round {result.round} is not finite: training diverges; "
+                "try a lower training.learning_rate"
+            )
+        return contribution
+
+    @property
+    def seconds(self) -> float:
+        """How long at least one thread waited: the union of all waits, not their sum."""
+        total, reached = 0.0, 0.0
+        for began, ended in sorted(self._waits):
+            total += max(0.0, ended - max(began, reached))
+            reached = max(reached, ended)
+        return total
+
+    @property
+    def compute_seconds(self) -> float:
+        """Processor time of all clients whose update was asked for."""
+        return sum(self._computed.values())

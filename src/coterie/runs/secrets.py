@@ -1,0 +1,35 @@
+"""The secrets of simulated clients: their signing keys and their noise, all from what only they would know."""
+
+import hashlib
+from collections.abc import Sequence
+
+from coterie.arithmetic import FloatArray
+from coterie.crypto.entropy import DeterministicEntropy, Entropy
+from coterie.crypto.signing import Identity
+
+
+class ClientSecrets:
+    """What the clients of a run know and its server does not."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+
+    def __repr__(self) -> str:
+        return "<ClientSecrets (secret)>"
+
+    def identity(self, name: str) -> Identity:
+        """Return a client's signing key."""
+        return Identity.generate(DeterministicEntropy(self._secret), f"identity of {name}")
+
+    def noise(self, number: int, name: str, update: Sequence[FloatArray]) -> Entropy:
+        """Return a client's noise in a round for this very update.
+
+        A round that is repeated after a crash then has the same noise: with fresh noise, the server would see the
+        same sum twice and average the noise away. A repeated round with *other* updates has other noise: with the
+        same noise, the difference of the two sums would be free of it.
+        """
+        hashed = hashlib.sha256()
+        for array in update:
+            hashed.update(f"{array.dtype}{array.shape}".encode())
+            hashed.update(array.tobytes())
+        return DeterministicEntropy(self._secret + f"/noise/{number}/{name}/".encode() + hashed.digest())

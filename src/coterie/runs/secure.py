@@ -1,0 +1,106 @@
+"""Rounds of secure aggregation, each through the real protocol."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from coterie.arithmetic.ring import RingVector
+from coterie.cohorts.circles import Mask
+from coterie.privacy import NoisyQuantizer
+from coterie.rounds import Coordinator, Member
+from coterie.rounds.member import Contribute
+from coterie.runs.local_updates import LocalUpdates
+from coterie.runs.played import Played
+from coterie.runs.presence import who_trains
+from coterie.runs.protection import Protection
+from coterie.runs.secrets import ClientSecrets
+from coterie.secagg.server import Aggregate, Step
+from coterie.training.flatten import ModelArrays
+from coterie.training.streams import stream
+from coterie.transports.faults import Faults
+from coterie.transports.memory import Carrier
+
+
+class Secure:
+    """Rounds of secure aggregation: the server sees sums over whole circles, and nothing else.
+
+    Unless there is noise, an entry of the mean is within :meth:`Quantizer.error_bound` of that of
+    :class:`~coterie.runs.plain.Plain`.
+    """
+
+    def __init__(
+        self,
+        rounds: Coordinator[ModelArrays],
+        members: Mapping[str, Member],
+        carrier: Carrier,
+        contributions: "Contributions",
+    ) -> None:
+        self._rounds, self._members, self._carrier, self._contributions = rounds, members, carrier, contributions
+
+    def play(self, number: int, available: Mask, rng: np.random.Generator, faults: Faults, *, resuming: bool) -> Played:
+        """Play a round through the real protocol; its ledger is kept."""
+        contributions, updates = self._contributions, self._contributions.updates
+        played = self._rounds.open(number, available, rng, resuming=resuming)
+        # Training begins with the round: it need not wait until keys are exchanged, which do not depend on it.
+        contributions.begin(number, who_trains(faults, played.selected) if played.step is not Step.DONE else ())
+        self._carrier.faults = faults
+        report = self._carrier.play(played, self._members)
+        result, steps = played.result, report.steps.values()
+        return Played(
+            result.outcome,
+            result.reason,
+            result.attendance.selected,
+            result.revealed,
+            dropped=result.dropped,
+            stranded=result.stranded,
+            mean=result.value,
+            losses=updates.losses,
+            clipped=contributions.clipped,
+            upload_bytes=sum(sum(step.upload_bytes) for step in steps),
+            download_bytes=sum(sum(step.download_bytes) for step in steps),
+            train_seconds=updates.seconds,
+            protect_seconds=max(0.0, report.seconds - updates.seconds),
+            compute_seconds=updates.compute_seconds,
+        )
+
+
+class Contributions:
+    """What clients put into a round: what they trained, clipped, rounded and, where it is wanted, with noise."""
+
+    def __init__(self, updates: LocalUpdates, protection: Protection, secrets: ClientSecrets, seed: int) -> None:
+        """Begin before the first round; ``seed`` decides the rounding."""
+        self.updates = updates
+        self._codec, self._layout = protection.codec, protection.layout
+        self._secrets, self._seed = secrets, seed
+        self._number = 0
+        self._clipped: dict[str, int] = {}
+
+    def of(self, name: str) -> Contribute:
+        """Return what makes this client's input when it is asked to mask."""
+        return lambda _terms: self._encode(name)
+
+    @property
+    def clipped(self) -> float:
+        """The share of entries that lay outside the clipping range in this round."""
+        return sum(self._clipped.values()) / max(1, len(self._clipped) * self._layout.size)
+
+    def begin(self, number: int, training: Sequence[str]) -> None:
+        """Forget the round before, and let these clients begin to train."""
+        self._number, self._clipped = number, {}
+        self.updates.begin()
+        if training:
+            self.updates.start(number, training)
+
+    def decode(self, aggregate: Aggregate) -> ModelArrays:
+        """Return the mean that a sum stands for."""
+        return self._codec.decode(aggregate.total, self._layout, len(aggregate.clients)).mean
+
+    def _encode(self, name: str) -> RingVector:
+        arrays = self.updates.contribution(name)
+        rounding = stream(self._seed, "rounding", self._number, name)
+        if isinstance(self._codec, NoisyQuantizer):
+            encoded = self._codec.encode(arrays, rounding, self._secrets.noise(self._number, name, arrays))
+        else:
+            encoded = self._codec.encode(arrays, rounding, self.updates.strategy.weight(name))
+        self._clipped[name] = encoded.clipped
+        return encoded.vector

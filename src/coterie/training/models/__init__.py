@@ -1,0 +1,56 @@
+"""The models of the papers, by name, for inputs of any fitting size.
+
+Every model answers with plain linear outputs, one for each class or regression target: a loss applies softmax
+where it needs one. (A ReLU on the logits, as in code published with So et al. 2023, silences a class for good
+once its output is negative everywhere.) No model has batch normalisation or dropout: all of its state is in
+parameters, which can be averaged, and its answer depends on nothing but them and the input.
+
+Reading the table imports nothing heavy; torch is imported when a model is built.
+"""
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from coterie.errors import ConfigError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+InputShape: TypeAlias = tuple[int, ...]
+
+MODELS = {
+    "softmax-regression": "softmax_regression",
+    "mlp": "mlp",
+    "fcn": "fcn",
+    "mnist-cnn": "mnist_cnn",
+    "mnist-cnn-small": "mnist_cnn_small",
+    "lenet": "lenet",
+    "vgg11": "vgg11",
+    "lstm": "lstm",
+}
+"""The names :func:`build` knows, and the function of :mod:`coterie.training.models.networks` behind each."""
+
+
+def build(name: str, input_shape: InputShape, outputs: int, seed: int) -> "nn.Module":
+    """Build the model ``name``, one of :data:`MODELS`; ``seed`` alone decides its initial parameters.
+
+    torch's global random state is neither used nor changed.
+    """
+    if name not in MODELS:
+        raise ConfigError(f"unknown model {name!r}; known are {', '.join(MODELS)}")
+    if outputs < 1 or not input_shape or min(input_shape) < 1:
+        raise ConfigError(f"no model has inputs of shape {input_shape} and {outputs} outputs")
+    import torch
+
+    from coterie.training.models import networks
+
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed accelerators as well
+        model: nn.Module = getattr(networks, MODELS[name])(input_shape, outputs)
+        # Convolutions are up to 1.5 times as fast where a pixel's channels lie side by side; other layers do not care.
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in torch's declaration
+        return model
+
+
+def parameter_count(model: "nn.Module") -> int:
+    """How many numbers a model has to learn."""
+    return sum(parameter.numel() for parameter in model.parameters())

@@ -1,0 +1,233 @@
+"""Algorithms: what a run asks of every one, and one more that is known to these tests alone."""
+
+import csv
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="training needs coterie[train]")
+from rich.console import Console
+
+import coterie
+from coterie.arithmetic.quantize import Layout
+from coterie.cohorts.circles import Mask
+from coterie.cohorts.ledger import Outcome
+from coterie.errors import ConfigError, LocalProtocolError
+from coterie.runs import contradictions
+from coterie.runs.algorithms import ALGORITHMS, Algorithm
+from coterie.runs.build import BuiltRun, build_run
+from coterie.runs.config import ClientSettings, CohortSettings, RunConfig
+from coterie.runs.config_file import commented_toml, load_config
+from coterie.runs.console import Watcher
+from coterie.runs.contradictions import Contradiction
+from coterie.runs.curriculum import make_curriculum
+from coterie.runs.federation import Federation, find_federation
+from coterie.runs.folder import RunFolder
+from coterie.runs.observers import Observer
+from coterie.runs.played import Aggregation, Played
+from coterie.runs.records import CLOCKS, RoundRecord, own_columns
+from coterie.runs.resources import RunResources
+from coterie.runs.run import TrainingRun
+from coterie.runs.summary import Summary
+from coterie.training.evaluate import Score
+from coterie.training.strategies import LocalOnly, Strategy, plain_round
+from coterie.transports.faults import Faults
+
+SMALL = (
+    *("rounds=3", "clients.count=4", "cohort.size=4", "model.name=softmax-regression", "training.epochs=1"),
+    *("training.executor=processes", "training.workers=0", "aggregation.threads=1"),
+)
+
+
+def everybody(clients: ClientSettings, cohort: CohortSettings) -> Iterator[Contradiction]:
+    if cohort.size != clients.count:
+        yield "cohort.size", f"must be clients.count = {clients.count}: a committee has no absent members"
+
+
+class Sittings:
+    """Rounds in which everybody trains and nobody is selected."""
+
+    def __init__(self, strategy: Strategy, resources: RunResources) -> None:
+        self._strategy, self._resources = strategy, resources
+
+    def play(self, number: int, available: Mask, rng: np.random.Generator, faults: Faults, *, resuming: bool) -> Played:
+        clients = self._strategy.clients
+        results = plain_round(self._strategy, self._resources.trainer, number, clients)
+        losses = {result.client: result.loss for result in results}
+        return Played(Outcome.COMPLETED, selected=clients, aggregated=clients, losses=losses)
+
+
+class Committee(Algorithm):
+    """A model for each member, two sums in a round, a price in epsilon, and numbers about how far members differ."""
+
+    checks = (contradictions.ring, everybody)
+    columns = ("spread", "worst")
+
+    def __init__(self) -> None:
+        self.builds = 0
+        self.sitting = False
+
+    def strategy(self, config: RunConfig, federation: Federation) -> Strategy:
+        self.builds += 1
+        return LocalOnly(federation.problem.model, make_curriculum(config, federation))
+
+    def sums(self, strategy: Strategy) -> tuple[Layout, ...]:
+        model = next(iter(strategy.models().values()))
+        return Layout.of(model), Layout.of(model[-1:])
+
+    def rounds(self, built: BuiltRun, resources: RunResources) -> Aggregation:
+        self.sitting = True
+        resources.closing.callback(setattr, self, "sitting", False)
+        return Sittings(built.strategy, resources)
+
+    def measures(self, built: BuiltRun, scores: Mapping[str, Score]) -> Mapping[str, float]:
+        assert self.sitting
+        losses = [score.loss for score in scores.values()]
+        return {"spread": float(np.std(losses)), "worst": max(losses)} if losses else {}
+
+    def epsilon(self, built: BuiltRun, revealed: int) -> float:
+        return 0.5 * revealed
+
+    def assumptions(self, built: BuiltRun) -> tuple[str, ...]:
+        return ("Members keep silent.",)
+
+    def introduction(self, config: RunConfig) -> str:
+        return f"a committee of {config.clients.count}"
+
+    def words(self, summary: Summary) -> Iterator[tuple[str, str]]:
+        yield "Privacy", "Members see everything, others nothing."
+        yield "Harmony", f"The worst member has a loss of {summary.extras['worst'] or 0:.6f}."
+
+
+@pytest.fixture
+def committee(monkeypatch: pytest.MonkeyPatch) -> Committee:
+    algorithm = Committee()
+    monkeypatch.setitem(ALGORITHMS, "committee", algorithm)
+    return algorithm
+
+
+def config(*overrides: str) -> RunConfig:
+    return load_config(None, [*SMALL, "training.algorithm=committee", *overrides])
+
+
+class StopAfter(Observer):
+    """Stops a run after some round."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.run: TrainingRun | None = None
+
+    def played(self, record: RoundRecord) -> None:
+        if record.round == self.number and self.run:
+            self.run.stop()
+
+
+def without_times(records: list[RoundRecord]) -> list[dict[str, object]]:
+    names = [name for name in records[0].__struct_fields__ if name not in CLOCKS]
+    return [{name: getattr(record, name) for name in names} for record in records]
+
+
+def test_another_algorithm_is_run_recorded_and_told_like_those_of_the_table(
+    committee: Committee, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = TrainingRun.begin(tmp_path / "run", config(), observers=[Watcher(Console(width=200))])
+    result = run.play()
+    assert committee.builds == 1  # what was checked before the folder was made is what was played
+    assert not committee.sitting
+    folder = RunFolder.open(tmp_path / "run")
+    assert folder.records() == list(result.records)
+    assert [own_columns(record) for record in result.records] == [committee.columns] * 3
+    assert [record.epsilon for record in result.records] == [0.5, 1.0, 1.5]
+    with folder.table_file.open() as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0])[-2:] == ["spread", "worst"]
+    for row, record in zip(rows, result.records, strict=True):
+        assert float(row["worst"]) == getattr(record, "worst") > (record.test_loss or 0)  # noqa: B009 - not declared
+    said = f"The worst member has a loss of {getattr(result.records[-1], 'worst'):.6f}."  # noqa: B009
+    assert said in folder.report_file.read_text()
+    assert "Members see everything, others nothing." in folder.report_file.read_text()
+    shown = capsys.readouterr().out
+    assert "a committee of 4" in shown
+    assert said in shown
+    assert result.summary.assumptions == ("Members keep silent.",)
+    assert set(result.models) == {f"client-{number}" for number in range(1, 5)}
+
+
+def test_its_columns_and_models_survive_an_interruption(committee: Committee, tmp_path: Path) -> None:
+    whole = TrainingRun.begin(tmp_path / "whole", config()).play()
+    stopper = StopAfter(1)
+    stopper.run = TrainingRun.begin(tmp_path / "stopped", config(), observers=[stopper])
+    assert len(stopper.run.play().records) == 1
+    resumed = TrainingRun.open(RunFolder.open(tmp_path / "stopped")).play()
+    assert without_times(list(resumed.records)) == without_times(list(whole.records))
+    models = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "stopped")]
+    assert models[0] == models[1]
+
+
+def test_a_round_that_is_not_evaluated_has_empty_columns(committee: Committee, tmp_path: Path) -> None:
+    result = TrainingRun.begin(tmp_path / "run", config("training.evaluate_every=2")).play()
+    assert [getattr(record, "spread") is None for record in result.records] == [True, False, False]  # noqa: B009
+    assert "spread,worst" in (tmp_path / "run" / "metrics.csv").read_text().splitlines()[0]
+
+
+def test_every_sum_of_a_round_is_protected_in_its_own_size(committee: Committee) -> None:
+    built = build_run(config(), find_federation(config()))
+    model, last = (protection.session.length for protection in built.protections)
+    assert model - last == 10 * 64  # all but the biases of ten classes
+    assert build_run(config("aggregation.kind=plain"), built.federation).protections == ()
+
+
+def test_it_says_itself_what_contradicts_it(committee: Committee) -> None:
+    with pytest.raises(ConfigError, match=r"cohort\.size: must be clients\.count = 4: a committee has no absent"):
+        config("cohort.size=3")
+    with pytest.raises(ConfigError, match="did you mean committee"):
+        config("training.algorithm=comittee")
+    assert "local-only | committee)" in commented_toml().replace("\n# ", " ")
+    config("cohort.policy=balanced-halves", 'faults.steps=["confirm"]')  # which does not concern it
+
+
+def test_its_columns_are_curves_too(committee: Committee, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[tuple[str, int]] = []
+    writer = SimpleNamespace(add_scalar=lambda name, _value, step: drawn.append((name, step)), close=lambda: None)
+    module = SimpleNamespace(SummaryWriter=lambda *_args, **_kwargs: writer)
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
+    TrainingRun.begin(tmp_path / "run", config("tracking.tensorboard=true")).play()
+    assert [step for name, step in drawn if name == "spread"] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_all_of_the_table_agree_with_themselves(name: str) -> None:
+    settings = load_config(None, [*SMALL, f"training.algorithm={name}"])
+    built = build_run(settings, find_federation(settings))
+    algorithm = ALGORITHMS[name]
+    assert settings.algorithm is algorithm
+    assert bool(algorithm.sums(built.strategy)) == algorithm.aggregates == (built.cohorts is not None)
+    assert len(algorithm.sums(built.strategy)) == len(built.protections)
+    assert algorithm.measures(built, {}).keys() <= set(algorithm.columns)
+    assert algorithm.introduction(settings)
+    words = list(algorithm.words(Summary.of(settings, tuple(built.federation.parts), 1, [])))
+    assert [about for about, _ in words].count("Privacy") == 1
+    assert settings.promised == (2 if algorithm.aggregates else 1)
+
+
+def test_cohorts_are_not_invented_where_nothing_is_aggregated() -> None:
+    settings = load_config(None, [*SMALL, "training.algorithm=centralised"])
+    built = build_run(settings, find_federation(settings))
+    with pytest.raises(LocalProtocolError, match="no cohorts"):
+        ALGORITHMS["fedavg"].rounds(built, cast(RunResources, None))
+
+
+def test_nobody_asks_which_algorithm_it_is() -> None:
+    root = Path(coterie.__file__).parent
+    asking = {
+        str(path.relative_to(root))
+        for folder in ("runs", "cli")
+        for path in (root / folder).rglob("*.py")
+        if any(f'"{name}"' in path.read_text() for name in ALGORITHMS)
+    }
+    assert asking == {"runs/algorithms/__init__.py", "runs/config.py"}  # the table, and the default

@@ -214,6 +214,27 @@ def test_a_folder_that_lost_something_is_refused(stopped: RunFolder) -> None:
         TrainingRun.open(stopped).play()
 
 
+def test_a_run_does_not_go_on_under_an_edited_configuration(stopped: RunFolder) -> None:
+    """A round interrupted after its sum was opened would be played again with other updates."""
+    settings = stopped.config_file.read_text()
+    edited = settings.replace("learning_rate = 0.1", "learning_rate = 0.2", 1)
+    assert edited != settings
+    stopped.config_file.write_text(edited)
+    with pytest.raises(ConfigError, match=r"training.learning_rate was 0.1 and is 0.2"):
+        TrainingRun.open(stopped)
+    stopped.config_file.write_text(settings)
+    with pytest.raises(ConfigError, match=r"seed was . and is 99"):
+        TrainingRun.open(stopped, changes=["seed=99"])
+    assert stopped.config_file.read_text() == settings
+
+
+def test_more_rounds_may_be_asked_for(stopped: RunFolder) -> None:
+    rounds = stopped.config().rounds + 1
+    result = TrainingRun.open(stopped, changes=[f"rounds={rounds}"]).play()
+    assert len(result.records) == rounds
+    assert stopped.config().rounds == rounds
+
+
 def test_two_processes_do_not_work_on_one_run(stopped: RunFolder) -> None:
     with locked(stopped.path), pytest.raises(ConfigError, match="another process is working"):
         TrainingRun.open(stopped).play()

@@ -67,10 +67,16 @@ def run(
 
 def resume(
     folder: Annotated[Path, typer.Argument(help="The folder of a run that was stopped or killed.")],
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change what may change, such as rounds=200; may be repeated."),
+    ] = None,
 ) -> None:
     """Go on with a run after Ctrl-C, a crash or kill -9.
 
-    Model, metrics and ledger become those of a run that was never interrupted, bit for bit, but for times.
+    Model, metrics and ledger become those of a run that was never interrupted, bit for bit, but for times. A run goes
+    on under the settings it began with: config.toml must not be edited, and --set changes only what cannot change the
+    rounds that were played.
     """
     from rich.console import Console
 
@@ -80,7 +86,7 @@ def resume(
         from coterie.runs.folder import RunFolder
         from coterie.runs.run import TrainingRun
 
-        training = TrainingRun.open(RunFolder.open(folder), observers=[Watcher(console)])
+        training = TrainingRun.open(RunFolder.open(folder), observers=[Watcher(console)], changes=settings or ())
     _play(training, console)
 
 

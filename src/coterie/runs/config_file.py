@@ -61,6 +61,11 @@ def make_config(settings: Mapping[str, Any]) -> RunConfig:
     return _validated(tree, lambda _key: "")
 
 
+def parse_config(text: str) -> RunConfig:
+    """Read what :func:`to_toml` wrote."""
+    return _validated(tomllib.loads(text), lambda _key: "")
+
+
 def to_toml(config: RunConfig) -> str:
     """Write every setting, without explanations."""
     return "\n".join(_tables(config, explain=False)) + "\n"
@@ -188,10 +193,15 @@ def _value(value: object) -> str:
         case bool():
             return "true" if value else "false"
         case str():
-            return json.dumps(value, ensure_ascii=False)
+            return _quoted(value)
         case list() | tuple():
             return f"[{', '.join(map(_value, value))}]"
         case dict():
-            return f"{{{', '.join(f'{json.dumps(key)} = {_value(inner)}' for key, inner in value.items())}}}"
+            return f"{{{', '.join(f'{_quoted(key)} = {_value(inner)}' for key, inner in value.items())}}}"
         case _:
             return str(value)
+
+
+def _quoted(text: str) -> str:
+    """Quote a string as TOML wants it: like JSON, but for DEL, which must be escaped too."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -32,6 +32,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Rounds that are over."""
     ledger: tuple[int, str] | None = None
     """The ledger's head by then: a ledger that lost its tail, or was rewritten, is found out."""
+    settings: str = ""
+    """The settings under which it was played, as TOML; empty in checkpoints of older versions."""
 
     @property
     def head(self) -> Head | None:
@@ -61,10 +63,7 @@ class RunFolder:
             path.mkdir(parents=True, exist_ok=True)
             if folder.config_file.exists():
                 raise ConfigError(f"{path} holds a run already; go on with it by: coterie resume {path}")
-            descriptor = os.open(folder.secret_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(os.urandom(SECRET_BYTES))
-                os.fsync(file.fileno())
+            _write_secret(folder.secret_file, os.urandom(SECRET_BYTES))
             write_whole(folder.config_file, to_toml(config).encode())
         except OSError as error:
             raise ConfigError(f"cannot write to {path}: {error.strerror}") from None
@@ -131,13 +130,14 @@ class RunFolder:
         """The report for people."""
         return self.path / "report.html"
 
-    def config(self) -> RunConfig:
-        """Read the settings of the run."""
-        return load_config(self.config_file)
+    def config(self, changes: Sequence[str] = ()) -> RunConfig:
+        """Read the settings of the run, with changes written ``section.key=value``."""
+        return load_config(self.config_file, changes)
 
     def secret(self) -> bytes:
         """Read the clients' secret."""
-        secret = self.secret_file.read_bytes() if self.secret_file.is_file() else b""
+        regular = self.secret_file.is_file() and not self.secret_file.is_symlink()
+        secret = self.secret_file.read_bytes() if regular else b""
         if len(secret) != SECRET_BYTES:
             raise InputError(f"{self.secret_file} is missing or incomplete; the run cannot go on without it")
         return secret
@@ -171,6 +171,18 @@ class RunFolder:
                 if number < len(lines):
                     raise InputError(f"{self.metrics_file}, line {number}: {error}") from error
         return records
+
+
+def _write_secret(path: Path, secret: bytes) -> None:
+    """Write a file that only its owner can read, whatever was in its place: a link is replaced, not followed."""
+    draft = path.with_name(path.name + ".draft")
+    draft.unlink(missing_ok=True)
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(secret)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
 
 
 def write_whole(path: Path, data: bytes) -> None:

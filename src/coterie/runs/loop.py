@@ -13,6 +13,7 @@ from coterie.errors import LocalProtocolError
 from coterie.host import keep_memory
 from coterie.runs import build as assembly
 from coterie.runs.build import BuiltRun
+from coterie.runs.config_file import to_toml
 from coterie.runs.folder import Checkpoint, Progress, RunFolder
 from coterie.runs.played import Aggregation, Observe
 from coterie.runs.records import RoundRecord, extend
@@ -58,7 +59,8 @@ class Engine:
     def checkpoint(self, rounds: int) -> Checkpoint:
         """Return all that is needed to go on after so many rounds."""
         head = self._ledger.head() if self._ledger else None
-        return Checkpoint(Progress(rounds=rounds, ledger=head), self._built.strategy.state())
+        progress = Progress(rounds=rounds, ledger=head, settings=to_toml(self._built.config))
+        return Checkpoint(progress, self._built.strategy.state())
 
     def round(self, number: int, *, resuming: bool) -> RoundRecord:
         """Play round ``number``; with ``resuming``, one that may have been begun before."""

@@ -20,8 +20,9 @@ from pathlib import Path
 
 from coterie.host import cores
 from coterie.runs.build import BuiltRun, build_run
+from coterie.runs.changes import check_changes
 from coterie.runs.config import RunConfig
-from coterie.runs.config_file import to_toml
+from coterie.runs.config_file import parse_config, to_toml
 from coterie.runs.federation import Federation, find_federation
 from coterie.runs.folder import RunFolder, checked_records, named_arrays, write_whole
 from coterie.runs.locks import locked
@@ -83,11 +84,24 @@ class TrainingRun:
 
     @classmethod
     def open(
-        cls, folder: RunFolder, federation: Federation | None = None, observers: Sequence[Observer] = ()
+        cls,
+        folder: RunFolder,
+        federation: Federation | None = None,
+        observers: Sequence[Observer] = (),
+        changes: Sequence[str] = (),
     ) -> "TrainingRun":
-        """Take up a run that was begun; ``federation`` must be the same again, by default what its settings name."""
-        config = folder.config()
-        return cls(folder, build_run(config, federation or find_federation(config)), observers)
+        """Take up a run that was begun; ``federation`` must be the same again, by default what its settings name.
+
+        ``changes`` are settings written ``section.key=value``; only some may change.
+        """
+        config = folder.config(changes)
+        checkpoint = folder.checkpoint()
+        if checkpoint is not None and checkpoint.progress.settings:
+            check_changes(parse_config(checkpoint.progress.settings), config)
+        built = build_run(config, federation or find_federation(config))
+        if changes:
+            write_whole(folder.config_file, to_toml(config).encode())
+        return cls(folder, built, observers)
 
     @property
     def config(self) -> RunConfig:

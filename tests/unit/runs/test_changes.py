@@ -1,0 +1,43 @@
+"""A run goes on under the settings it began with; what may change is listed, and nothing else does."""
+
+import pytest
+
+from coterie.errors import ConfigError
+from coterie.runs.changes import CHANGEABLE, check_changes
+from coterie.runs.config import RunConfig
+from coterie.runs.config_file import load_config
+
+OTHERS = {
+    "seed": "1",
+    "training.learning_rate": "0.2",
+    "training.schedule.kind": "constant",
+    "cohort.privacy": "4",
+    "noise.multiplier": "2.0",
+    "data.options": "{test_share = 0.3}",
+    "faults.steps": '["mask"]',
+}
+ALLOWED = {
+    "rounds": "7",
+    "data.folder": "elsewhere",
+    "training.evaluate_every": "3",
+    "training.workers": "1",
+    "aggregation.threads": "1",
+    "tracking.tensorboard": "true",
+    "tracking.mlflow": "true",
+}
+
+
+@pytest.mark.parametrize(("key", "value"), OTHERS.items())
+def test_whatever_decides_a_round_stays(key: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=f"other settings: {key} was .* and is "):
+        check_changes(RunConfig(), load_config(None, [f"{key}={value}"]))
+
+
+def test_what_may_change_may_change() -> None:
+    assert set(ALLOWED) == set(CHANGEABLE)
+    check_changes(RunConfig(), load_config(None, [f"{key}={value}" for key, value in ALLOWED.items()]))
+
+
+def test_all_that_changed_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"seed was 0 and is 1; training.learning_rate was 0.1 and is 0.2"):
+        check_changes(RunConfig(), load_config(None, ["seed=1", "training.learning_rate=0.2", "rounds=3"]))

@@ -1,0 +1,74 @@
+"""What only the simulated clients know: kept to its owner, and noise that never hides two different updates."""
+
+import os
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coterie.errors import InputError
+from coterie.runs.config import RunConfig
+from coterie.runs.folder import SECRET_BYTES, RunFolder
+from coterie.runs.secrets import ClientSecrets
+
+UPDATES = st.lists(
+    st.lists(st.floats(-1, 1, width=32), min_size=1, max_size=3).map(lambda values: np.array(values, np.float32)),
+    min_size=1,
+    max_size=3,
+)
+
+
+def drawn(secret: bytes, number: int, name: str, update: list[np.ndarray]) -> bytes:
+    return ClientSecrets(secret).noise(number, name, update).draw("noise", 32)
+
+
+@given(UPDATES, UPDATES)
+def test_the_same_update_has_the_same_noise_and_another_has_another(
+    first: list[np.ndarray], second: list[np.ndarray]
+) -> None:
+    same = [array.tobytes() for array in first] == [array.tobytes() for array in second]
+    assert (drawn(b"s", 1, "ann", first) == drawn(b"s", 1, "ann", second)) == same
+    assert drawn(b"s", 1, "ann", first) == drawn(b"s", 1, "ann", [array.copy() for array in first])
+
+
+@given(UPDATES)
+def test_noise_differs_by_secret_round_and_client(update: list[np.ndarray]) -> None:
+    cases = [(b"s", 1, "ann"), (b"t", 1, "ann"), (b"s", 2, "ann"), (b"s", 1, "bob"), (b"s", 11, "ann")]
+    assert len({drawn(*case, update) for case in cases}) == len(cases)
+
+
+def test_a_link_in_place_of_the_secret_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "clients.secret").symlink_to(victim)
+    folder = RunFolder.create(tmp_path / "run", RunConfig())
+    assert victim.read_text() == "precious"
+    assert len(folder.secret()) == SECRET_BYTES
+
+
+def test_a_file_that_others_can_read_is_not_kept(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    before = tmp_path / "run" / "clients.secret"
+    before.write_bytes(bytes(SECRET_BYTES))
+    before.chmod(0o666)
+    folder = RunFolder.create(tmp_path / "run", RunConfig())
+    assert stat.S_IMODE(folder.secret_file.stat().st_mode) == 0o600
+    assert folder.secret() != bytes(SECRET_BYTES)
+
+
+def test_a_link_is_not_read_either(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run", RunConfig())
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_bytes(os.urandom(SECRET_BYTES))
+    folder.secret_file.unlink()
+    folder.secret_file.symlink_to(elsewhere)
+    with pytest.raises(InputError, match="missing or incomplete"):
+        folder.secret()
+
+
+def test_secrets_do_not_show() -> None:
+    assert repr(ClientSecrets(b"hush")) == "<ClientSecrets (secret)>"

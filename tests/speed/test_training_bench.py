@@ -16,3 +16,4 @@ def test_protection_adds_at_most_a_tenth_to_a_round() -> None:
     assert (parameters["clients"], parameters["cohort"]) == (120, 12)
     assert (parameters["samples"], parameters["batch_size"], parameters["model_parameters"]) == (417, 50, 62_006)
     assert record["overhead"] <= 1.10
+    assert record["memory_share"] <= 0.02

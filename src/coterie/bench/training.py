@@ -10,16 +10,20 @@ after the other, and take turns at being first: whatever else the machine does, 
 agree up to rounding before any number is reported.
 """
 
+import os
 import statistics
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from time import perf_counter
 
 import numpy as np
 
 from coterie.arithmetic.quantize import Quantizer
+from coterie.cohorts.memory import MemoryFile
+from coterie.cohorts.roster import Roster
 from coterie.errors import ConfigError, RoundAborted
 from coterie.runs.build import build_run
 from coterie.runs.config import RunConfig
@@ -138,6 +142,13 @@ class TrainingCosts:
     workers: int
     secure: tuple[RoundCost, ...]
     plain: tuple[RoundCost, ...]
+    memory_seconds: float
+    """What the memories of a round's clients take, measured on the files of this run: a part of a secure round."""
+
+    @property
+    def memory_share(self) -> float:
+        """The part of a secure round that its clients spend on remembering."""
+        return self.memory_seconds / typical(self.secure).seconds
 
     @property
     def overhead(self) -> float:
@@ -207,7 +218,26 @@ def measure_training(
             plain.strategy.restore(secure.strategy.state())
             watch(number)
     costs = [tuple(map(RoundCost.of, side.records[_WARM_UP:])) for side in (secure, plain)]
-    return TrainingCosts(parameter_count(federation.problem.model), workers, costs[0], costs[1])
+    remembering = measure_memories(RunFolder.open(folder / "secure"), secure.records[-1].aggregated)
+    return TrainingCosts(parameter_count(federation.problem.model), workers, costs[0], costs[1], remembering)
+
+
+def measure_memories(folder: RunFolder, clients: Sequence[str], rounds: int = 50) -> float:
+    """Time what the memories of these clients do in a round: enter, answer twice, and agree to a sum."""
+    roster = Roster.from_bytes(folder.roster_file.read_bytes())
+    known = {client.name: client for client in roster.clients}
+    spent = []
+    with MemoryFile(folder.memory_file, durable=False) as file:
+        memories = [file.of(known[name]) for name in clients]
+        for _ in range(rounds):
+            session, began = os.urandom(32), perf_counter()
+            for memory in memories:
+                memory.enter(session)
+                memory.advance(session, 1)
+                memory.advance(session, 2)
+                memory.agree(session, 3, clients)
+            spent.append(perf_counter() - began)
+    return statistics.median(spent)
 
 
 class _Side:

@@ -95,6 +95,8 @@ def _record(
             "rounds": len(costs.secure),
         },
         "overhead": costs.overhead,
+        "memory_seconds": costs.memory_seconds,
+        "memory_share": costs.memory_share,
         "headroom": costs.headroom,
         "matrix_product_ratio": arithmetic,
         **{
@@ -148,6 +150,10 @@ def _show(scenario: "Scenario", costs: "TrainingCosts", rivals: "Mapping[str, Ri
     console.print(
         f"[bold]A secure round takes {costs.overhead:.3f}x the time of a plain one[/bold] (median over "
         f"{count(len(costs.secure), 'pair')} of rounds, played in turns). Both learn the same, up to rounding."
+    )
+    console.print(
+        f"[bold]The clients' memories are {costs.memory_share:.1%} of a secure round[/bold], "
+        f"{duration(costs.memory_seconds)}: the sessions they entered, and the sums they helped to open."
     )
     for title, rival in zip(others, rivals.values(), strict=True):
         console.print(

@@ -43,13 +43,13 @@ def cost(seconds: float, upload: int = 0) -> RoundCost:
 
 def test_the_overhead_is_the_median_over_pairs_and_not_the_ratio_of_medians() -> None:
     secure, plain = (cost(1.1), cost(22.0), cost(2.0)), (cost(1.0), cost(20.0), cost(4.0))
-    assert TrainingCosts(1, 1, secure, plain).overhead == pytest.approx(1.1)
+    assert TrainingCosts(1, 1, secure, plain, 0.0).overhead == pytest.approx(1.1)
 
 
 def test_the_headroom_is_what_a_round_takes_beyond_its_gradients() -> None:
     plain = tuple(RoundCost(seconds, 0.0, 0.0, computing, 0, 0) for seconds, computing in ((2.0, 3.0), (3.0, 4.0)))
-    assert TrainingCosts(1, 2, plain, plain).headroom == pytest.approx((4 / 3 + 6 / 4) / 2)
-    assert TrainingCosts(1, 0, plain, plain).headroom == pytest.approx((2 / 3 + 3 / 4) / 2)  # this process trains
+    assert TrainingCosts(1, 2, plain, plain, 0.0).headroom == pytest.approx((4 / 3 + 6 / 4) / 2)
+    assert TrainingCosts(1, 0, plain, plain, 0.0).headroom == pytest.approx((2 / 3 + 3 / 4) / 2)  # this process trains
 
 
 def test_a_typical_round_has_the_median_of_each_cost() -> None:
@@ -158,7 +158,7 @@ def test_there_is_a_worker_for_each_core_by_default(monkeypatch: pytest.MonkeyPa
 
     def measured(scenario: Scenario, rounds: int, workers: int, *_: object) -> TrainingCosts:
         asked.append(workers)
-        return TrainingCosts(1, workers, (cost(1.0),) * rounds, (cost(1.0),) * rounds)
+        return TrainingCosts(1, workers, (cost(1.0),) * rounds, (cost(1.0),) * rounds, 0.01)
 
     monkeypatch.setattr(training, "measure_training", measured)
     monkeypatch.setattr("coterie.cli.bench_training.cores", lambda: 3)

@@ -163,7 +163,7 @@ def test_each_rival_gets_as_many_processes_as_we_have() -> None:
 
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    costs = TrainingCosts(7, 0, (cost(2.0), cost(2.0)), (cost(1.0), cost(1.0)))
+    costs = TrainingCosts(7, 0, (cost(2.0), cost(2.0)), (cost(1.0), cost(1.0)), 0.01)
     found = {"flower": RivalCosts(SYSTEMS["flower"], (3.0, 5.0), 1e-9)}
 
     def measure(

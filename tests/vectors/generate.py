@@ -25,7 +25,7 @@ SESSIONS: dict[str, tuple[Terms, Mapping[Step, Sequence[str]]]] = {
     ),
     "erdos-renyi": (make_terms(7, topology=ErdosRenyi(0.8), bits=32, length=2), {Step.MASK: names(7)[2:3]}),
     "harary-batches": (
-        make_terms(8, topology=Harary(6), bits=33, length=4, batches=(0, 0, 1, 1, 2, 2, 3, 3)),
+        make_terms(8, topology=Harary(6), bits=33, length=4, circles=(0, 0, 1, 1, 2, 2, 3, 3)),
         {Step.MASK: names(8)[6:7]},
     ),
     "active-server": (

@@ -79,7 +79,8 @@ class Demo:
             length=settings.length + 1,  # the weight travels in front
             topology=self.plan.topology,
             threshold=self.plan.threshold,
-            batches=batches,
+            circles=batches,
+            colluders=int(self.plan.collusion * settings.clients),
             mode=ThreatMode.ACTIVE_SERVER if settings.active else ThreatMode.HONEST_BUT_CURIOUS,
             identities=tuple(identity.public for identity in identities.values()),
         )

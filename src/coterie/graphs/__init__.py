@@ -15,14 +15,17 @@ from coterie.graphs.guarantees import (
     step_dropout,
 )
 from coterie.graphs.search import Guarantee, assess, search_complete, search_erdos_renyi, search_harary
+from coterie.graphs.table import TOPOLOGIES, Kind
 from coterie.graphs.topology import Complete, ErdosRenyi, Graph, Harary, Topology, build
 
 __all__ = [
+    "TOPOLOGIES",
     "Complete",
     "ErdosRenyi",
     "Graph",
     "Guarantee",
     "Harary",
+    "Kind",
     "PaperParameters",
     "ThreatModel",
     "Topology",

@@ -133,9 +133,9 @@ def make_protection(
     noisy = _noisy(config, roster, quantizer, layout) if config.noise.kind != "none" else None
     codec = noisy or quantizer
     topology: Topology = Complete()
-    threshold = aggregation.threshold or None
+    threshold, colluders = aggregation.threshold or None, None
     if aggregation.topology == "erdos-renyi" and aggregation.connection:
-        topology = ErdosRenyi(aggregation.connection)
+        topology, colluders = ErdosRenyi(aggregation.connection), int(aggregation.collusion * cohort.size)
     elif aggregation.topology != "complete" and not (aggregation.topology == "auto" and cohort.size <= FEW_CLIENTS):
         plan = recommend(
             cohort.size,
@@ -147,12 +147,14 @@ def make_protection(
             precision=aggregation.precision,
         )
         topology, threshold = plan.guarantee.topology, threshold or plan.guarantee.threshold
+        colluders = plan.colluders
     session = SessionSettings(
         bits=codec.ring.bits,
         length=codec.length(layout),
         topology=topology,
         threshold=threshold,
         minimum=cohort.minimum,
+        colluders=colluders,
         aligned=roster.privacy > 1,
     )
     return Protection(session, codec, Release(noisy.noise, noisy.sensitivity) if noisy else None)

@@ -35,6 +35,7 @@ class SessionSettings:
     topology: Topology = field(default_factory=Complete)
     threshold: int | None = None
     minimum: int = 2
+    colluders: int | None = None
     aligned: bool = True
     """Aggregate whole circles only. Switching it off is for showing what then goes wrong."""
 
@@ -60,7 +61,7 @@ class CircleKeeper:
 
     def enter(self, terms: Terms) -> None:
         """Refuse a session under another roster, or with another batch around this client."""
-        batches = terms.batches or ()
+        batches = terms.circles or ()
         mine = batches[terms.index[self.pin.client.name]] if batches else None
         circle = [name for name, batch in zip(terms.clients, batches, strict=bool(batches)) if batch == mine]
         self.pin.check_session(terms.roster, circle)
@@ -188,8 +189,9 @@ class Rounds:
             length=self.settings.length,
             topology=self.settings.topology,
             threshold=self.settings.threshold,
-            batches=tuple(self._circle_of[client] for client in chosen.tolist()) if aligned else None,
+            circles=tuple(self._circle_of[client] for client in chosen.tolist()) if aligned else None,
             minimum=self.settings.minimum,
+            colluders=self.settings.colluders,
             mode=ThreatMode.ACTIVE_SERVER if active else ThreatMode.HONEST_BUT_CURIOUS,
             identities=tuple(client.identity for client in clients) if active else (),
             roster=self.roster.digest,

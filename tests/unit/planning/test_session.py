@@ -12,7 +12,7 @@ from coterie.transports.memory import Session
 @pytest.mark.parametrize("active", [False, True])
 @pytest.mark.parametrize(("size", "topology", "degree"), [(12, Complete(), 11), (40, Harary(10), 10)])
 def test_predicted_bytes_are_what_a_session_sends(size: int, topology: object, degree: int, active: bool) -> None:
-    terms = make_terms(size, topology=topology, length=500, active=active)
+    terms = make_terms(size, topology=topology, length=500, active=active, colluders=1)
     identities = {name: identity_for(name) for name in terms.clients}
     session = Session(terms, make_inputs(terms), identities=identities)
     session.run()

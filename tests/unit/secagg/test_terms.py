@@ -26,7 +26,7 @@ from coterie.secagg import Server, Step, Terms, ThreatMode, client, messages
         ({"threshold": 0}, "at least 1"),
         ({"minimum": 1}, "minimum"),
         ({"minimum": 7}, "minimum"),
-        ({"batches": (0, 1)}, "batch number for each"),
+        ({"circles": (0, 1)}, "circle number for each"),
         ({"mode": ThreatMode.ACTIVE_SERVER}, "identity key"),
         ({"active": True, "identities": (b"x" * 32,) * 6}, "identity key"),
         ({"active": True, "identities": tuple(bytes([n]) for n in range(6))}, "identity key"),
@@ -49,10 +49,12 @@ def test_equal_terms_have_equal_digests_and_any_change_shows() -> None:
         make_terms(topology=Harary(4)),
         make_terms(topology=ErdosRenyi(0.5)),
         make_terms(threshold=3),
-        make_terms(batches=(0, 0, 0, 1, 1, 1)),
+        make_terms(circles=(0, 0, 0, 1, 1, 1)),
         make_terms(minimum=3),
         make_terms(active=True),
         make_terms(roster=b"another roster"),
+        make_terms(content=b"another model"),
+        make_terms(active=True, colluders=2),
     ]
     digests = {terms.digest for terms in different}
     assert len(digests) == len(different)
@@ -60,13 +62,13 @@ def test_equal_terms_have_equal_digests_and_any_change_shows() -> None:
 
 
 def test_terms_travel_as_bytes() -> None:
-    for terms in (make_terms(), make_terms(active=True, batches=(1,) * 6, topology=ErdosRenyi(0.3))):
-        assert msgspec.msgpack.decode(msgspec.msgpack.encode(terms), type=Terms) == terms
+    for terms in (make_terms(), make_terms(active=True, circles=(1,) * 6, topology=ErdosRenyi(0.3), colluders=1)):
+        assert Terms.from_bytes(terms.to_bytes()) == terms
 
 
 @given(st.lists(st.integers(0, 3), min_size=6, max_size=6), st.sets(st.integers(0, 5)))
 def test_only_complete_batches_are_aggregated(batches: list[int], survivors: set[int]) -> None:
-    aggregated = make_terms(batches=tuple(batches)).aggregated(survivors)
+    aggregated = make_terms(circles=tuple(batches)).aggregated(survivors)
     for member in range(6):
         whole = all(mate in survivors for mate in range(6) if batches[mate] == batches[member])
         assert (member in aggregated) == whole
@@ -122,8 +124,11 @@ def test_answering_without_what_the_step_needs() -> None:
     cast = Cast(make_terms(active=True)).play_until(Step.MASK)
     with pytest.raises(LocalProtocolError, match="vector"):
         client.answer(cast.states["client-01"], cast.inbox["client-01"], entropy=entropy)
+    vector = cast.inputs["client-01"]
+    with pytest.raises(ConfigError, match="identity"):
+        client.answer(cast.states["client-01"], cast.inbox["client-01"], entropy=entropy, vector=vector)
     cast.play_until(Step.CONFIRM)
-    with pytest.raises(LocalProtocolError, match="identity"):
+    with pytest.raises(ConfigError, match="identity"):
         client.answer(cast.states["client-01"], cast.inbox["client-01"], entropy=entropy)
 
 
@@ -140,7 +145,7 @@ def test_the_sum_is_there_when_the_last_step_is_closed() -> None:
 
 @pytest.mark.parametrize("active", [False, True])
 def test_an_invitation_carries_the_terms(active: bool) -> None:
-    terms = make_terms(active=active, batches=(0, 0, 1, 1, 2, 2))
+    terms = make_terms(active=active, circles=(0, 0, 1, 1, 2, 2))
     invitations = Server(terms).invite()
     assert invitations.keys() == set(terms.clients)
     assert {client.read_invitation(message) for message in invitations.values()} == {terms}
@@ -190,13 +195,16 @@ def test_key_books_with_strangers_or_out_of_order_are_refused() -> None:
     book = messages.decode(cast.inbox["client-01"], messages.KeyBook, "test", cast.terms.digest).advertisements
     known = {entry.sender for entry in book}
     extra = next(number for number in range(6) if number not in known and number != 1)
-    beyond = msgspec.structs.replace(book[-1], sender=6)
+    beyond, stranger = (
+        msgspec.structs.replace(book[-1], sender=sender, sealing_key=b"x" * 32, masking_key=b"y" * 32)
+        for sender in (6, extra)
+    )
     for entries, reason in (
         (book[::-1], "unsorted"),
         ((*book, book[-1]), "repeated"),
         ((*book, beyond), "not in the terms"),
         (
-            tuple(sorted([*book, msgspec.structs.replace(book[0], sender=extra)], key=lambda e: e.sender)),
+            tuple(sorted([*book, stranger], key=lambda entry: entry.sender)),
             "not a neighbour",
         ),
     ):
@@ -230,11 +238,11 @@ def test_messages_hide_their_content() -> None:
 
 @pytest.mark.parametrize(("batches", "vectors"), [(None, 1), ((0, 0, 1, 1, 2, 2), 3)])
 def test_the_server_keeps_one_vector_or_one_for_each_batch(batches: tuple[int, ...] | None, vectors: int) -> None:
-    cast = Cast(make_terms(6, batches=batches)).play_until(Step.MASK)
+    cast = Cast(make_terms(6, circles=batches)).play_until(Step.MASK)
     cast.deliver(cast.replies())
-    assert len(cast.server._sums) == vectors
+    assert len(cast.server.view().sums) == vectors
     held = [value for value in vars(cast.server).values() if isinstance(value, np.ndarray)]
     assert held == []
     cast.inbox = cast.server.close()
     cast.finish()
-    assert cast.server._sums == {}
+    assert cast.server.view().sums == {}

@@ -11,7 +11,7 @@ from coterie.transports.memory import Session
 @pytest.mark.parametrize("workers", [1, 2, None])
 @pytest.mark.parametrize("active", [False, True])
 def test_a_session_in_one_process(workers: int | None, active: bool) -> None:
-    terms = make_terms(10, topology=Harary(6), active=active, length=70_000)
+    terms = make_terms(10, topology=Harary(6), active=active, length=70_000, colluders=2)
     inputs = make_inputs(terms)
     identities = {name: identity_for(name) for name in terms.clients}
     session = Session(terms, inputs, identities=identities, workers=workers)
@@ -110,7 +110,7 @@ def test_impossible_faults_are_refused(fault: dict[str, object]) -> None:
 
 
 def test_what_is_about_to_be_revealed_is_known_before() -> None:
-    terms = make_terms(6, batches=(0, 0, 1, 1, 2, 2))
+    terms = make_terms(6, circles=(0, 0, 1, 1, 2, 2))
     session = Session(
         terms,
         make_inputs(terms),

@@ -468,3 +468,37 @@ def test_masked_inputs_look_uniform_and_unrelated_to_the_input() -> None:
     counts = np.histogram(attacker.masked[VICTIM], bins=64, range=(0, terms.ring.modulus))[0]
     expected = terms.length / 64
     assert ((counts - expected) ** 2 / expected).sum() < 150  # chi-square with 63 degrees of freedom, p ~ 1e-8
+
+
+# --- Announcements whose statements do not hold.
+
+
+def test_announcements_with_bad_statements_are_refused() -> None:
+    cast = Cast(make_terms(6, active=True)).play_until(Step.CONFIRM)
+    other = Cast(make_terms(6, active=True), seed=b"another book").play_until(Step.CONFIRM)
+    good = decode(messages.Announcement, cast.inbox[VICTIM], cast.terms)
+    foreign = decode(messages.Announcement, other.inbox[VICTIM], cast.terms)
+    first, *others = good.statements
+    for statements, reason in (
+        ((), "has no word of client client-00"),
+        (tuple(others), "has no word of client client-00"),
+        ((msgspec.structs.replace(first, signature=bytes(64)), *others), "has no word of client client-00"),
+        ((msgspec.structs.replace(others[0], client=0), *others), "has no word of client client-00"),
+        (foreign.statements, "has no word of client client-00"),
+        ((*others, first), "unsorted"),
+    ):
+        with pytest.raises(PeerProtocolError, match=reason):
+            cast.reply(VICTIM, messages.encode(msgspec.structs.replace(good, statements=statements)))
+    without = messages.encode_members([0, 1, 2, 3, 4], 6)
+    with pytest.raises(PeerProtocolError, match="masks it does not carry"):
+        cast.reply(VICTIM, messages.encode(msgspec.structs.replace(good, sharers=without)))
+    cast.reply(VICTIM, messages.encode(good))
+
+
+def test_a_key_book_with_a_repeated_key_is_refused() -> None:
+    cast = Cast(make_terms(5)).play_until(Step.SHARE)
+    book = decode(messages.KeyBook, cast.inbox[VICTIM], cast.terms)
+    first, second, *others = book.advertisements
+    copied = msgspec.structs.replace(second, masking_key=first.masking_key)
+    with pytest.raises(PeerProtocolError, match="advertised twice"):
+        cast.reply(VICTIM, messages.encode(messages.KeyBook(cast.terms.digest, (first, copied, *others))))

@@ -64,7 +64,17 @@ class _Handler:
 
 
 class Server:
-    """One session, seen from the server."""
+    """One session, seen from the server.
+
+    ::
+
+        step       clients send    the server answers
+        advertise  Advertisement   KeyBook
+        share      SharedKeys      Deliveries
+        mask       MaskedInput     Announcement
+        confirm    Confirmation    Testimony    only against an active server
+        reveal     Revelation      (it has the sum)
+    """
 
     def __init__(self, terms: Terms, parallel: Map | None = None) -> None:
         self.terms = terms

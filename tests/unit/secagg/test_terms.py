@@ -10,7 +10,7 @@ from tests.support.cast import Cast, entropy_for, identity_for, make_terms, name
 from coterie.crypto.entropy import SystemEntropy
 from coterie.crypto.signing import Identity
 from coterie.errors import ConfigError, InputError, LocalProtocolError, PeerProtocolError, ThresholdError
-from coterie.graphs.topology import Complete, ErdosRenyi, Harary
+from coterie.graphs.topology import Complete, ErdosRenyi, Harary, Topology
 from coterie.secagg import Server, Step, Terms, ThreatMode, client, messages
 
 
@@ -30,6 +30,11 @@ from coterie.secagg import Server, Step, Terms, ThreatMode, client, messages
         ({"mode": ThreatMode.ACTIVE_SERVER}, "identity key"),
         ({"active": True, "identities": (b"x" * 32,) * 6}, "identity key"),
         ({"active": True, "identities": tuple(bytes([n]) for n in range(6))}, "identity key"),
+        ({"active": True, "colluders": -1}, "between 0 and 4"),
+        ({"active": True, "colluders": 5}, "between 0 and 4 may collude"),
+        ({"active": True, "colluders": 2, "threshold": 2}, "must be above"),
+        ({"active": True, "topology": Harary(4)}, "number of colluders"),
+        ({"topology": "star"}, "not in the table"),
     ],
 )
 def test_impossible_terms_are_refused(changes: dict[str, Any], reason: str) -> None:
@@ -81,8 +86,34 @@ def test_default_threshold_leaves_no_room_for_two_answers() -> None:
     assert make_terms(threshold=2).threshold_for(9) == 2
 
 
-def test_two_survivor_sets_cannot_both_have_a_quorum() -> None:
-    assert all(2 * make_terms(size).quorum > size for size in range(2, 30))
+@pytest.mark.parametrize("topology", [Complete(), Harary(4)])
+@given(size=st.integers(2, 40), data=st.data())
+def test_what_follows_from_the_number_of_colluders(topology: Topology, size: int, data: st.DataObject) -> None:
+    colluders = data.draw(st.integers(0, size - 2))
+    terms = make_terms(size, active=True, colluders=colluders, topology=topology)
+    assert terms.tolerated == colluders
+    assert size >= terms.quorum
+    assert 2 * terms.quorum > size + colluders >= 2 * (terms.quorum - 1)
+    for shares in range(1, size + 1):
+        threshold = terms.threshold_for(shares)
+        assert shares >= threshold > min(colluders, shares - 1)
+        assert 2 * threshold > shares
+    assert terms.fewest == (colluders + 2 if topology == Complete() else 2)
+
+
+def test_just_under_a_third_may_collude_unless_said_otherwise() -> None:
+    found = {size: make_terms(size, active=True).tolerated for size in (2, 3, 4, 7, 12, 100)}
+    assert found == {2: 0, 3: 0, 4: 1, 7: 2, 12: 3, 100: 33}
+    assert make_terms(12, colluders=3).tolerated == 0  # a server that follows the protocol gains nothing by them here
+    assert make_terms(12, active=True, minimum=9).fewest == 9
+
+
+def test_terms_with_an_unknown_topology_are_refused() -> None:
+    body = msgspec.msgpack.encode(
+        msgspec.to_builtins(make_terms(), builtin_types=(bytes,)) | {"topology": {"type": "star"}}
+    )
+    with pytest.raises(ConfigError, match="no topology is called 'star'"):
+        Terms.from_bytes(body)
 
 
 # --- Misuse by the caller is told apart from misbehaviour of the other side.

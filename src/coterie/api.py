@@ -70,6 +70,7 @@ def aggregate(
     threshold: int | None = None,
     circles: Mapping[str, int] | None = None,
     minimum: int = 2,
+    colluders: int | None = None,
     identities: Mapping[str, Identity] | None = None,
     dropout: float = 0.1,
     faults: Faults | None = None,
@@ -92,6 +93,7 @@ def aggregate(
         threshold: shares that open a client's secret; by default a majority, or what the chosen topology needs.
         circles: a circle's number for each client; a circle is aggregated whole or not at all.
         minimum: fewer clients than this are never aggregated.
+        colluders: clients that may collude with a server that lies; needed with a sparse ``topology`` of your own.
         identities: signing keys; with them the server is taken for an active adversary.
         dropout: the fraction of clients expected to drop out, for choosing the topology.
         faults: what goes wrong in this session, for simulations.
@@ -111,7 +113,7 @@ def aggregate(
         if given is not None and given.keys() != inputs.keys():
             raise ConfigError(f"{label} must be given for exactly the clients with inputs")
     if topology is None:
-        topology, threshold = _choose(len(names), dropout, active=identities is not None, threshold=threshold)
+        topology, threshold, colluders = _choose(len(names), dropout, identities is not None, threshold, colluders)
     largest = max(weights.values()) if weights else 1
     quantizer = Quantizer(clip, precision, len(names), largest if isinstance(largest, int) else 1)
     terms = Terms(
@@ -121,8 +123,9 @@ def aggregate(
         length=quantizer.length(layout),
         topology=topology,
         threshold=threshold,
-        batches=tuple(circles[name] for name in names) if circles else None,
+        circles=tuple(circles[name] for name in names) if circles else None,
         minimum=minimum,
+        colluders=colluders,
         mode=ThreatMode.ACTIVE_SERVER if identities else ThreatMode.HONEST_BUT_CURIOUS,
         identities=tuple(identities[name].public for name in names) if identities else (),
     )
@@ -148,11 +151,14 @@ def aggregate(
     )
 
 
-def _choose(clients: int, dropout: float, *, active: bool, threshold: int | None) -> tuple[Topology, int | None]:
+def _choose(
+    clients: int, dropout: float, active: bool, threshold: int | None, colluders: int | None
+) -> tuple[Topology, int | None, int | None]:
     if clients <= FEW_CLIENTS or threshold is not None:
-        return Complete(), threshold
-    guarantee = recommend(clients, dropout, active=active, length=1).guarantee
-    return guarantee.topology, guarantee.threshold
+        return Complete(), threshold, colluders
+    collusion = None if colluders is None else colluders / clients
+    plan = recommend(clients, dropout, collusion=collusion, active=active, length=1)
+    return plan.guarantee.topology, plan.guarantee.threshold, plan.colluders
 
 
 def train(

@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from tests.support.cast import Cast, flip, make_terms, names, ring_sum
+from tests.support.cast import Cast, flip, identity_for, make_terms, names, ring_sum
 
 from coterie.errors import PeerProtocolError, ThresholdError
 from coterie.secagg import Step, messages, rules
@@ -247,3 +247,59 @@ def test_without_a_quorum_of_confirmations_the_round_ends() -> None:
     cast.deliver(cast.replies(names(5)[:2]))
     with pytest.raises(ThresholdError, match="confirmed"):
         cast.server.close()
+
+
+# --- Statements and keys, against an active server.
+
+
+@pytest.mark.parametrize("kind", ["missing", "forged", "of fewer masks"])
+def test_an_input_with_a_bad_statement_never_came(kind: str) -> None:
+    cast = Cast(make_terms(7, active=True)).play_until(Step.MASK)
+    replies = cast.replies()
+    good = messages.decode(replies[VILLAIN], messages.MaskedInput, "test", cast.terms.digest)
+    fewer = rules.masks_context(cast.terms, cast.server.view().seed, cast.terms.index[VILLAIN], [0, 2, 3])
+    statement = {
+        "missing": None,
+        "forged": flip(good.statement or b""),
+        "of fewer masks": identity_for(VILLAIN).sign(fewer),
+    }[kind]
+    rejected = cast.server.receive(VILLAIN, messages.encode(msgspec.structs.replace(good, statement=statement)))
+    assert rejected is not None
+    assert rejected.sender == VILLAIN
+    cast.deliver({name: reply for name, reply in replies.items() if name != VILLAIN})
+    cast.inbox = cast.server.close()
+    result = cast.finish()
+    assert result.clients == tuple(name for name in names(7) if name != VILLAIN)
+    assert (result.total == ring_sum(cast.terms, cast.inputs, result.clients)).all()
+
+
+@pytest.mark.parametrize("circles", [None, (0, 0, 0, 1, 1, 1, 2)])
+def test_leaving_after_masking_does_not_end_the_round(circles: tuple[int, ...] | None) -> None:
+    cast = Cast(make_terms(7, active=True, circles=circles)).play_until(Step.CONFIRM)
+    cast.play(without=[VILLAIN, "client-03"])
+    result = cast.finish()
+    assert result.clients == names(7)
+    assert (result.total == ring_sum(cast.terms, cast.inputs, names(7))).all()
+
+
+@pytest.mark.parametrize("active", [False, True])
+@pytest.mark.parametrize("field", ["sealing_key", "masking_key"])
+def test_the_second_to_advertise_a_key_is_rejected(field: str, active: bool) -> None:
+    cast = Cast(make_terms(5, active=active))
+    replies = cast.replies()
+    theirs, own = (
+        messages.decode(replies[name], messages.Advertisement, "test", cast.terms.digest)
+        for name in ("client-00", VILLAIN)
+    )
+    copy = msgspec.structs.replace(own, **{field: theirs.masking_key}, signature=None)
+    if active:
+        context = rules.advertisement_context(cast.terms, own.sender, copy.sealing_key, copy.masking_key)
+        copy = msgspec.structs.replace(copy, signature=identity_for(VILLAIN).sign(context))
+    cast.deliver({"client-00": replies.pop("client-00")})
+    rejected = cast.server.receive(VILLAIN, messages.encode(copy))
+    assert rejected is not None
+    assert "twice" in rejected.reason
+    del replies[VILLAIN]
+    cast.deliver(replies)
+    cast.inbox = cast.server.close()
+    assert cast.finish().clients == tuple(name for name in names(5) if name != VILLAIN)

@@ -14,13 +14,12 @@ from tests.support.cast import Cast, make_terms, names, ring_sum
 from coterie.arithmetic.ring import RingVector
 from coterie.crypto import shamir
 from coterie.crypto.agreement import PrivateKey
-from coterie.crypto.context import bind
 from coterie.crypto.entropy import SystemEntropy
 from coterie.crypto.keystream import apply_masks
-from coterie.crypto.sealing import seal, unseal
 from coterie.errors import LocalProtocolError, PartialSumRisk, PeerProtocolError, ThresholdError
 from coterie.graphs.topology import Harary
-from coterie.secagg import Step, Terms, client, messages, rules
+from coterie.secagg import Step, Terms, View, client, envelopes, messages, rules
+from coterie.secagg.envelopes import open_shares, seal_shares, sealing_keys
 from coterie.secagg.masking import adds, pair_seed
 
 VICTIM = "client-02"
@@ -30,9 +29,15 @@ def decode(kind: type[messages.M], data: bytes, terms: Terms) -> messages.M:
     return messages.decode(data, kind, "test", terms.digest)
 
 
-def announcement(terms: Terms, survivors: Iterable[str]) -> bytes:
+def announcement(cast: Cast, survivors: Iterable[str]) -> bytes:
+    """A lie about the survivors; what else clients want to see is the truth."""
+    terms, view = cast.terms, cast.server.view()
     members = messages.encode_members([terms.index[name] for name in survivors], len(terms.clients))
-    return messages.encode(messages.Announcement(terms.digest, members))
+    if not terms.active:
+        return messages.encode(messages.Announcement(terms.digest, members))
+    sharers = messages.encode_members(view.sharers, len(terms.clients))
+    statements = tuple(messages.Statement(client, signed) for client, signed in sorted(view.statements.items()))
+    return messages.encode(messages.Announcement(terms.digest, members, sharers, statements))
 
 
 class Attacker:
@@ -79,8 +84,7 @@ class Attacker:
         return self.terms.threshold_for(len(self.neighbours(name)) + 1)
 
     def neighbours(self, name: str) -> list[str]:
-        graph = self.terms.graph(self.cast.server._seed)
-        return [self.terms.clients[peer] for peer in graph.neighbours(self.terms.index[name])]
+        return [self.terms.clients[peer] for peer in self.view.graph.neighbours(self.terms.index[name])]
 
     def strip(self, names: Iterable[str], masks_with: Mapping[str, Iterable[str]]) -> RingVector | None:
         """The sum of some inputs, if self seeds and the keys for the listed pairwise masks can be recovered."""
@@ -97,7 +101,8 @@ class Attacker:
                     key, other = self.masking_key(peer), name
                 if key is None:
                     return None
-                mask = [pair_seed(key, self.public(other), self.terms.digest)]
+                mine = self.terms.index[peer if other is name else name]
+                mask = [pair_seed(key, mine, self.advertisement(other), self.terms.digest, self.view.seed)]
                 if adds(self.terms.index[name], self.terms.index[peer]):
                     apply_masks(total, (), mask)
                 else:
@@ -105,8 +110,12 @@ class Attacker:
         self.terms.ring.reduce(total)
         return total
 
-    def public(self, name: str) -> bytes:
-        return self.cast.server._advertisements[self.terms.index[name]].masking_key
+    def advertisement(self, name: str) -> messages.Advertisement:
+        return self.view.advertisements[self.terms.index[name]]
+
+    @property
+    def view(self) -> View:
+        return self.cast.server.view()
 
     def input_of_victim(self) -> RingVector | None:
         return self.strip([VICTIM], {VICTIM: self.neighbours(VICTIM)})
@@ -129,7 +138,7 @@ def test_asking_one_client_twice(defended: bool) -> None:
     others = [name for name in names(5) if name != VICTIM]
     for name in others:
         attacker.collect(cast.reply(name, cast.inbox[name]))
-    second = announcement(cast.terms, others)
+    second = announcement(cast, others)
     for name in others:
         if defended:  # the state has moved on: nothing is answered any more
             with pytest.raises(LocalProtocolError):
@@ -150,7 +159,7 @@ def equivocate(cast: Cast) -> Attacker:
     others = [name for name in everybody if name != VICTIM]
     for name in everybody:
         told = everybody if name in (*others[:2], VICTIM) else tuple(others)
-        attacker.collect(cast.reply(name, announcement(cast.terms, told)))
+        attacker.collect(cast.reply(name, announcement(cast, told)))
     return attacker
 
 
@@ -165,13 +174,13 @@ def test_different_survivors_fail_with_a_majority_threshold() -> None:
 
 
 def test_different_survivors_fail_with_the_consistency_step_at_any_threshold() -> None:
-    cast = Cast(make_terms(6, threshold=3, active=True)).play_until(Step.MASK)
+    cast = Cast(make_terms(6, threshold=3, active=True, colluders=0)).play_until(Step.MASK)
     attacker = Attacker(cast)
     attacker.watch_masking()
     everybody = names(6)
     others = tuple(name for name in everybody if name != VICTIM)
     confirmations = {
-        name: cast.reply(name, announcement(cast.terms, everybody if name in (*others[:2], VICTIM) else others))
+        name: cast.reply(name, announcement(cast, everybody if name in (*others[:2], VICTIM) else others))
         for name in everybody
     }
     parsed = [decode(messages.Confirmation, data, cast.terms) for data in confirmations.values()]
@@ -190,13 +199,13 @@ def test_different_survivors_fail_with_the_consistency_step_at_any_threshold() -
 
 def test_different_survivors_succeed_again_without_checking_signatures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rules, "check_testimony", lambda *_: None)
-    cast = Cast(make_terms(6, threshold=3, active=True)).play_until(Step.MASK)
+    cast = Cast(make_terms(6, threshold=3, active=True, colluders=0)).play_until(Step.MASK)
     attacker = Attacker(cast)
     attacker.watch_masking()
     everybody = names(6)
     others = tuple(name for name in everybody if name != VICTIM)
     for name in everybody:
-        cast.reply(name, announcement(cast.terms, everybody if name in (*others[:2], VICTIM) else others))
+        cast.reply(name, announcement(cast, everybody if name in (*others[:2], VICTIM) else others))
     for name in everybody:
         attacker.collect(cast.reply(name, messages.encode(messages.Testimony(cast.terms.digest, ()))))
     assert stole_the_input(attacker)
@@ -226,37 +235,39 @@ def test_swapped_keys_succeed_against_trusting_clients() -> None:
     terms, me = cast.terms, cast.terms.index[VICTIM]
     sealing, masking, book = swap_keys(cast)
     dealt = decode(messages.SharedKeys, cast.reply(VICTIM, book), terms)
-    public = cast.server._advertisements[me].sealing_key
+    view = cast.server.view()
+    own = view.advertisements[me]
     self_shares, threshold = {}, terms.threshold_for(5)
     for envelope in dealt.envelopes:
-        both = sealing[envelope.peer].agree(public, bind("sealing", terms.digest), 64)
-        key = both[:32] if me < envelope.peer else both[32:]
-        opened = unseal(key, envelope.sealed, bind("share", terms.digest, me, envelope.peer))
-        self_shares[envelope.peer] = opened[: messages.SELF_SHARE_BYTES]
-    delivery = messages.Deliveries(terms.digest, tuple(_forged(dealt, terms, me, sealing, public)))
+        _, key = sealing_keys(sealing[envelope.peer], envelope.peer, own, terms.digest, view.seed)
+        shares = open_shares(key, envelope, terms.digest, view.seed, me, envelope.peer)
+        self_shares[envelope.peer] = shares[0]
+    delivery = messages.Deliveries(terms.digest, tuple(_forged(dealt, terms, view.seed, sealing, own)))
     masked = cast.reply(VICTIM, messages.encode(delivery))
     found = Attacker(cast).unpack(masked)
     seed = Attacker(cast).combine(self_shares, threshold)
     assert seed is not None
     apply_masks(found, (), [seed])
     for peer, own_key in masking.items():
-        mask = [pair_seed(own_key, cast.server._advertisements[me].masking_key, terms.digest)]
+        mask = [pair_seed(own_key, peer, own, terms.digest, view.seed)]
         apply_masks(found, (), mask) if adds(me, peer) else apply_masks(found, mask)
     terms.ring.reduce(found)
     assert (found == cast.inputs[VICTIM]).all()
 
 
 def _forged(
-    dealt: messages.SharedKeys, terms: Terms, me: int, sealing: Mapping[int, PrivateKey], public: bytes
+    dealt: messages.SharedKeys,
+    terms: Terms,
+    seed: bytes,
+    sealing: Mapping[int, PrivateKey],
+    victim: messages.Advertisement,
 ) -> Iterable[messages.Envelope]:
     """Envelopes "from" the impersonated neighbours; their content is of no interest to the attacker."""
-    for envelope in dealt.envelopes:
-        both = sealing[envelope.peer].agree(public, bind("sealing", terms.digest), 64)
-        key = both[32:] if me < envelope.peer else both[:32]
-        shares = bytes(messages.SELF_SHARE_BYTES), bytes(messages.KEY_SHARE_BYTES)
-        context = bind("share", terms.digest, envelope.peer, me)
-        sealed = seal(key, b"".join(shares), context, SystemEntropy(), "")
-        yield messages.Envelope(envelope.peer, sealed, rules.share_marks(terms.digest, envelope.peer, me, *shares))
+    shares = bytes(messages.SELF_SHARE_BYTES), bytes(messages.KEY_SHARE_BYTES)
+    for entry in dealt.envelopes:
+        key, _ = sealing_keys(sealing[entry.peer], entry.peer, victim, terms.digest, seed)
+        sent = seal_shares(key, shares, terms.digest, seed, entry.peer, victim.sender, SystemEntropy())
+        yield msgspec.structs.replace(sent, peer=entry.peer)
 
 
 def test_swapped_keys_fail_against_clients_that_check_signatures() -> None:
@@ -275,13 +286,13 @@ def test_a_server_cannot_leave_the_victims_own_keys_out_of_the_graph_seed() -> N
 
 
 def test_the_graph_depends_on_every_signed_key() -> None:
-    terms = make_terms(20, active=True, topology=Harary(4))
+    terms = make_terms(20, active=True, topology=Harary(4), colluders=1)
     first, second = Cast(terms, seed=b"one").play_until(Step.SHARE), Cast(terms, seed=b"two").play_until(Step.SHARE)
-    assert first.server._seed != second.server._seed
+    assert first.server.view().seed != second.server.view().seed
     missing = Cast(terms, seed=b"one").play_until(Step.SHARE, {Step.ADVERTISE: [names(20)[19]]})
-    assert missing.server._seed != first.server._seed
+    assert missing.server.view().seed != first.server.view().seed
     calm = make_terms(20, topology=Harary(4))
-    assert Cast(calm, seed=b"one").play_until(Step.SHARE).server._seed == rules.graph_seed(calm, [])
+    assert Cast(calm, seed=b"one").play_until(Step.SHARE).server.view().seed == rules.graph_seed(calm, [])
 
 
 # --- Pretending that everybody else has left.
@@ -302,7 +313,7 @@ def test_leaving_the_victim_without_pairwise_masks(defended: bool, monkeypatch: 
     others = [name for name in names(5) if name != VICTIM]
     for name in others:
         cast.reply(name, cast.inbox[name])
-        attacker.collect(cast.reply(name, announcement(cast.terms, names(5))))
+        attacker.collect(cast.reply(name, announcement(cast, names(5))))
     found = attacker.strip([VICTIM], {VICTIM: []})
     assert found is not None
     assert (found == cast.inputs[VICTIM]).all()
@@ -317,12 +328,12 @@ def test_splitting_a_batch(defended: bool, monkeypatch: pytest.MonkeyPatch) -> N
     if not defended:
         monkeypatch.setattr(Terms, "aggregated", lambda _, survivors: frozenset(survivors))
     batches = (0, 0, 1, 1, 2, 2)  # the victim is client 2, its mate client 3
-    cast = Cast(make_terms(6, batches=batches)).play_until(Step.MASK)
+    cast = Cast(make_terms(6, circles=batches)).play_until(Step.MASK)
     attacker = Attacker(cast)
     attacker.watch_masking()
     told = [name for name in names(6) if name != "client-03"]
     for name in told:
-        attacker.collect(cast.reply(name, announcement(cast.terms, told)))
+        attacker.collect(cast.reply(name, announcement(cast, told)))
     wanted = attacker.strip(told, {name: ["client-03"] for name in told})
     if defended:
         assert wanted is None
@@ -352,10 +363,10 @@ def test_cutting_the_ring_in_two(defended: bool, monkeypatch: pytest.MonkeyPatch
     if defended:
         for name in told:
             with pytest.raises(PartialSumRisk):
-                cast.reply(name, announcement(cast.terms, told))
+                cast.reply(name, announcement(cast, told))
         return
     for name in told:
-        attacker.collect(cast.reply(name, announcement(cast.terms, told)))
+        attacker.collect(cast.reply(name, announcement(cast, told)))
     masks = {name: [peer for peer in attacker.neighbours(name) if peer in cut] for name in arc}
     partial = attacker.strip(arc, masks)
     assert partial is not None
@@ -368,27 +379,27 @@ def test_cutting_the_ring_in_two(defended: bool, monkeypatch: pytest.MonkeyPatch
 def test_a_client_that_was_left_out_says_nothing() -> None:
     cast = Cast(make_terms(5)).play_until(Step.REVEAL)
     with pytest.raises(PeerProtocolError, match="without this client"):
-        cast.reply(VICTIM, announcement(cast.terms, [name for name in names(5) if name != VICTIM]))
+        cast.reply(VICTIM, announcement(cast, [name for name in names(5) if name != VICTIM]))
 
 
 def test_a_survivor_that_never_shared_is_a_lie() -> None:
     cast = Cast(make_terms(5)).play_until(Step.MASK, {Step.SHARE: ["client-04"]})
     cast.play()
     with pytest.raises(PeerProtocolError, match="never shared"):
-        cast.reply(VICTIM, announcement(cast.terms, names(5)))
+        cast.reply(VICTIM, announcement(cast, names(5)))
 
 
 def test_too_few_survivors_are_refused() -> None:
     cast = Cast(make_terms(5, minimum=4)).play_until(Step.REVEAL)
     with pytest.raises(ThresholdError, match="minimum"):
-        cast.reply(VICTIM, announcement(cast.terms, names(5)[:3]))
+        cast.reply(VICTIM, announcement(cast, names(5)[:3]))
 
 
 def test_considering_an_announcement_reveals_nothing_and_says_who_would_be_aggregated() -> None:
-    cast = Cast(make_terms(6, batches=(0, 0, 1, 1, 2, 2))).play_until(Step.REVEAL)
+    cast = Cast(make_terms(6, circles=(0, 0, 1, 1, 2, 2))).play_until(Step.REVEAL)
     state = cast.states[VICTIM]
     assert isinstance(state, client.Masked)
-    told = announcement(cast.terms, [name for name in names(6) if name != "client-05"])
+    told = announcement(cast, [name for name in names(6) if name != "client-05"])
     assert state.consider(told) == set(names(6)[:4])
     assert cast.states[VICTIM] is state
 
@@ -424,7 +435,7 @@ def test_mauled_ciphertexts_corrupt_the_sum_without_authentication(monkeypatch: 
         """AES-GCM without looking at the tag."""
         return Cipher(algorithms.AES256(key), modes.GCM(sealed[:12])).decryptor().update(sealed[12:-16])
 
-    monkeypatch.setattr(client, "unseal", decrypt_only)
+    monkeypatch.setattr(envelopes, "unseal", decrypt_only)
     for mark in ("self_share_mark", "key_share_mark", "self_seed_mark"):
         monkeypatch.setattr(rules, mark, lambda *_: bytes(16))
     # The victim's shares of the dropped client's key are needed: with threshold 5 of 6, nobody else can stand in.
@@ -443,7 +454,8 @@ def test_mauled_ciphertexts_corrupt_the_sum_without_authentication(monkeypatch: 
 def test_low_order_keys_from_the_server_are_refused(field: str) -> None:
     cast = Cast(make_terms(5)).play_until(Step.SHARE)
     book = decode(messages.KeyBook, cast.inbox[VICTIM], cast.terms)
-    bad = tuple(msgspec.structs.replace(entry, **{field: bytes(32)}) for entry in book.advertisements)
+    first, *others = book.advertisements
+    bad = (msgspec.structs.replace(first, **{field: bytes(32)}), *others)
     with pytest.raises(PeerProtocolError, match="malformed key"):
         cast.reply(VICTIM, messages.encode(messages.KeyBook(cast.terms.digest, bad)))
 
@@ -456,3 +468,37 @@ def test_masked_inputs_look_uniform_and_unrelated_to_the_input() -> None:
     counts = np.histogram(attacker.masked[VICTIM], bins=64, range=(0, terms.ring.modulus))[0]
     expected = terms.length / 64
     assert ((counts - expected) ** 2 / expected).sum() < 150  # chi-square with 63 degrees of freedom, p ~ 1e-8
+
+
+# --- Announcements whose statements do not hold.
+
+
+def test_announcements_with_bad_statements_are_refused() -> None:
+    cast = Cast(make_terms(6, active=True)).play_until(Step.CONFIRM)
+    other = Cast(make_terms(6, active=True), seed=b"another book").play_until(Step.CONFIRM)
+    good = decode(messages.Announcement, cast.inbox[VICTIM], cast.terms)
+    foreign = decode(messages.Announcement, other.inbox[VICTIM], cast.terms)
+    first, *others = good.statements
+    for statements, reason in (
+        ((), "has no word of client client-00"),
+        (tuple(others), "has no word of client client-00"),
+        ((msgspec.structs.replace(first, signature=bytes(64)), *others), "has no word of client client-00"),
+        ((msgspec.structs.replace(others[0], client=0), *others), "has no word of client client-00"),
+        (foreign.statements, "has no word of client client-00"),
+        ((*others, first), "unsorted"),
+    ):
+        with pytest.raises(PeerProtocolError, match=reason):
+            cast.reply(VICTIM, messages.encode(msgspec.structs.replace(good, statements=statements)))
+    without = messages.encode_members([0, 1, 2, 3, 4], 6)
+    with pytest.raises(PeerProtocolError, match="masks it does not carry"):
+        cast.reply(VICTIM, messages.encode(msgspec.structs.replace(good, sharers=without)))
+    cast.reply(VICTIM, messages.encode(good))
+
+
+def test_a_key_book_with_a_repeated_key_is_refused() -> None:
+    cast = Cast(make_terms(5)).play_until(Step.SHARE)
+    book = decode(messages.KeyBook, cast.inbox[VICTIM], cast.terms)
+    first, second, *others = book.advertisements
+    copied = msgspec.structs.replace(second, masking_key=first.masking_key)
+    with pytest.raises(PeerProtocolError, match="advertised twice"):
+        cast.reply(VICTIM, messages.encode(messages.KeyBook(cast.terms.digest, (first, copied, *others))))

@@ -89,7 +89,7 @@ def test_noise_is_no_parked_state(data: bytes) -> None:
 
 @pytest.mark.parametrize("active", [False, True])
 def test_every_state_parks_and_resumes_to_itself(active: bool) -> None:
-    cast = Cast(make_terms(5, active=active, batches=(0, 0, 1, 1, 1)))
+    cast = Cast(make_terms(5, active=active, circles=(0, 0, 1, 1, 1)))
     while cast.server.step is not Step.REVEAL:
         cast.play()
         for state in cast.states.values():

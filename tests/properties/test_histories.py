@@ -52,7 +52,7 @@ def play(history: list[tuple[str, int]], privacy: int, ledger: Ledger, *, aligne
                 clients=tuple(roster.names[client] for client in chosen),
                 bits=16,
                 length=1,
-                batches=tuple(circle_of[client] for client in chosen.tolist()) if aligned else None,
+                circles=tuple(circle_of[client] for client in chosen.tolist()) if aligned else None,
             )
             aggregated = [terms.clients[position] for position in terms.aggregated(survivors)]
             if aggregated:

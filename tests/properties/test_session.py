@@ -15,9 +15,9 @@ thorough = settings(max_examples=150)
 
 def expected_aggregate(terms: Terms, survivors: tuple[str, ...]) -> set[str]:
     """The batch rule, written again from its definition: every member of an aggregated batch survived."""
-    if terms.batches is None:
+    if terms.circles is None:
         return set(survivors)
-    batch_of = dict(zip(terms.clients, terms.batches, strict=True))
+    batch_of = dict(zip(terms.clients, terms.circles, strict=True))
     return {
         name
         for name in survivors
@@ -51,12 +51,18 @@ def test_with_losses_alone_theorem_one_and_two_decide(setting: Setting) -> None:
     assert all("already heard" in rejected.reason for rejected in server.rejected)
     if not server.aggregated or server.step in (Step.MASK, Step.CONFIRM):
         assert isinstance(played.error, ThresholdError | PartialSumRisk)
-        graph = terms.graph(server._seed)
+        graph = server.view().graph
         if isinstance(played.error, PartialSumRisk):
-            event("disconnected")
-            assert not graph.connected([terms.index[name] for name in server.aggregated])
+            aggregated = {terms.index[name] for name in server.aggregated}
+            lonely = terms.active and any(
+                len(aggregated & set(graph.neighbours(node)))
+                <= min(terms.tolerated, terms.threshold_for(graph.degree(node) + 1) - 1)
+                for node in aggregated
+            )
+            event("lonely" if lonely else "disconnected")
+            assert lonely or not graph.connected(aggregated)
         return
-    graph = terms.graph(server._seed)
+    graph = server.view().graph
     aggregated = {terms.index[name] for name in server.aggregated}
     holders = {terms.index[name] for name in server.revealers}
     concerned = aggregated | {
@@ -86,29 +92,28 @@ def test_the_server_can_derive_the_announced_sum_and_nothing_else(setting: Setti
     from the shares that were revealed are known and drop out. A combination of equations tells something about the
     inputs iff it cancels every unknown mask; those combinations must be the multiples of the announced sum.
     """
-    played, terms = setting.play(), setting.terms
-    server = played.session.server
-    graph = terms.graph(server._seed)
-    survivors = [terms.index[name] for name in server.survivors]
-    sharers = {terms.index[name] for name in server.sharers}
-
-    def opened(shares: dict[int, dict[int, bytes]], node: int) -> bool:
-        return len(shares.get(node, ())) >= terms.threshold_for(graph.degree(node) + 1)
+    played = setting.play()
+    view = played.session.server.view()
+    graph, survivors = view.graph, sorted(view.survivors)
 
     columns: dict[tuple[int, int], int] = {}
     entries: list[tuple[int, int, int]] = []
     for row, node in enumerate(survivors):
-        if not opened(server._self_shares, node):
+        if not view.opened(view.self_shares, node):
             entries.append((row, columns.setdefault((node, node), len(columns)), 1))
         for peer in graph.neighbours(node):
-            if peer in sharers and not opened(server._key_shares, node) and not opened(server._key_shares, peer):
+            if (
+                peer in view.sharers
+                and not view.opened(view.key_shares, node)
+                and not view.opened(view.key_shares, peer)
+            ):
                 pair = (min(node, peer), max(node, peer))
                 entries.append((row, columns.setdefault(pair, len(columns)), 1 if node < peer else -1))
     unknown = np.zeros((len(survivors), len(columns)))
     for row, column, sign in entries:
         unknown[row, column] = sign
     freedom = len(survivors) - (np.linalg.matrix_rank(unknown) if unknown.size else 0)
-    announced = np.array([terms.clients[node] in server.aggregated for node in survivors], dtype=float)
+    announced = np.array([node in view.aggregated for node in survivors], dtype=float)
     if played.error is None:
         event("aggregated")
         assert freedom == 1

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from coterie.arithmetic.ring import RingVector
-from coterie.crypto.entropy import DeterministicEntropy
+from coterie.crypto.entropy import DeterministicEntropy, Entropy
 from coterie.crypto.signing import Identity
 from coterie.secagg import Aggregate, Server, Step, Terms, ThreatMode, client
 from coterie.secagg.client import AnyState
@@ -53,12 +53,18 @@ def ring_sum(terms: Terms, inputs: Mapping[str, RingVector], clients: Iterable[s
 class Cast:
     """An honest server and honest clients; a test plays the villain with what passes between them."""
 
-    def __init__(self, terms: Terms, inputs: Mapping[str, RingVector] | None = None, seed: bytes = b"test") -> None:
+    def __init__(
+        self,
+        terms: Terms,
+        inputs: Mapping[str, RingVector] | None = None,
+        seed: bytes = b"test",
+        entropy: Mapping[str, Entropy] | None = None,
+    ) -> None:
         self.terms = terms
         self.inputs = dict(inputs or make_inputs(terms))
         self.server = Server(terms)
         self.states: dict[str, AnyState] = {}
-        self.entropy = {name: entropy_for(name, seed) for name in terms.clients}
+        self.entropy = entropy or {name: entropy_for(name, seed) for name in terms.clients}
         self.inbox: Messages = dict.fromkeys(terms.clients, b"")
 
     def reply(self, name: str, message: bytes) -> bytes:

@@ -82,7 +82,7 @@ def settings_of_sessions(draw: st.DrawFn, kinds: tuple[FaultKind, ...] = tuple(F
         "session": draw(st.binary(min_size=16, max_size=20)),
     }
     if draw(st.booleans()):
-        changes["batches"] = tuple(draw(st.lists(st.integers(0, 4), min_size=size, max_size=size)))
+        changes["circles"] = tuple(draw(st.lists(st.integers(0, 4), min_size=size, max_size=size)))
     some = st.lists(st.sampled_from(names(size)), max_size=4, unique=True).map(tuple)
     down_kinds = [kind for kind in (FaultKind.DROP, FaultKind.TAMPER) if kind in kinds]
     rule = st.one_of(
@@ -90,4 +90,7 @@ def settings_of_sessions(draw: st.DrawFn, kinds: tuple[FaultKind, ...] = tuple(F
         st.builds(Fault, st.sampled_from(down_kinds), STEPS, some, direction=st.just(Direction.DOWN)),
     )
     faults = Faults(draw(st.integers(0, 2**32)), tuple(draw(st.lists(rule, max_size=6))))
-    return Setting(make_terms(size, active=draw(st.booleans()), **changes), faults, draw(st.booleans()))
+    active = draw(st.booleans())
+    if active:
+        changes["colluders"] = draw(st.integers(0, min(size - 2, (changes["threshold"] or size) - 1)))
+    return Setting(make_terms(size, active=active, **changes), faults, draw(st.booleans()))

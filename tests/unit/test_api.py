@@ -37,6 +37,7 @@ def test_the_mean_is_within_its_bound(size: int, topology: Any, weighted: bool, 
             weights=weights,
             topology=topology,
             identities={name: identity_for(name) for name in inputs} if active else None,
+            colluders=0,
             faults=dropouts(0.02, seed),
             seed=seed,
         )

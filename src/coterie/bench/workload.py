@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from coterie.arithmetic.quantize import Quantizer
 from coterie.errors import ConfigError
 from coterie.graphs.guarantees import majority_threshold, paper_parameters, paper_threshold
+from coterie.graphs.table import searches
 from coterie.graphs.topology import Complete, ErdosRenyi, Harary, Topology
-from coterie.planning.session import SEARCHES
 from coterie.secagg.terms import Terms
 
 CLIP = 1.0
@@ -36,8 +36,9 @@ def choose(
     * Harary: 30 neighbours, or as many as there are, and 55% of the shares. A Harary graph gives each client an odd
       number of shares 2j + 1, of which 1.1 j + .55 rounds to at least j + 1, so this is a strict majority too.
     """
-    if kind not in SEARCHES:
-        raise ConfigError(f"the topology is one of {', '.join(SEARCHES)}, not {kind!r}")
+    known = searches()
+    if kind not in known:
+        raise ConfigError(f"the topology is one of {', '.join(known)}, not {kind!r}")
     if clients < 3:
         raise ConfigError(f"a benchmark needs at least 3 clients, not {clients}")
     if degree is not None and kind != "harary":

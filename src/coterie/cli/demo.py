@@ -227,7 +227,9 @@ def _names(clients: "Sequence[str]") -> str:
 
 
 def _graph(topology: "Topology") -> str:
-    return str(type(topology).__struct_config__.tag).title()
+    from coterie.graphs.table import topology_name
+
+    return topology_name(topology).title()
 
 
 def _size(number: int) -> str:

@@ -20,9 +20,9 @@ class _Topology(click.ParamType):  # type: ignore[type-arg]  # generic in the la
         return self._choice().get_metavar(param, ctx)
 
     def _choice(self) -> "click.Choice[str]":
-        from coterie.planning.session import SEARCHES
+        from coterie.graphs.table import searches
 
-        return click.Choice(tuple(SEARCHES))
+        return click.Choice(tuple(searches()))
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the numbers as JSON and nothing else.")]

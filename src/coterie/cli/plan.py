@@ -37,8 +37,12 @@ def plan(
     ],
     clients: Annotated[int | None, typer.Option(help="Clients in a session.", min=3, rich_help_panel=SESSION)] = None,
     collusion: Annotated[
-        float, typer.Option(help="Fraction of clients that collude with the server.", rich_help_panel=SESSION)
-    ] = 0.0,
+        float | None,
+        typer.Option(
+            help="Fraction of clients that collude with the server (0 if not given; just under 1/3 with --active).",
+            rich_help_panel=SESSION,
+        ),
+    ] = None,
     topology: Annotated[
         TopologyName, typer.Option(help="Who shares with whom.", rich_help_panel=SESSION)
     ] = TopologyName.AUTO,
@@ -159,6 +163,8 @@ def _as_dict(found: "Plan") -> dict[str, Any]:
         "dropout": found.dropout,
         "collusion": found.collusion,
         "active_server": found.active,
+        "colluders": found.colluders,
+        "quorum": found.quorum,
         "topology": msgspec.to_builtins(guarantee.topology)["type"],
         "connection_probability": found.connection_probability,
         "degree": guarantee.degree,
@@ -169,6 +175,11 @@ def _as_dict(found: "Plan") -> dict[str, Any]:
         "length": found.length,
         **asdict(found.costs),
         "complete": asdict(found.complete),
+        "prices": [
+            asdict(price)
+            | {"failed_rounds": {f"{leaving:g}": chance for leaving, chance in price.failed_rounds.items()}}
+            for price in found.prices
+        ],
         "notes": list(found.notes),
     }
 
@@ -189,10 +200,11 @@ def _show(found: "Plan") -> None:
     against = "lying" if found.active else "curious"
     console.print(
         f"\n[bold]{found.clients} clients[/], {found.dropout:.1%} drop out, "
-        f"{found.collusion:.1%} collude with a {against} server"
+        f"{found.colluders:,} collude with a {against} server"
     )
+    signing = f", [bold]{found.quorum}[/] clients must confirm who survived" if found.quorum else ""
     console.print(
-        f"[bold green]→ {titles[name]}[/], {_neighbourhood(found)}, threshold [bold]{guarantee.threshold}[/]\n"
+        f"[bold green]→ {titles[name]}[/], {_neighbourhood(found)}, threshold [bold]{guarantee.threshold}[/]{signing}\n"
     )
     bounds = Table(box=None, show_header=False, padding=(0, 2))
     bounds.add_row("a partial sum or an input leaks", _probability(guarantee.privacy_failure_log2))
@@ -200,6 +212,8 @@ def _show(found: "Plan") -> None:
     console.print(bounds)
     console.print()
     console.print(_cost_table(costs, found.complete, found))
+    if found.active:
+        console.print(_price_table(found))
     for note in found.notes:
         console.print(f"[yellow]Note:[/] {note}")
 
@@ -243,3 +257,26 @@ def _cost_table(costs: "Costs", complete: "Costs", found: "Plan") -> Any:  # noq
         show = size if is_bytes else "{:,}".format
         table.add_row(label, show(ours), show(theirs), f"{ours / theirs:.2f}" if theirs else "")
     return table
+
+
+def _price_table(found: "Plan") -> Any:  # noqa: ANN401 - rich is imported late
+    from rich.table import Table
+
+    table = Table(title="Rounds that fail, on the complete graph, if clients leave in each step", title_justify="left")
+    for heading in ("colluders withstood", "must confirm"):
+        table.add_column(heading, justify="right")
+    for leaving in found.prices[0].failed_rounds:
+        table.add_column(f"{leaving:.0%} leave", justify="right")
+    for price in found.prices:
+        style = "bold" if price.colluders == found.colluders else None
+        chances = (f"{chance:.1%}" for chance in price.failed_rounds.values())
+        table.add_row(f"{price.colluders:,}", f"{price.quorum:,}", *chances, style=style)
+    return table
+
+
+def _bytes(count: int) -> str:
+    for unit in ("B", "kB", "MB"):
+        if count < 10_000:
+            return f"{count:,} {unit}"
+        count = round(count / 1000)
+    return f"{count:,} GB"

@@ -5,7 +5,7 @@ import hashlib
 import msgspec
 
 #: Leads every context, so that nothing derived here collides with another program or a later version.
-PROTOCOL = "coterie/secagg/1"
+PROTOCOL = "coterie/secagg/2"
 FINGERPRINT_BYTES = 16
 
 

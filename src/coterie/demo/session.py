@@ -20,7 +20,7 @@ from coterie.errors import ConfigError, VerificationError
 from coterie.graphs import Complete
 from coterie.graphs.failures import ThreatModel
 from coterie.graphs.guarantees import majority_threshold
-from coterie.planning.session import SEARCHES
+from coterie.graphs.table import searches
 from coterie.rounds import one_off
 from coterie.secagg import Aggregate, Step, Terms, ThreatMode, messages
 from coterie.transports.faults import Fault, FaultKind, Faults
@@ -34,11 +34,12 @@ SESSION_BYTES = 16
 
 def make_plan(settings: Settings, missing: int) -> DemoPlan:
     """Find a graph and a threshold that withstand ``missing`` clients; the complete graph and a majority if none do."""
-    if settings.topology not in SEARCHES:
-        raise ConfigError(f"the topology is one of {', '.join(SEARCHES)}, not {settings.topology!r}")
+    known = searches()
+    if settings.topology not in known:
+        raise ConfigError(f"the topology is one of {', '.join(known)}, not {settings.topology!r}")
     try:
         model = ThreatModel(settings.clients, missing / settings.clients, COLLUSION, active=settings.active)
-        found = SEARCHES[settings.topology](model)
+        found = known[settings.topology](model)
     except ConfigError as error:
         everybody = settings.clients
         return DemoPlan(Complete(), everybody - 1, majority_threshold(everybody), COLLUSION, shortcoming=str(error))
@@ -79,7 +80,8 @@ class Demo(Watch):
             length=settings.length + 1,  # the weight travels in front
             topology=self.plan.topology,
             threshold=self.plan.threshold,
-            batches=circles,
+            circles=circles,
+            colluders=int(self.plan.collusion * settings.clients),
             mode=ThreatMode.ACTIVE_SERVER if settings.active else ThreatMode.HONEST_BUT_CURIOUS,
             identities=tuple(identity.public for identity in identities.values()),
         )

@@ -15,9 +15,11 @@ from coterie.graphs.guarantees import (
     step_dropout,
 )
 from coterie.graphs.search import Guarantee, assess, search_complete, search_erdos_renyi, search_harary
+from coterie.graphs.table import TOPOLOGIES, TopologyKind
 from coterie.graphs.topology import Complete, ErdosRenyi, Graph, Harary, Topology, build
 
 __all__ = [
+    "TOPOLOGIES",
     "Complete",
     "ErdosRenyi",
     "Graph",
@@ -26,6 +28,7 @@ __all__ = [
     "PaperParameters",
     "ThreatModel",
     "Topology",
+    "TopologyKind",
     "assess",
     "build",
     "client_bits",

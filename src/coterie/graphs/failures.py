@@ -10,15 +10,16 @@ Three things can go wrong:
 
 * **split**: the honest survivors do not form a connected graph. Removing the masks can then open the sums of
   its parts, not only the total (Choi et al. 2020, Theorem 2). Colluders know their masks, so they join nobody.
-* **exposed**: the adversary obtains ``threshold`` shares of both secrets of an honest client. A passive server
-  asks every holder for the one kind the protocol allows, so the other must come from colluding neighbours:
-  ``colluding >= t``. An active server may ask some of the ``degree + 1`` holders for one kind and some for the
-  other, and colluders give it both: exposed only if ``degree + 1 + colluding >= 2 t``.
+* **exposed**: the adversary obtains ``threshold`` shares of both secrets of an honest client. Honest holders give out
+  the one kind that the survivor set calls for, of which there is one (a passive server announces one; an active one
+  needs a quorum for it), so the other must come from colluding neighbours: ``colluding >= t``.
 * **starved**: fewer than ``threshold`` holders of a client's secrets are left (Theorem 1). A client that stays
   holds one of its own shares, so ``t - 1`` neighbours must stay with it; for one that drops out, ``t`` must.
+* **lonely**, against an active server: a client is left with at most ``min(c, t - 1)`` neighbours, who may all collude.
 
 Privacy fails if the honest survivors are split or an honest client is exposed. Reliability fails if a client is
-starved or all survivors, colluders included, are split (the sum is then refused). The bounds are the sums of the
+starved, or where clients refuse the sum: a client is lonely, all survivors, colluders included, are split, or, against
+an active server, fewer than ``q`` survivors are left to sign, ``2 q > n + c``. The bounds are the sums of the
 probabilities of these events over all clients (union bound).
 """
 
@@ -31,6 +32,7 @@ from functools import cached_property
 import numpy as np
 
 from coterie.errors import ConfigError
+from coterie.graphs.guarantees import quorum_of
 from coterie.graphs.tails import (
     Logs,
     at_least,
@@ -51,8 +53,7 @@ class ThreatModel:
     At most ``floor(dropout * clients)`` clients drop out of the session and at most
     ``floor(collusion * clients)`` collude with the server; privacy may fail with probability
     ``2^-privacy_bits``, reliability with ``2^-reliability_bits``. ``active`` means a server that deviates from
-    the protocol. Where whole batches are aggregated or not at all, the batch mates of a client that drops out
-    count as dropped out too.
+    the protocol. Where whole circles are aggregated or not at all, a client that drops out takes its circle with it.
     """
 
     clients: int
@@ -81,12 +82,17 @@ class ThreatModel:
     @property
     def dropped(self) -> int:
         """The most clients that drop out."""
-        return _part(self.dropout, self.clients)
+        return part_of(self.dropout, self.clients)
 
     @property
     def colluding(self) -> int:
         """The most clients that collude with the server."""
-        return _part(self.collusion, self.clients)
+        return part_of(self.collusion, self.clients)
+
+    @property
+    def quorum(self) -> int:
+        """The signatures on one survivor set that clients of a lying server ask for."""
+        return quorum_of(self.clients, self.colluding)
 
     @property
     def thresholds(self) -> range:
@@ -115,27 +121,28 @@ class Law(ABC):
     def split(self, lost: int) -> float:
         """Bound the log probability that the graph is disconnected once at most ``lost`` clients are taken out."""
 
-    @abstractmethod
-    def both_ways(self, threshold: int) -> float:
-        """Return ``log P(degree + 1 + colluding >= 2 threshold)`` for one honest client."""
-
     def privacy(self, threshold: int) -> float:
         """Bound log2 of the probability that the honest survivors are split or an honest client is exposed.
 
         All ``n`` clients are counted, not ``n - c``: so the bound grows with ``c`` and covers fewer colluders.
         """
-        exposed = self.both_ways(threshold) if self.model.active else at_least(self._colluding, threshold)
+        exposed = at_least(self._colluding, threshold)
         return _log2_total(self._honest_split, math.log(self.model.clients) + exposed)
 
     def reliability(self, threshold: int) -> float:
-        """Bound log2 of the probability that the survivors are split or a client is starved.
+        """Bound log2 of the probability that the survivors are split or a client is starved or lonely.
 
-        Fewer dropouts only add holders, so the bound covers them.
+        Fewer dropouts only add holders, neighbours and signers, so the bound covers them.
         """
         dropped, stayed = self.model.dropped, self.model.clients - self.model.dropped
+        too_few = threshold - 2
+        if self.model.active:
+            if stayed < self.model.quorum:
+                return 0.0
+            too_few = max(too_few, min(self.model.colluding, threshold - 1))
         return _log2_total(
             self._survivor_split,
-            math.log(stayed) + at_most(self._around_survivor, threshold - 2),
+            math.log(stayed) + at_most(self._around_survivor, too_few),
             math.log(dropped) + at_most(self._around_dropped, threshold - 1) if dropped else -math.inf,
         )
 
@@ -192,10 +199,6 @@ class RegularLaw(Law):
         """Return a hypergeometric law: on a uniformly permuted ring, neighbours are a uniform subset."""
         return log_hypergeometric(self.model.clients - 1, marked, self.regular_degree)
 
-    def both_ways(self, threshold: int) -> float:
-        """Return ``log P(colluding >= 2 threshold - (degree + 1))``."""
-        return at_least(self._colluding, 2 * threshold - (self.regular_degree + 1))
-
     def split(self, lost: int) -> float:
         """Bound a split of the ring by two runs of lost clients, each of length ``k/2`` or more.
 
@@ -225,12 +228,6 @@ class RandomLaw(Law):
         """Return a binomial law: every pair is joined independently."""
         return log_binomial(marked, self.probability)
 
-    def both_ways(self, threshold: int) -> float:
-        """Return ``log P(honest + 1 + 2 colluding >= 2 threshold)``: honest and colluding neighbours apart."""
-        colluding = np.arange(len(self._colluding))
-        honest_needed = np.clip(2 * threshold - 1 - 2 * colluding, 0, len(self._honest_tail) - 1)
-        return min(0.0, log_sum(self._colluding + self._honest_tail[honest_needed]))
-
     def split(self, lost: int) -> float:
         """Bound a split of the ``m = n - lost`` or more clients left, as Theorem 6 of CCESA does.
 
@@ -248,17 +245,12 @@ class RandomLaw(Law):
         no_edge = part * (size - part) * log_complement(self.probability)
         return min(0.0, log_sum(log_choose(size, part) + no_edge) - math.log(2))
 
-    @cached_property
-    def _honest_tail(self) -> Logs:
-        """``log P(X >= x)`` for the honest neighbours X of an honest client and ``x = 0, 1, ..``."""
-        law = self.neighbours(self.model.clients - 1 - self.model.colluding)
-        return np.append(np.logaddexp.accumulate(law[::-1])[::-1], -math.inf)
-
 
 def _log2_total(*logs: float) -> float:
     return min(0.0, log_sum(np.array(logs)) / math.log(2))
 
 
-def _part(fraction: float, total: int) -> int:
+def part_of(fraction: float, total: int) -> int:
+    """Return how many of ``total`` clients a fraction of them is, rounded down."""
     # The summand undoes the rounding of products such as 0.29 * 100, whose floor is 28.
     return math.floor(fraction * total + 1e-9)

@@ -35,6 +35,15 @@ def majority_threshold(shares: int) -> int:
     return shares // 2 + 1
 
 
+def quorum_of(clients: int, colluders: int) -> int:
+    """Return the least ``q`` with ``2 q > n + c``, so many signatures that no two sets of signers share only colluders.
+
+    Whoever asks for ``q`` signatures of ``n`` clients on one statement then knows that no other statement has as many:
+    ``2 q - n > c`` clients would have signed both, and one of them is honest.
+    """
+    return (clients + colluders) // 2 + 1
+
+
 def reliable_probability(clients: int, dropout: float) -> float:
     """Return the right-hand side of Theorem 3 of CCESA: above it, G(n, p) is reliable.
 

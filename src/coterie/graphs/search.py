@@ -34,21 +34,24 @@ def assess(model: ThreatModel, topology: Topology, threshold: int) -> Guarantee:
     """Return the failure bounds of ``topology`` with ``threshold`` under ``model``, whatever its targets."""
     if not 1 <= threshold <= model.clients:
         raise ConfigError(f"a threshold lies in 1..{model.clients}, the number of clients, not {threshold}")
-    law = RandomLaw(model, topology) if isinstance(topology, ErdosRenyi) else RegularLaw(model, topology)
-    return _guarantee(law, threshold)
+    if isinstance(topology, ErdosRenyi):
+        return _guarantee(RandomLaw(model, topology), threshold)
+    if isinstance(topology, Complete | Harary):
+        return _guarantee(RegularLaw(model, topology), threshold)
+    raise ConfigError(f"no failure bounds are known for {type(topology).__name__}")
 
 
 def search_complete(model: ThreatModel) -> Guarantee:
     """Return a threshold for the complete graph (Bonawitz et al. 2017).
 
-    Nothing is random there. Every ``t`` from ``c + 1`` (active server: from the least with ``2t > n + c``) to
-    ``n - d`` makes both failures impossible; :func:`search_harary` says which of them is taken.
+    Nothing is random there. Every ``t`` from ``c + 1`` to ``n - d`` makes both failures impossible, against an active
+    server if ``2 d + c < n``: a quorum must be left to sign. :func:`search_harary` says which of them is taken.
     """
     law = RegularLaw(model, Complete())
     window = law.window()
     if not window:
         raise ConfigError(
-            "no threshold withstands an active server unless 2 * dropped + colluding < clients, and "
+            "no quorum withstands an active server unless 2 * dropped + colluding < clients, and "
             f"2 * {model.dropped} + {model.colluding} is not below {model.clients}; lower the dropout or the collusion"
         )
     return _choose(law, window)
@@ -58,9 +61,9 @@ def search_harary(model: ThreatModel) -> Guarantee:
     """Return the smallest even degree of a Harary graph that meets the targets (Bell et al. 2020).
 
     For a given degree, larger thresholds help privacy and smaller ones reliability, so those that meet both
-    targets form an interval. Of these the one nearest to a majority of the shares is taken: below it, a
-    server that lies to the clients might gather both secrets of one even without accomplices; above it, each
-    further share only takes away a dropout that could have been survived. A threshold is never below 2.
+    targets form an interval. Of these the one nearest to a majority of the shares is taken: below it, holders who
+    were told two stories could give out both secrets of a client; above it, each further share only takes away a
+    dropout that could have been survived. A threshold is never below 2.
 
     Where only ``degree >= clients - 1`` will do, the result is the complete graph under another name.
     """

@@ -13,6 +13,7 @@ import hashlib
 import math
 from collections.abc import Collection
 from functools import lru_cache
+from typing import Protocol, runtime_checkable
 
 import msgspec
 import numpy as np
@@ -21,8 +22,27 @@ from numpy.typing import NDArray
 from coterie.errors import ConfigError
 
 
+@runtime_checkable
+class Topology(Protocol):
+    """A rule for who is joined to whom, given the number of clients and a seed.
+
+    A topology is a frozen, tagged struct: its fields travel in a session's terms under its tag. One of your own takes
+    part once it stands in :data:`coterie.graphs.table.TOPOLOGIES`.
+    """
+
+    def graph(self, size: int, seed: bytes) -> "Graph":
+        """Return the graph that ``seed`` selects; equal arguments give equal graphs everywhere."""
+        ...
+
+    def __hash__(self) -> int: ...
+
+
 class Complete(msgspec.Struct, frozen=True, tag="complete"):
     """Every client is a neighbour of every other (Bonawitz et al. 2017)."""
+
+    def graph(self, size: int, seed: bytes) -> "Graph":
+        """Return the only graph there is."""
+        return _from_matrix(~np.eye(size, dtype=np.bool_))
 
 
 class ErdosRenyi(msgspec.Struct, frozen=True, tag="erdos-renyi"):
@@ -33,6 +53,10 @@ class ErdosRenyi(msgspec.Struct, frozen=True, tag="erdos-renyi"):
     def __post_init__(self) -> None:
         if not 0 < self.probability <= 1:
             raise ConfigError(f"a connection probability lies in (0, 1], not {self.probability}")
+
+    def graph(self, size: int, seed: bytes) -> "Graph":
+        """Return a graph whose edges are drawn independently."""
+        return _erdos_renyi(size, self.probability, seed)
 
 
 class Harary(msgspec.Struct, frozen=True, tag="harary"):
@@ -47,8 +71,9 @@ class Harary(msgspec.Struct, frozen=True, tag="harary"):
         if self.degree < 2 or self.degree % 2:
             raise ConfigError(f"the degree of a Harary graph is even and at least 2, not {self.degree}")
 
-
-Topology = Complete | ErdosRenyi | Harary
+    def graph(self, size: int, seed: bytes) -> "Graph":
+        """Return a ring in random order."""
+        return _harary(size, self.degree, seed) if self.degree < size - 1 else Complete().graph(size, seed)
 
 
 class Graph:
@@ -99,6 +124,14 @@ class Graph:
             frontier.extend(found)
         return not unreached
 
+    def degrees_within(self, members: Collection[int]) -> NDArray[np.int64]:
+        """Return for every node how many of its neighbours are among ``members``."""
+        inside = np.zeros(self.size, np.int64)
+        inside[list(members)] = 1
+        counted = np.concatenate(([0], np.cumsum(inside[self._targets])))
+        degrees: NDArray[np.int64] = np.diff(counted[self._offsets])
+        return degrees
+
     def _row(self, node: int) -> list[int]:
         row: list[int] = self._targets[self._offsets[node] : self._offsets[node + 1]].tolist()
         return row
@@ -114,6 +147,8 @@ def build(topology: Topology, size: int, seed: bytes) -> Graph:
     Equal arguments give equal graphs everywhere; the last few are remembered, because in one process many
     clients ask for the same one.
     """
+    if not isinstance(topology, Topology):
+        raise ConfigError(f"{type(topology).__name__} is no topology")
     if size < 1:
         raise ConfigError(f"a graph needs at least one client, not {size}")
     return _build(topology, size, bytes(seed))
@@ -121,11 +156,10 @@ def build(topology: Topology, size: int, seed: bytes) -> Graph:
 
 @lru_cache(maxsize=4)
 def _build(topology: Topology, size: int, seed: bytes) -> Graph:
-    if isinstance(topology, ErdosRenyi):
-        return _erdos_renyi(size, topology.probability, seed)
-    if isinstance(topology, Harary) and topology.degree < size - 1:
-        return _harary(size, topology.degree, seed)
-    return _from_matrix(~np.eye(size, dtype=np.bool_))
+    graph = topology.graph(size, seed)
+    if graph.size != size:
+        raise ConfigError(f"{type(topology).__name__} made a graph of {graph.size} clients, not of {size}")
+    return graph
 
 
 def _from_matrix(adjacency: NDArray[np.bool_]) -> Graph:

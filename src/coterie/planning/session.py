@@ -3,6 +3,9 @@
 import math
 from dataclasses import dataclass
 
+import numpy as np
+from scipy.special import bdtrc
+
 from coterie.arithmetic.quantize import Quantizer
 from coterie.arithmetic.ring import Ring
 from coterie.crypto.agreement import KEY_BYTES
@@ -10,14 +13,25 @@ from coterie.crypto.context import FINGERPRINT_BYTES
 from coterie.crypto.signing import SIGNATURE_BYTES
 from coterie.errors import ConfigError
 from coterie.graphs.failures import ThreatModel
-from coterie.graphs.guarantees import paper_parameters, privacy_bound_log2, reliability_bound_log2
-from coterie.graphs.search import Guarantee, assess, search_complete, search_erdos_renyi, search_harary
+from coterie.graphs.guarantees import (
+    majority_threshold,
+    paper_parameters,
+    privacy_bound_log2,
+    quorum_of,
+    reliability_bound_log2,
+)
+from coterie.graphs.search import Guarantee, assess
+from coterie.graphs.table import searches
+from coterie.graphs.tails import log_binomial
 from coterie.graphs.topology import Complete, ErdosRenyi
 from coterie.secagg import messages
+from coterie.secagg.steps import TABLE, Step
+from coterie.secagg.terms import MOST_CLIENTS, default_colluders
 
 #: With fewer clients the complete graph is cheap enough that nothing else is worth a thought.
 FEW_CLIENTS = 20
-SEARCHES = {"complete": search_complete, "erdos-renyi": search_erdos_renyi, "harary": search_harary}
+#: What withstanding colluders costs is shown for clients that leave this often, in every step.
+LEAVING = (0.05, 0.1)
 
 
 @dataclass(frozen=True)
@@ -43,6 +57,16 @@ class Costs:
 
 
 @dataclass(frozen=True)
+class Price:
+    """What it costs to withstand a number of colluders: more clients must stay to sign, so more rounds fail."""
+
+    colluders: int
+    quorum: int
+    failed_rounds: dict[float, float]
+    """By the probability that a client leaves in a step, that of a round that fails (on the complete graph)."""
+
+
+@dataclass(frozen=True)
 class Plan:
     """Parameters of a session, the bounds proven for them, and what it costs beside the complete graph."""
 
@@ -50,6 +74,12 @@ class Plan:
     dropout: float
     collusion: float
     active: bool
+    colluders: int
+    """The most clients that may collude with the server; what the terms of a session take."""
+    quorum: int | None
+    """Clients that must confirm who survived; nobody need where the server follows the protocol."""
+    prices: tuple[Price, ...]
+    """Against an active server, what other numbers of colluders would cost."""
     bits: int
     length: int
     guarantee: Guarantee
@@ -70,7 +100,7 @@ def recommend(
     clients: int,
     dropout: float,
     *,
-    collusion: float = 0.0,
+    collusion: float | None = None,
     topology: str = "auto",
     privacy_bits: float | None = None,
     reliability_bits: float | None = None,
@@ -80,11 +110,20 @@ def recommend(
 ) -> Plan:
     """Return the cheapest topology that meets the failure targets, or the best parameters of the one asked for.
 
-    ``topology`` is ``auto`` or one of the three names. Without targets, Erdős-Rényi takes the rule of Choi et al.
-    (2020) and the others take 40 bits of privacy and 20 of reliability.
+    ``topology`` is ``auto`` or a name in the table of topologies. Without targets, Erdős-Rényi takes the rule of
+    Choi et al. (2020), in which nobody colludes and the server does not lie, and the others take 40 bits of privacy
+    and 20 of reliability. Without ``collusion`` nobody colludes with a server that follows the protocol, and with one
+    that lies as many clients as a session's terms assume.
     """
-    if topology != "auto" and topology not in SEARCHES:
-        raise ConfigError(f"topology is auto, {', '.join(SEARCHES)}, not {topology!r}")
+    known = searches()
+    if topology != "auto" and topology not in known:
+        raise ConfigError(f"topology is auto, {', '.join(known)}, not {topology!r}")
+    if clients > MOST_CLIENTS:
+        raise ConfigError(f"a session has at most {MOST_CLIENTS:,} clients, not {clients:,}; plan several sessions")
+    by_rule = topology == "erdos-renyi" and privacy_bits is None and reliability_bits is None
+    by_rule = by_rule and not active and not collusion
+    if collusion is None:
+        collusion = default_colluders(clients) / clients if active else 0.0
     bits = Quantizer(clip=1.0, precision=precision, clients=clients).ring.bits
     model = ThreatModel(
         clients,
@@ -95,19 +134,62 @@ def recommend(
         active=active,
     )
     notes: list[str] = []
-    if topology == "erdos-renyi" and privacy_bits is None and reliability_bits is None:
+    if by_rule:
         candidates = [_by_the_papers_rule(model, notes)]
     elif topology == "auto":
-        candidates = [search(model) for search in SEARCHES.values()]
+        candidates = [search(model) for search in known.values()]
     else:
-        candidates = [SEARCHES[topology](model)]
+        candidates = [known[topology](model)]
 
     def price(found: Guarantee) -> Costs:
         return session_costs(clients, found.degree, bits, length, dropout=dropout, active=active)
 
     best = min(candidates, key=lambda found: price(found).client_bytes)
     complete = session_costs(clients, clients - 1, bits, length, dropout=dropout, active=active)
-    return Plan(clients, dropout, collusion, active, bits, length, best, price(best), complete, tuple(notes))
+    return Plan(
+        clients=clients,
+        dropout=dropout,
+        collusion=collusion,
+        active=active,
+        colluders=model.colluding,
+        quorum=model.quorum if active else None,
+        prices=price_colluders(clients, model.colluding) if active else (),
+        bits=bits,
+        length=length,
+        guarantee=best,
+        costs=price(best),
+        complete=complete,
+        notes=tuple(notes),
+    )
+
+
+def price_colluders(clients: int, planned: int) -> tuple[Price, ...]:
+    """Say what several numbers of colluders cost, among them none, the ``planned`` one and the default."""
+    default = default_colluders(clients)
+    numbers = sorted({0, default // 2, default, planned})
+    return tuple(
+        Price(
+            number,
+            quorum_of(clients, number),
+            {leaving: failed_rounds(clients, number, leaving) for leaving in LEAVING},
+        )
+        for number in numbers
+    )
+
+
+def failed_rounds(clients: int, colluders: int, leaving: float) -> float:
+    """Return the probability that a round against an active server fails on the complete graph.
+
+    Each client leaves with probability ``leaving`` in each step, independently. A quorum must be there to confirm, and
+    of those who confirmed a threshold must be there to reveal.
+    """
+    quorum = quorum_of(clients, colluders)
+    threshold = max(majority_threshold(clients), colluders + 1)
+    before = [row.step for row in TABLE].index(Step.CONFIRM) + 1
+    enough = np.arange(max(quorum, threshold), clients + 1)
+    confirming = np.exp(log_binomial(clients, (1 - leaving) ** before)[enough])
+    revealing = bdtrc(threshold - 1, enough, 1 - leaving)  # P(Bin(enough, 1 - leaving) >= threshold)
+    return max(0.0, 1 - float(confirming @ revealing))
 
 
 def _by_the_papers_rule(model: ThreatModel, notes: list[str]) -> Guarantee:
@@ -148,13 +230,18 @@ def session_costs(
     uploads: list[messages.Message] = [
         advertisement,
         messages.SharedKeys(terms, last, envelopes, marks, mark),
-        messages.MaskedInput(terms, last, vector),
+        messages.MaskedInput(terms, last, vector, signature if active else None),
         messages.Revelation(terms, last, (share,) * (neighbours + 1), ()),
     ]
+    members = bytes((clients + 7) // 8)
+    announcement = messages.Announcement(terms, members)
+    if active:
+        statements = (messages.Statement(last, signature),) * neighbours
+        announcement = messages.Announcement(terms, members, members, statements)
     downloads: list[messages.Message] = [
         messages.KeyBook(terms, (advertisement,) * (clients if active else neighbours)),
         messages.Deliveries(terms, envelopes),
-        messages.Announcement(terms, bytes((clients + 7) // 8)),
+        announcement,
     ]
     if active:
         uploads.append(confirmation)

@@ -36,13 +36,28 @@ TOO_FEW = "too few clients are available"
 
 
 @dataclass(frozen=True)
+class SessionShape:
+    """What depends on how many clients a session has: who shares with whom, and what that withstands."""
+
+    topology: Topology = field(default_factory=Complete)
+    threshold: int | None = None
+    colluders: int | None = None
+    """Beside an active server; None is the default of :class:`~coterie.secagg.Terms`."""
+
+
+def complete(_clients: int) -> SessionShape:
+    """Let everybody share with everybody, whatever the size of the session."""
+    return SessionShape()
+
+
+@dataclass(frozen=True)
 class SessionSettings:
     """What the sessions of all rounds have in common."""
 
     bits: int
     length: int
-    topology: Topology = field(default_factory=Complete)
-    threshold: int | None = None
+    shape: Callable[[int], SessionShape] = complete
+    """Asked for every session with the number of its clients: what holds for one size need not hold for another."""
     minimum: int = 2
     mode: ThreatMode = ThreatMode.HONEST_BUT_CURIOUS
     promised: int | None = None
@@ -109,15 +124,17 @@ class Coordinator(Generic[D]):
     def _terms(self, chosen: NDArray[np.int64]) -> Terms:
         clients = [self.roster.clients[client] for client in chosen]
         settings = self.settings
+        shape = settings.shape(len(clients))
         active = settings.mode is ThreatMode.ACTIVE_SERVER
         return Terms(
             session=self._entropy.draw("session", SESSION_BYTES),
             clients=tuple(client.name for client in clients),
             bits=settings.bits,
             length=settings.length,
-            topology=settings.topology,
-            threshold=settings.threshold,
-            batches=tuple(self._circle_of[client] for client in chosen.tolist()) if settings.aligned else None,
+            topology=shape.topology,
+            threshold=shape.threshold,
+            colluders=shape.colluders,
+            circles=tuple(self._circle_of[client] for client in chosen.tolist()) if settings.aligned else None,
             minimum=settings.minimum,
             mode=settings.mode,
             identities=tuple(client.identity for client in clients) if active else (),

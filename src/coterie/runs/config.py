@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 from coterie.cohorts import POLICIES
 from coterie.cohorts.availability import AVAILABILITIES
 from coterie.cohorts.policies import Mode
-from coterie.planning.session import SEARCHES
+from coterie.graphs.table import TOPOLOGIES
 from coterie.privacy import DISTRIBUTIONS
 from coterie.runs.algorithms import ALGORITHMS, Algorithm
 from coterie.runs.choices import OneOf
@@ -26,7 +26,7 @@ from coterie.training.models import MODELS
 OWN = "own"
 """The name of data or a model that a Python program brings along."""
 
-_SPARSE = sorted(SEARCHES.keys() - {"complete"}, reverse=True)  # shown in this order, whatever the table's is
+_SPARSE = sorted(TOPOLOGIES.keys() - {"complete"}, reverse=True)  # shown in this order, whatever the table's is
 
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 Positive: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -214,7 +214,11 @@ class AggregationSettings(Section):
         default=0, ge=0, description="shares that open a client's secret; 0 is a majority, or as planned"
     )
     dropout: BelowOne = Field(default=0.1, description="not complete: the share of a cohort that may drop out")
-    collusion: BelowOne = Field(default=0.0, description="not complete: the share of a cohort that may help the server")
+    collusion: Annotated[float, Field(ge=-1, lt=1)] = Field(
+        default=-1.0,
+        description="the share of a session's clients that may help the server; -1 is none, or against an active "
+        "server just under a third",
+    )
     threads: int = Field(default=-1, ge=-1, description="threads that mask and unmask; -1 is one for each core")
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from coterie.arithmetic.quantize import Quantizer
 from coterie.cohorts.circles import circle_sizes, circles_per_round
 from coterie.errors import ConfigError
+from coterie.graphs.failures import part_of
 
 if TYPE_CHECKING:
     from coterie.runs.config import AggregationSettings, ClientSettings, CohortSettings, FaultSettings, NoiseSettings
@@ -35,6 +36,15 @@ def selection(clients: "ClientSettings", cohort: "CohortSettings") -> Iterator[C
                 yield "cohort.size", str(error)
 
 
+def company(aggregation: "AggregationSettings", cohort: "CohortSettings") -> Iterator[Contradiction]:
+    """Look whether two honest clients are in every sum."""
+    if -1 < aggregation.collusion < 0:
+        yield "aggregation.collusion", "is a share of the clients, or -1"
+    colluders = part_of(max(0.0, aggregation.collusion), cohort.minimum)
+    if colluders > cohort.minimum - 2:
+        yield "cohort.minimum", f"of {cohort.minimum} clients {colluders} may collude, and a sum hides one only in two"
+
+
 def steps(faults: "FaultSettings", aggregation: "AggregationSettings") -> Iterator[Contradiction]:
     """Look whether clients leave in steps that there are."""
     if "confirm" in faults.steps and aggregation.threat != "active-server":
@@ -51,7 +61,7 @@ def noise(
         yield "noise.kind", "noise is added before masking: it needs aggregation.kind = secure"
     if clients.weighting != "uniform":
         yield "clients.weighting", "must be uniform with noise: weights would travel without any"
-    if int(aggregation.collusion * cohort.size) >= cohort.minimum:
+    if part_of(max(0.0, aggregation.collusion), cohort.size) >= cohort.minimum:
         yield "cohort.minimum", "so few clients may all collude, and then there is no noise the server lacks"
 
 

@@ -1,15 +1,20 @@
 """Protection of one sum: its session's parameters, its encoding and its noise, from the settings."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from coterie.arithmetic.quantize import Layout, Quantizer
 from coterie.cohorts.circles import Circles
-from coterie.graphs.topology import Complete, ErdosRenyi, Topology
+from coterie.errors import ConfigError
+from coterie.graphs.failures import part_of
+from coterie.graphs.guarantees import majority_threshold
+from coterie.graphs.topology import Complete, ErdosRenyi
 from coterie.planning.session import FEW_CLIENTS, recommend
 from coterie.privacy import Noise, NoiseKind, NoisyQuantizer, Release, least_aggregated
 from coterie.rounds import SessionSettings
-from coterie.runs.config import RunConfig
-from coterie.secagg.terms import ThreatMode
+from coterie.rounds.coordinator import SessionShape
+from coterie.runs.config import AggregationSettings, RunConfig
+from coterie.secagg.terms import ThreatMode, default_colluders
 
 
 @dataclass(frozen=True)
@@ -20,14 +25,17 @@ class Protection:
     codec: Quantizer | NoisyQuantizer
     layout: Layout
     """The shapes of what is summed."""
+    most: int
+    """The most clients that a session has."""
     release: Release | None
 
     def __str__(self) -> str:
         session = self.session
-        threshold = f"{session.threshold} shares open" if session.threshold else "a majority of shares opens"
+        shape = session.shape(self.most)
+        threshold = f"{shape.threshold} shares open" if shape.threshold else "a majority of shares opens"
         circles = "whole circles only" if session.aligned else "whoever survives"
         return (
-            f"{session.length:,} ring elements of {session.bits} bits; {type(session.topology).__name__} graph, "
+            f"{session.length:,} ring elements of {session.bits} bits; {type(shape.topology).__name__} graph, "
             f"{threshold} a secret; {circles}, at least {session.minimum} clients."
         )
 
@@ -39,39 +47,96 @@ def make_protection(config: RunConfig, circles: Circles, layout: Layout, most: i
     """
     aggregation, cohort = config.aggregation, config.cohort
     quantizer = Quantizer(aggregation.clip, aggregation.precision, most, weight)
-    noisy = _noisy(config, circles, quantizer, layout) if config.noise.kind != "none" else None
+    noisy = _noisy(config, circles, quantizer, layout, most) if config.noise.kind != "none" else None
     codec = noisy or quantizer
-    topology: Topology = Complete()
-    threshold = aggregation.threshold or None
-    if aggregation.topology == "erdos-renyi" and aggregation.connection:
-        topology = ErdosRenyi(aggregation.connection)
-    elif aggregation.topology != "complete" and not (aggregation.topology == "auto" and cohort.size <= FEW_CLIENTS):
-        plan = recommend(
-            cohort.size,
-            aggregation.dropout,
-            collusion=aggregation.collusion,
-            topology=aggregation.topology,
-            active=aggregation.threat == "active-server",
-            length=codec.length(layout),
-            precision=aggregation.precision,
-        )
-        topology, threshold = plan.guarantee.topology, threshold or plan.guarantee.threshold
+    shapes = SessionShapes(aggregation, codec.length(layout), most)
+    shapes(most)  # what cannot be planned for shows now, not in a round
     session = SessionSettings(
         bits=codec.ring.bits,
         length=codec.length(layout),
-        topology=topology,
-        threshold=threshold,
+        shape=shapes,
         minimum=cohort.minimum,
         mode=ThreatMode(aggregation.threat),
         aligned=circles.privacy > 1,
     )
-    return Protection(session, codec, layout, Release(noisy.noise, noisy.sensitivity) if noisy else None)
+    return Protection(session, codec, layout, most, Release(noisy.noise, noisy.sensitivity) if noisy else None)
 
 
-def _noisy(config: RunConfig, circles: Circles, quantizer: Quantizer, layout: Layout) -> NoisyQuantizer:
-    noise, cohort = config.noise, config.cohort
-    least = least_aggregated(circles.sizes.tolist(), cohort.minimum)
-    honest = least - int(config.aggregation.collusion * cohort.size)
+class SessionShapes:
+    """The graph, threshold and colluders for sessions of any size, each planned for the size that is played."""
+
+    def __init__(self, aggregation: AggregationSettings, length: int, most: int) -> None:
+        self._aggregation, self._length, self._most = aggregation, length, most
+        self._planned = lru_cache(maxsize=None)(self._plan)
+
+    def __call__(self, clients: int) -> SessionShape:
+        """Return the shape of a session with so many clients."""
+        aggregation = self._aggregation
+        threshold = aggregation.threshold or None
+        if aggregation.topology == "erdos-renyi" and aggregation.connection:
+            colluders = colluders_among(aggregation, clients)
+            return SessionShape(ErdosRenyi(aggregation.connection), threshold, colluders)
+        few = aggregation.topology == "auto" and clients <= FEW_CLIENTS
+        return self._complete(clients) if aggregation.topology == "complete" or few else self._planned(clients)
+
+    def _complete(self, clients: int) -> SessionShape:
+        """Take the defaults of a session's terms, unless a number of colluders is given: it must not open a secret."""
+        threshold = self._aggregation.threshold or None
+        if self._aggregation.collusion < 0:
+            return SessionShape(Complete(), threshold)
+        colluders = colluders_among(self._aggregation, clients)
+        return SessionShape(Complete(), threshold or max(majority_threshold(clients), colluders + 1), colluders)
+
+    def _plan(self, clients: int) -> SessionShape:
+        aggregation = self._aggregation
+        try:
+            plan = recommend(
+                clients,
+                aggregation.dropout,
+                collusion=None if aggregation.collusion < 0 else aggregation.collusion,
+                topology=aggregation.topology,
+                active=aggregation.threat == "active-server",
+                length=self._length,
+                precision=aggregation.precision,
+            )
+        except ConfigError:
+            if clients == self._most:
+                raise
+            return self._complete(clients)  # a smaller session than planned for: nothing is random on this graph
+        guarantee = plan.guarantee
+        return SessionShape(guarantee.topology, aggregation.threshold or guarantee.threshold, plan.colluders)
+
+
+def colluders_among(aggregation: AggregationSettings, clients: int) -> int:
+    """Return how many of a session's clients may help the server."""
+    if aggregation.collusion >= 0:
+        return part_of(aggregation.collusion, clients)
+    return default_colluders(clients) if aggregation.threat == "active-server" else 0
+
+
+def _noisy(config: RunConfig, circles: Circles, quantizer: Quantizer, layout: Layout, most: int) -> NoisyQuantizer:
+    noise = config.noise
+    honest = fewest_honest(config, circles, most)
+    if honest < 1:
+        raise ConfigError(
+            "cohort.minimum: so few clients may all collude, and then there is no noise that the server lacks"
+        )
     stddev = noise.multiplier * noise.clip_norm / quantizer.step
     shares = Noise.for_sum(NoiseKind(noise.kind), stddev, honest)
     return NoisyQuantizer(quantizer, noise.clip_norm, layout.size, shares)
+
+
+def fewest_honest(config: RunConfig, circles: Circles, most: int) -> int:
+    """Return the fewest honest clients in any sum of any session: those whose noise the server cannot know.
+
+    All colluders of a session may be in its sum, however few clients that has.
+    """
+    aggregation, minimum = config.aggregation, config.cohort.minimum
+    sizes = circles.sizes.tolist()
+    company = aggregation.threat == "active-server" and aggregation.topology == "complete"
+    counts = []
+    for clients in range(minimum, most + 1):
+        colluders = colluders_among(aggregation, clients)
+        fewest = max(minimum, colluders + 2) if company else minimum
+        counts.append(least_aggregated(sizes, fewest) - colluders)
+    return min(counts)

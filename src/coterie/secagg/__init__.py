@@ -9,8 +9,10 @@ Read :mod:`~coterie.secagg.terms` first, then :mod:`~coterie.secagg.client` and 
 """
 
 from coterie.secagg.client import AnyState, Confirmed, Finished, Joined, Masked, Shared, join, park, resume
-from coterie.secagg.server import Aggregate, Rejected, Server, Step
+from coterie.secagg.server import Aggregate, Rejected, Server
+from coterie.secagg.steps import Step
 from coterie.secagg.terms import Terms, ThreatMode
+from coterie.secagg.unmasking import View
 
 __all__ = [
     "Aggregate",
@@ -25,6 +27,7 @@ __all__ = [
     "Step",
     "Terms",
     "ThreatMode",
+    "View",
     "join",
     "park",
     "resume",

@@ -18,16 +18,16 @@ import msgspec
 
 from coterie.arithmetic.ring import RingVector
 from coterie.crypto import shamir
-from coterie.crypto.agreement import KEY_BYTES, PrivateKey
-from coterie.crypto.context import bind
+from coterie.crypto.agreement import PrivateKey
 from coterie.crypto.entropy import Entropy
 from coterie.crypto.keystream import SEED_BYTES
-from coterie.crypto.sealing import seal, unseal
 from coterie.crypto.signing import Identity
 from coterie.errors import ConfigError, LocalProtocolError, PeerProtocolError, VerificationError
+from coterie.graphs.table import read_topology
 from coterie.secagg import messages, rules
+from coterie.secagg.envelopes import open_shares, seal_shares, sealing_keys
 from coterie.secagg.masking import Map, adds, mask_vector, pair_seed
-from coterie.secagg.messages import SELF_SHARE_BYTES, SERVER
+from coterie.secagg.messages import SERVER
 from coterie.secagg.terms import Terms
 
 
@@ -97,15 +97,12 @@ class Joined(State, frozen=True, tag=True):
         envelopes, known = [], []
         for peer in peers:
             try:
-                sending, opening = _sealing_keys(sealing_key, peer, me, terms.digest)
-                known.append(Peer(peer.sender, opening, pair_seed(masking_key, peer.masking_key, terms.digest)))
+                sending, opening = sealing_keys(sealing_key, me, peer, terms.digest, seed)
+                known.append(Peer(peer.sender, opening, pair_seed(masking_key, me, peer, terms.digest, seed)))
             except VerificationError:
                 raise PeerProtocolError(SERVER, "sent a malformed key") from None
-            context = _sealing_context(terms.digest, me, peer.sender)
             pair = dealt_to[peer.sender]
-            sealed = seal(sending, b"".join(pair), context, entropy, f"nonce/{peer.sender}")
-            marks = rules.share_marks(terms.digest, me, peer.sender, *pair)
-            envelopes.append(messages.Envelope(peer.sender, sealed, marks))
+            envelopes.append(seal_shares(sending, pair, terms.digest, seed, me, peer.sender, entropy))
         own = Holding(me, *dealt_to[me])
         reply = messages.SharedKeys(
             terms.digest,
@@ -121,6 +118,10 @@ class Joined(State, frozen=True, tag=True):
         messages.check_order([entry.sender for entry in book], SERVER)
         if book and book[-1].sender >= len(self.terms.clients):
             raise PeerProtocolError(SERVER, "sent keys of a client that is not in the terms")
+        try:
+            rules.check_distinct(book)
+        except VerificationError as error:
+            raise PeerProtocolError(SERVER, f"sent a key book in which {error}") from None
         if not self.terms.active:
             return
         for entry in book:
@@ -141,8 +142,12 @@ class Shared(State, frozen=True, tag=True):
     peers: tuple[Peer, ...]
     own: Holding
 
-    def mask(self, message: bytes, vector: RingVector, parallel: Map | None = None) -> tuple["Masked", bytes]:
+    def mask(
+        self, message: bytes, vector: RingVector, parallel: Map | None = None, identity: Identity | None = None
+    ) -> tuple["Masked", bytes]:
         """Store the neighbours' shares and hide the input under one mask for each of them and one more (step 2).
+
+        Against an active server, sign whose masks these are.
 
         A dealer whose envelope does not open, or holds other shares than it committed to, is remembered in
         :attr:`Masked.distrusted`: the round goes on, this client just has no share of it to reveal.
@@ -163,7 +168,8 @@ class Shared(State, frozen=True, tag=True):
         for envelope in envelopes:
             dealer = known[envelope.peer]
             try:
-                held.append(_open(envelope, dealer, me, terms.digest))
+                shares_of = open_shares(dealer.opening_key, envelope, terms.digest, self.seed, dealer.client, me)
+                held.append(Holding(dealer.client, *shares_of))
             except VerificationError:
                 distrusted.append(dealer.client)
             seeds = added if adds(me, dealer.client) else subtracted
@@ -172,9 +178,12 @@ class Shared(State, frozen=True, tag=True):
         mask_vector(masked, added, subtracted, parallel)
         ring.reduce(masked)
         sharers = tuple(envelope.peer for envelope in envelopes)
+        statement = None
+        if terms.active:
+            statement = _own(terms, me, identity).sign(rules.masks_context(terms, self.seed, me, sharers))
         state = Masked(terms, me, self.seed, tuple(held), sharers, tuple(distrusted))
         payload = cast("bytes", ring.pack(masked))  # the codec takes any buffer
-        return state, messages.encode(messages.MaskedInput(terms.digest, me, payload))
+        return state, messages.encode(messages.MaskedInput(terms.digest, me, payload, statement))
 
 
 class Masked(State, frozen=True, tag=True):
@@ -187,27 +196,39 @@ class Masked(State, frozen=True, tag=True):
     """Neighbours whose shares were mauled on the way or never fitted together."""
 
     def consider(self, message: bytes) -> frozenset[str]:
-        """Check an announcement and return the clients that answering it would aggregate; reveal nothing."""
-        return frozenset(self.terms.clients[client] for client in self.terms.aggregated(self._survivors(message)))
+        """Return the clients that answering an announcement would aggregate; sign and reveal nothing.
 
-    def confirm(self, message: bytes, identity: Identity) -> tuple["Confirmed", bytes]:
-        """Sign the survivors as announced to this client (consistency step, active server only)."""
-        if not self.terms.active:
+        The announcement is checked as far as that takes no signatures; those are checked before it is answered.
+        """
+        told = self._survivors(self._read(message))
+        return frozenset(self.terms.clients[client] for client in self.terms.aggregated(told))
+
+    def confirm(self, message: bytes, identity: Identity | None) -> tuple["Confirmed", bytes]:
+        """Check what the others said of their masks, then sign the survivors (consistency step, active server only)."""
+        terms = self.terms
+        if not terms.active:
             raise LocalProtocolError("survivors are confirmed only against an active server")
-        _check_identity(self.terms, self.me, identity)
-        told = self._survivors(message)
-        signature = identity.sign(rules.survivors_context(self.terms, self.seed, told))
-        state = Confirmed(self.terms, self.me, self.seed, self.held, tuple(sorted(told)))
-        return state, messages.encode(messages.Confirmation(self.terms.digest, self.me, signature))
+        identity = _own(terms, self.me, identity)
+        announcement = self._read(message)
+        told = self._survivors(announcement)
+        sharers = messages.decode_members(announcement.sharers, len(terms.clients), SERVER)
+        messages.check_order([entry.client for entry in announcement.statements], SERVER)
+        others = [holding.dealer for holding in self.held if holding.dealer != self.me]
+        rules.check_statements(terms, self.seed, others, terms.aggregated(told), sharers, announcement.statements)
+        signature = identity.sign(rules.survivors_context(terms, self.seed, told))
+        state = Confirmed(terms, self.me, self.seed, self.held, tuple(sorted(told)))
+        return state, messages.encode(messages.Confirmation(terms.digest, self.me, signature))
 
     def reveal(self, message: bytes) -> tuple["Finished", bytes]:
         """Check the announced survivors and give one share for each neighbour (step 3)."""
         if self.terms.active:
             raise LocalProtocolError("against an active server the survivors are confirmed before anything is revealed")
-        return _reveal(self, self._survivors(message), self.held)
+        return _reveal(self, self._survivors(self._read(message)), self.held)
 
-    def _survivors(self, message: bytes) -> frozenset[int]:
-        announcement = messages.decode(message, messages.Announcement, SERVER, self.terms.digest)
+    def _read(self, message: bytes) -> messages.Announcement:
+        return messages.decode(message, messages.Announcement, SERVER, self.terms.digest)
+
+    def _survivors(self, announcement: messages.Announcement) -> frozenset[int]:
         told = messages.decode_members(announcement.survivors, len(self.terms.clients), SERVER)
         rules.check_survivors(self.terms, self.seed, self.me, self.sharers, told)
         return told
@@ -221,7 +242,7 @@ class Confirmed(State, frozen=True, tag=True):
     survivors: tuple[int, ...]
 
     def reveal(self, message: bytes) -> tuple["Finished", bytes]:
-        """Check that a majority signed the same survivors, then give one share for each neighbour (step 3)."""
+        """Check that a quorum signed the same survivors, then give one share for each neighbour (step 3)."""
         testimony = messages.decode(message, messages.Testimony, SERVER, self.terms.digest).confirmations
         messages.check_order([entry.sender for entry in testimony], SERVER)
         survivors = frozenset(self.survivors)
@@ -264,9 +285,8 @@ def join(terms: Terms, client: str, entropy: Entropy, identity: Identity | None 
     masking_key = PrivateKey.generate(entropy, "masking-key")
     signature = None
     if terms.active:
-        _check_identity(terms, me, identity)
         context = rules.advertisement_context(terms, me, sealing_key.public, masking_key.public)
-        signature = identity.sign(context) if identity else None
+        signature = _own(terms, me, identity).sign(context)
     reply = messages.Advertisement(terms.digest, me, sealing_key.public, masking_key.public, signature)
     return Joined(terms, me, sealing_key.secret(), masking_key.secret()), messages.encode(reply)
 
@@ -286,10 +306,8 @@ def answer(
         case Shared():
             if vector is None:
                 raise LocalProtocolError("masking needs the input vector")
-            return state.mask(message, vector)
+            return state.mask(message, vector, identity=identity)
         case Masked() if state.terms.active:
-            if identity is None:
-                raise LocalProtocolError("confirming the survivors needs the client's identity")
             return state.confirm(message, identity)
         case Masked() | Confirmed():
             return state.reveal(message)
@@ -305,35 +323,16 @@ def park(state: AnyState) -> bytes:
 def resume(data: bytes) -> AnyState:
     """Return the state that :func:`park` stored."""
     try:
-        state: AnyState = msgspec.msgpack.decode(data, type=AnyState)
+        state: AnyState = msgspec.msgpack.decode(data, type=AnyState, dec_hook=read_topology)
     except (ValueError, RecursionError):
         raise LocalProtocolError("these bytes are not a parked client state") from None
     return state
 
 
-def _check_identity(terms: Terms, me: int, identity: Identity | None) -> None:
+def _own(terms: Terms, me: int, identity: Identity | None) -> Identity:
     if identity is None or identity.public != terms.identities[me]:
         raise ConfigError(f"the identity of client {terms.clients[me]!r} is missing or not the one in the terms")
-
-
-def _sealing_keys(key: PrivateKey, peer: messages.Advertisement, me: int, terms: bytes) -> tuple[bytes, bytes]:
-    """One key for each direction between two clients: (to the peer, from the peer)."""
-    both = key.agree(peer.sealing_key, bind("sealing", terms), 2 * KEY_BYTES)
-    upward, downward = both[:KEY_BYTES], both[KEY_BYTES:]
-    return (upward, downward) if me < peer.sender else (downward, upward)
-
-
-def _sealing_context(terms: bytes, dealer: int, holder: int) -> bytes:
-    return bind("share", terms, dealer, holder)
-
-
-def _open(envelope: messages.Envelope, dealer: Peer, me: int, terms: bytes) -> Holding:
-    context = _sealing_context(terms, dealer.client, me)
-    opened = unseal(dealer.opening_key, envelope.sealed, context)
-    self_share, key_share = opened[:SELF_SHARE_BYTES], opened[SELF_SHARE_BYTES:]
-    if rules.share_marks(terms, dealer.client, me, self_share, key_share) != envelope.marks:
-        raise VerificationError("shares are not those the dealer committed to")
-    return Holding(dealer.client, self_share, key_share)
+    return identity
 
 
 def _reveal(state: State, survivors: frozenset[int], held: Sequence[Holding]) -> tuple[Finished, bytes]:

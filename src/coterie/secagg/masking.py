@@ -5,8 +5,9 @@ from typing import Any
 
 from coterie.arithmetic.ring import RingVector
 from coterie.crypto.agreement import PrivateKey
-from coterie.crypto.context import bind
 from coterie.crypto.keystream import BLOCK_BYTES, SEED_BYTES, apply_masks
+from coterie.secagg import rules
+from coterie.secagg.messages import Advertisement
 
 #: Runs a function over slices, such as an executor's ``map`` to use several cores.
 Map = Callable[[Callable[[slice], None], Sequence[slice]], Iterable[Any]]
@@ -16,9 +17,10 @@ MOST_SLICES = 8
 LEAST_SLICE = 1 << 15
 
 
-def pair_seed(key: PrivateKey, peer_public: bytes, terms: bytes) -> bytes:
+def pair_seed(key: PrivateKey, me: int, peer: Advertisement, terms: bytes, seed: bytes) -> bytes:
     """The seed of the mask between two clients; either computes it from its own key and the other's."""
-    return key.agree(peer_public, bind("pair-mask", terms), SEED_BYTES)
+    context = rules.pair_context("pair-mask", terms, seed, me, peer.sender)
+    return key.agree(peer.masking_key, context, SEED_BYTES)
 
 
 def adds(client: int, peer: int) -> bool:

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Annotated, TypeVar
 
 import msgspec
+import numpy as np
 
 from coterie.crypto.agreement import KEY_BYTES
 from coterie.crypto.context import FINGERPRINT_BYTES
@@ -31,7 +32,7 @@ def _exactly(size: int) -> msgspec.Meta:
     return msgspec.Meta(min_length=size, max_length=size)
 
 
-Client = Annotated[int, msgspec.Meta(ge=0, lt=1 << 16)]
+ClientNumber = Annotated[int, msgspec.Meta(ge=0, lt=1 << 16)]
 Digest = Annotated[bytes, _exactly(32)]
 PublicKey = Annotated[bytes, _exactly(KEY_BYTES)]
 Fingerprint = Annotated[bytes, _exactly(FINGERPRINT_BYTES)]
@@ -57,7 +58,7 @@ class Message(_Wire, frozen=True):
 class ClientMessage(Message, frozen=True):
     """A message to the server."""
 
-    sender: Client
+    sender: ClientNumber
 
 
 class Invitation(Message, frozen=True, tag=0):
@@ -90,7 +91,7 @@ class Fingerprints(_Wire, frozen=True):
 class Envelope(_Wire, frozen=True):
     """Two shares of the dealer's secrets, sealed for one holder; ``peer`` is whoever is at the other end."""
 
-    peer: Client
+    peer: ClientNumber
     sealed: Sealed
     marks: Fingerprints
 
@@ -111,15 +112,31 @@ class Deliveries(Message, frozen=True, tag=4):
 
 
 class MaskedInput(ClientMessage, frozen=True, tag=5):
-    """Step 2, client: the masked vector, packed."""
+    """Step 2, client: the masked vector, packed; against an active server also a signature over whose masks it carries.
+
+    The set itself need not travel: it is the neighbours whose envelopes the server delivered.
+    """
 
     payload: bytes
+    statement: Signature | None = None
+
+
+class Statement(_Wire, frozen=True):
+    """A client's signature over the set of neighbours whose masks its input carries."""
+
+    client: ClientNumber
+    signature: Signature
 
 
 class Announcement(Message, frozen=True, tag=6):
-    """Step 2, server: who survived, as a bit for each client."""
+    """Step 2, server: who survived, as a bit for each client.
+
+    Against an active server also who shared keys, and the statements of those aggregated whose shares the client holds.
+    """
 
     survivors: bytes
+    sharers: bytes = b""
+    statements: tuple[Statement, ...] = ()
 
 
 class Confirmation(ClientMessage, frozen=True, tag=7):
@@ -137,7 +154,7 @@ class Testimony(Message, frozen=True, tag=8):
 class SelfShareOf(_Wire, frozen=True):
     """A share of the dealer's self seed."""
 
-    dealer: Client
+    dealer: ClientNumber
     share: SelfShare
 
     def __repr__(self) -> str:
@@ -147,7 +164,7 @@ class SelfShareOf(_Wire, frozen=True):
 class KeyShareOf(_Wire, frozen=True):
     """A share of the dealer's masking key."""
 
-    dealer: Client
+    dealer: ClientNumber
     share: KeyShare
 
     def __repr__(self) -> str:
@@ -213,12 +230,14 @@ def check_order(clients: Iterable[int], peer: str) -> None:
 
 def encode_members(members: Iterable[int], size: int) -> bytes:
     """One bit for each of ``size`` clients, the first in the lowest bit of the first byte."""
-    return sum(1 << member for member in members).to_bytes((size + 7) // 8, "little")
+    flags = np.zeros(size, np.bool_)
+    flags[list(members)] = True
+    return np.packbits(flags, bitorder="little").tobytes()
 
 
 def decode_members(data: bytes, size: int, peer: str) -> frozenset[int]:
     """Read what :func:`encode_members` wrote; there is one encoding for each set."""
-    number = int.from_bytes(data, "little")
-    if len(data) != (size + 7) // 8 or number >> size:
+    flags = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
+    if len(data) != (size + 7) // 8 or flags[size:].any():
         raise PeerProtocolError(peer, "sent a malformed set of clients")
-    return frozenset(client for client in range(size) if number >> client & 1)
+    return frozenset(np.flatnonzero(flags).tolist())

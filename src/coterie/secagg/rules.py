@@ -11,7 +11,7 @@ from coterie.crypto import signing
 from coterie.crypto.context import bind, digest, fingerprint
 from coterie.errors import PartialSumRisk, PeerProtocolError, ThresholdError, VerificationError
 from coterie.graphs.topology import Topology, build
-from coterie.secagg.messages import SERVER, Advertisement, Confirmation, Fingerprints, encode_members
+from coterie.secagg.messages import SERVER, Advertisement, Confirmation, Fingerprints, Statement, encode_members
 from coterie.secagg.terms import Terms
 
 
@@ -28,15 +28,41 @@ def check_advertisement(terms: Terms, advertisement: Advertisement) -> None:
     signing.verify(terms.identities[advertisement.sender], advertisement.signature, context)
 
 
+def check_distinct(advertisements: Collection[Advertisement]) -> None:
+    """No key is advertised twice: whoever advertises another client's key as its own wants their masks to cancel.
+
+    They would not (:func:`pair_context`); this refuses the attempt where it shows.
+    """
+    keys = [key for entry in advertisements for key in (entry.sealing_key, entry.masking_key)]
+    if len(set(keys)) != len(keys):
+        raise VerificationError("a key is advertised twice")
+
+
 def graph_seed(terms: Terms, advertisements: Collection[Advertisement]) -> bytes:
     """The seed of the assignment graph.
 
     Against an active server it depends on every signed advertisement, so that neither the server nor any client
-    can fix who is whose neighbour before all keys are on the table.
+    can fix who is whose neighbour before all keys are on the table. It is also a name for the whole key book, and
+    whatever clients derive, seal or sign from then on is bound to it: what was said under one book does not count
+    under another.
     """
     signed = sorted(advertisements, key=lambda entry: entry.sender) if terms.active else []
     parts = [advertisement_context(terms, entry.sender, entry.sealing_key, entry.masking_key) for entry in signed]
     return digest(bind("graph", terms.digest, *parts))
+
+
+def pair_context(purpose: str, terms: bytes, seed: bytes, client: int, peer: int) -> bytes:
+    """What two clients agree on a key for: the purpose, the session, the key book, and both of them.
+
+    Their numbers keep apart what one client agrees on with two peers that advertise one key, the book what it agrees on
+    with a peer that joined twice.
+    """
+    return bind(purpose, terms, seed, *sorted((client, peer)))
+
+
+def envelope_context(terms: bytes, seed: bytes, dealer: int, holder: int) -> bytes:
+    """What an envelope is sealed for."""
+    return bind("share", terms, seed, dealer, holder)
 
 
 def self_share_mark(terms: bytes, dealer: int, holder: int, share: bytes) -> bytes:
@@ -86,18 +112,81 @@ def check_survivors(terms: Terms, seed: bytes, client: int, sharers: Collection[
 
 
 def check_aggregate(terms: Terms, seed: bytes, aggregated: frozenset[int]) -> None:
-    """Enough clients to hide among, in one piece."""
+    """Enough clients to hide among, in one piece, and none of them among colluders only."""
     if len(aggregated) < terms.minimum:
         raise ThresholdError(f"{len(aggregated)} clients would be aggregated; the minimum is {terms.minimum}")
+    check_company(terms, seed, aggregated)
     size = len(terms.clients)
     if not _connected(terms.topology, size, seed, encode_members(aggregated, size)):
         raise PartialSumRisk("the graph of the clients to be aggregated falls apart; a partial sum would be exposed")
+
+
+def check_company(terms: Terms, seed: bytes, aggregated: frozenset[int]) -> None:
+    """Against an active server, every aggregated client has an honest neighbour among them.
+
+    At most ``c`` of its neighbours collude, and fewer than ``threshold``, or its secrets were theirs already. On the
+    complete graph this is ``|aggregated| >= c + 2``: a sum of one honest input and the colluders' own is that input.
+    """
+    if not terms.active:
+        return
+    graph = terms.graph(seed)
+    beside = graph.degrees_within(aggregated)
+    for client in sorted(aggregated):
+        colluding = min(terms.tolerated, terms.threshold_for(graph.degree(client) + 1) - 1)
+        if beside[client] <= colluding:
+            raise PartialSumRisk(
+                f"client {terms.clients[client]} would be aggregated with {beside[client]} neighbours, "
+                f"and {colluding} may collude"
+            )
 
 
 @lru_cache(maxsize=4)
 def _connected(topology: Topology, size: int, seed: bytes, members: bytes) -> bool:
     number = int.from_bytes(members, "little")
     return build(topology, size, seed).connected([node for node in range(size) if number >> node & 1])
+
+
+def masks_context(terms: Terms, seed: bytes, client: int, carried: Collection[int]) -> bytes:
+    """What a client signs when it sends its masked input: which neighbours' masks the input carries."""
+    return bind("masks", terms.digest, seed, client, encode_members(carried, len(terms.clients)))
+
+
+def check_statement(terms: Terms, seed: bytes, client: int, sharers: Collection[int], signature: bytes | None) -> bytes:
+    """A masked input must carry the masks of exactly those neighbours that shared their keys, and its owner say so.
+
+    Returns the signature that says it.
+    """
+    if signature is None:
+        raise VerificationError("a masked input comes without a statement of its masks")
+    carried = set(sharers).intersection(terms.graph(seed).neighbours(client))
+    signing.verify(terms.identities[client], signature, masks_context(terms, seed, client, carried))
+    return signature
+
+
+def check_statements(
+    terms: Terms,
+    seed: bytes,
+    dealers: Collection[int],
+    aggregated: frozenset[int],
+    sharers: frozenset[int],
+    statements: Collection[Statement],
+) -> None:
+    """Nobody helps to open the self mask of a client without its own word on which masks lie beneath it.
+
+    Each of the ``dealers`` whose shares this client holds, if it is to be aggregated, must have signed that its input
+    carries the masks of all its aggregated neighbours. Otherwise a server that delivers too few envelopes, then says
+    that those who sent them were lost, has every mask of an input but the self mask, and the holders open that.
+    """
+    graph = terms.graph(seed)
+    signed = {entry.client: entry.signature for entry in statements}
+    for dealer in sorted(aggregated.intersection(dealers)):
+        name = terms.clients[dealer]
+        if not aggregated.intersection(graph.neighbours(dealer)) <= sharers:
+            raise PeerProtocolError(SERVER, f"aggregates client {name} with neighbours whose masks it does not carry")
+        try:
+            check_statement(terms, seed, dealer, sharers, signed.get(dealer))
+        except VerificationError:
+            raise PeerProtocolError(SERVER, f"has no word of client {name} that it carries these masks") from None
 
 
 def survivors_context(terms: Terms, seed: bytes, survivors: Collection[int]) -> bytes:
@@ -108,7 +197,7 @@ def survivors_context(terms: Terms, seed: bytes, survivors: Collection[int]) -> 
 def check_testimony(
     terms: Terms, seed: bytes, survivors: frozenset[int], confirmations: Collection[Confirmation]
 ) -> None:
-    """A majority of the roster must have signed the very survivor set this client was told of."""
+    """A quorum of the roster must have signed the very survivor set this client was told of."""
     context = survivors_context(terms, seed, survivors)
     for entry in confirmations:
         if entry.sender not in survivors:
@@ -127,7 +216,7 @@ def check_testimony(
 def kinds_of_share(dealers: Collection[int], aggregated: frozenset[int]) -> Mapping[int, bool]:
     """For each dealer whether its *self* share may be opened; its *key* share otherwise; never both.
 
-    Decided by the client alone from the survivors and the batch map: a stranded survivor of a broken batch is
+    Decided by the client alone from the survivors and the circle map: a stranded survivor of a broken circle is
     treated as dropped, so its self mask stays on and its input stays hidden.
     """
     return {dealer: dealer in aggregated for dealer in dealers}

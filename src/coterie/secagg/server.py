@@ -8,41 +8,28 @@
     server.aggregate
 
 The caller decides when a step ends; there is no clock here. A bad message becomes a :class:`Rejected` value and
-never harms the round. Masked inputs are added up as they arrive: memory holds one vector, or one for each batch.
+never harms the round. Masked inputs are added up as they arrive: memory holds one vector, or one for each circle.
+The order of the steps stands in :mod:`coterie.secagg.steps`, what happens in each in this class.
 """
 
-import enum
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import TypeVar
+from types import MappingProxyType
+from typing import Any
 
 from coterie.arithmetic.ring import RingVector
-from coterie.crypto import shamir, signing
-from coterie.crypto.agreement import PrivateKey, check_public
-from coterie.errors import (
-    InputError,
-    LocalProtocolError,
-    PeerProtocolError,
-    ThresholdError,
-    VerificationError,
-)
-from coterie.graphs.topology import Graph
-from coterie.secagg import messages, rules
-from coterie.secagg.masking import Map, adds, mask_vector, pair_seed
+from coterie.crypto import signing
+from coterie.crypto.agreement import check_public
+from coterie.errors import InputError, LocalProtocolError, PeerProtocolError, ThresholdError, VerificationError
+from coterie.secagg import messages, rules, steps
+from coterie.secagg.masking import Map
+from coterie.secagg.steps import Step
 from coterie.secagg.terms import Terms
+from coterie.secagg.unmasking import View, remove_masks
 
-M = TypeVar("M", bound=messages.ClientMessage)
+__all__ = ["Aggregate", "Rejected", "Server", "Step"]
 
-
-class Step(enum.StrEnum):
-    """The steps of a session, each named after the message clients send in it."""
-
-    ADVERTISE = "advertise"
-    SHARE = "share"
-    MASK = "mask"
-    CONFIRM = "confirm"
-    REVEAL = "reveal"
-    DONE = "done"
+Outgoing = dict[int, messages.Message]
 
 
 @dataclass(frozen=True)
@@ -63,8 +50,31 @@ class Aggregate:
     clients: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class _Handler:
+    """What the server does in one step."""
+
+    take: Callable[[int, Any], None]
+    """Checks and keeps one client's message, of the type that the table of steps says."""
+    close: Callable[[], Outgoing]
+    expected: Callable[[], Collection[int]]
+    """Clients that take part in the step."""
+    heard: Collection[int]
+    """Clients whose message arrived."""
+
+
 class Server:
-    """One session, seen from the server."""
+    """One session, seen from the server.
+
+    ::
+
+        step       clients send    the server answers
+        advertise  Advertisement   KeyBook
+        share      SharedKeys      Deliveries
+        mask       MaskedInput     Announcement
+        confirm    Confirmation    Testimony    only against an active server
+        reveal     Revelation      (it has the sum)
+    """
 
     def __init__(self, terms: Terms, parallel: Map | None = None) -> None:
         self.terms = terms
@@ -78,12 +88,24 @@ class Server:
         self._share_marks: dict[int, dict[int, messages.Fingerprints]] = {}
         self._sums: dict[int, RingVector] = {}
         self._survivors: set[int] = set()
+        self._statements: dict[int, bytes] = {}
         self._aggregated: frozenset[int] = frozenset()
         self._confirmations: dict[int, messages.Confirmation] = {}
         self._self_shares: dict[int, dict[int, bytes]] = {}
         self._key_shares: dict[int, dict[int, bytes]] = {}
         self._revealers: set[int] = set()
         self._aggregate: Aggregate | None = None
+        everybody = range(len(terms.clients))
+        confirmed: Collection[int] = self._confirmations if terms.active else self._survivors
+        self._handlers = {
+            Step.ADVERTISE: _Handler(self._take_keys, self._close_keys, lambda: everybody, self._advertisements),
+            Step.SHARE: _Handler(self._take_shares, self._close_shares, lambda: self._advertisements, self._seed_marks),
+            Step.MASK: _Handler(self._take_input, self._close_inputs, lambda: self._seed_marks, self._survivors),
+            Step.CONFIRM: _Handler(
+                self._take_confirmation, self._close_confirmations, lambda: self._survivors, self._confirmations
+            ),
+            Step.REVEAL: _Handler(self._take_revelation, self._close_revelations, lambda: confirmed, self._revealers),
+        }
 
     def __repr__(self) -> str:
         return f"<Server of session {self.terms.session.hex()[:8]}, step {self.step}>"
@@ -122,6 +144,23 @@ class Server:
             raise LocalProtocolError(f"there is no sum in step {self.step}")
         return self._aggregate
 
+    def view(self) -> View:
+        """Everything this server holds, to be read and not changed: what a curious one would work with."""
+        return View(
+            terms=self.terms,
+            seed=self._seed,
+            advertisements=MappingProxyType(self._advertisements),
+            sharers=frozenset(self._seed_marks),
+            seed_marks=MappingProxyType(self._seed_marks),
+            survivors=frozenset(self._survivors),
+            statements=MappingProxyType(self._statements),
+            sums=MappingProxyType(self._sums),
+            aggregated=self._aggregated,
+            confirmations=MappingProxyType(self._confirmations),
+            self_shares=MappingProxyType(self._self_shares),
+            key_shares=MappingProxyType(self._key_shares),
+        )
+
     def invite(self) -> dict[str, bytes]:
         """Return what to send to every client to begin with: the terms."""
         invitation = messages.encode(messages.Invitation(self.terms.digest, self.terms.to_bytes()))
@@ -137,95 +176,137 @@ class Server:
             return self.rejected[-1]
         return None
 
-    def close(self) -> dict[str, bytes]:
-        """End the current step and return what to send to whom; raise if the session cannot go on.
-
-        Closing the last step removes the masks. Nothing is left to send then, and :attr:`aggregate` is there. It raises
-        :class:`ThresholdError`, naming every client concerned, where a client that is aggregated, or one that
-        left a mask on somebody who is, has fewer revealed shares than its threshold: exactly when
-        Theorem 1 of Choi et al. (2020) says that the sum cannot be had.
-        """
-        closing: dict[Step, Callable[[], dict[int, messages.Message]]] = {
-            Step.ADVERTISE: self._close_advertise,
-            Step.SHARE: self._close_share,
-            Step.MASK: self._close_mask,
-            Step.CONFIRM: self._close_confirm,
-            Step.REVEAL: self._close_reveal,
-        }
-        if self.step not in closing:
-            raise LocalProtocolError("the session is over: there is nothing to close")
-        outgoing = closing[self.step]()
-        order = list(Step)
-        following = order[order.index(self.step) + 1]
-        self.step = Step.REVEAL if following is Step.CONFIRM and not self.terms.active else following
-        return {self.terms.clients[client]: messages.encode(message) for client, message in outgoing.items()}
-
-    # Receiving.
-
     def _receive(self, sender: str, data: bytes) -> None:
         client = self.terms.index.get(sender)
         if client is None:
             raise PeerProtocolError(sender, "is not in the terms")
-        if self.step is Step.ADVERTISE:
-            advertisement = self._decode(data, messages.Advertisement, client, self._advertisements)
-            check_public(advertisement.sealing_key)
-            check_public(advertisement.masking_key)
-            if self.terms.active:
-                rules.check_advertisement(self.terms, advertisement)
-            self._advertisements[client] = advertisement
-        elif self.step is Step.SHARE:
-            shared = self._decode(data, messages.SharedKeys, client, self._seed_marks, self._advertisements)
-            wanted = [peer for peer in self._graph().neighbours(client) if peer in self._advertisements]
-            if [envelope.peer for envelope in shared.envelopes] != wanted:
-                raise PeerProtocolError(sender, "did not deal shares to exactly its neighbours")
-            self._envelopes[client] = shared.envelopes
-            self._seed_marks[client] = shared.self_seed_mark
-            self._share_marks[client] = {entry.peer: entry.marks for entry in shared.envelopes}
-            self._share_marks[client][client] = shared.own_marks
-        elif self.step is Step.MASK:
-            masked = self._decode(data, messages.MaskedInput, client, self._survivors, self._seed_marks)
-            vector = self.terms.ring.unpack(masked.payload, self.terms.length)
-            batch = self._batch(client)
-            if batch in self._sums:
-                self._sums[batch] += vector
-            else:
-                self._sums[batch] = vector
-            self._survivors.add(client)
-        elif self.step is Step.CONFIRM:
-            confirmation = self._decode(data, messages.Confirmation, client, self._confirmations, self._survivors)
-            context = rules.survivors_context(self.terms, self._seed, self._survivors)
-            signing.verify(self.terms.identities[client], confirmation.signature, context)
-            self._confirmations[client] = confirmation
-        elif self.step is Step.REVEAL:
-            expected: Collection[int] = self._confirmations if self.terms.active else self._survivors
-            revelation = self._decode(data, messages.Revelation, client, self._revealers, expected)
-            self._check_revelation(client, revelation)
-            for self_share in revelation.self_shares:
-                self._self_shares.setdefault(self_share.dealer, {})[client] = self_share.share
-            for key_share in revelation.key_shares:
-                self._key_shares.setdefault(key_share.dealer, {})[client] = key_share.share
-            self._revealers.add(client)
-        else:
+        if self.step is Step.DONE:
             raise PeerProtocolError(sender, "sent a message after the session ended")
+        handler = self._handlers[self.step]
+        if client not in handler.expected():
+            raise PeerProtocolError(sender, f"takes no part in step {self.step}")
+        if client in handler.heard:
+            raise PeerProtocolError(sender, f"was already heard in step {self.step}")
+        message = messages.decode(data, steps.ROWS[self.step].upload, sender, self.terms.digest)
+        messages.check_sender(message, client, sender)
+        handler.take(client, message)
 
-    def _decode(
-        self,
-        data: bytes,
-        kind: type[M],
-        client: int,
-        received: Collection[int],
-        expected: Collection[int] | None = None,
-    ) -> M:
-        name = self.terms.clients[client]
-        if expected is not None and client not in expected:
-            raise PeerProtocolError(name, f"takes no part in step {self.step}")
-        if client in received:
-            raise PeerProtocolError(name, f"was already heard in step {self.step}")
-        message = messages.decode(data, kind, name, self.terms.digest)
-        messages.check_sender(message, client, name)
-        return message
+    def close(self) -> dict[str, bytes]:
+        """End the current step and return what to send to whom; raise if the session cannot go on.
 
-    def _check_revelation(self, holder: int, revelation: messages.Revelation) -> None:
+        Closing the last step removes the masks, or raises what :func:`~coterie.secagg.unmasking.remove_masks` says.
+        Nothing is left to send then, and :attr:`aggregate` is there.
+        """
+        if self.step is Step.DONE:
+            raise LocalProtocolError("the session is over: there is nothing to close")
+        outgoing = self._handlers[self.step].close()
+        self.step = steps.following(self.step, active=self.terms.active)
+        return {self.terms.clients[client]: messages.encode(message) for client, message in outgoing.items()}
+
+    # Step 0: keys.
+
+    def _take_keys(self, client: int, advertisement: messages.Advertisement) -> None:
+        check_public(advertisement.sealing_key)
+        check_public(advertisement.masking_key)
+        if self.terms.active:
+            rules.check_advertisement(self.terms, advertisement)
+        rules.check_distinct([*self._advertisements.values(), advertisement])
+        self._advertisements[client] = advertisement
+
+    def _close_keys(self) -> Outgoing:
+        self._check_remaining(self._advertisements, "advertised their keys")
+        self._seed = rules.graph_seed(self.terms, self._advertisements.values())
+        everybody = sorted(self._advertisements)
+        graph = self.terms.graph(self._seed)
+        return {
+            client: messages.KeyBook(
+                self.terms.digest,
+                tuple(
+                    self._advertisements[peer]
+                    for peer in (everybody if self.terms.active else graph.neighbours(client))
+                    if peer in self._advertisements
+                ),
+            )
+            for client in everybody
+        }
+
+    # Step 1: shares.
+
+    def _take_shares(self, client: int, shared: messages.SharedKeys) -> None:
+        neighbours = self.terms.graph(self._seed).neighbours(client)
+        if [entry.peer for entry in shared.envelopes] != [peer for peer in neighbours if peer in self._advertisements]:
+            raise PeerProtocolError(self.terms.clients[client], "did not deal shares to exactly its neighbours")
+        self._envelopes[client] = shared.envelopes
+        self._seed_marks[client] = shared.self_seed_mark
+        self._share_marks[client] = {entry.peer: entry.marks for entry in shared.envelopes}
+        self._share_marks[client][client] = shared.own_marks
+
+    def _close_shares(self) -> Outgoing:
+        self._check_remaining(self._envelopes, "shared their keys")
+        addressed: dict[int, list[messages.Envelope]] = {client: [] for client in self._envelopes}
+        for dealer, envelopes in sorted(self._envelopes.items()):
+            for envelope in envelopes:
+                if envelope.peer in addressed:
+                    addressed[envelope.peer].append(messages.Envelope(dealer, envelope.sealed, envelope.marks))
+        self._envelopes.clear()
+        return {
+            client: messages.Deliveries(self.terms.digest, tuple(delivered)) for client, delivered in addressed.items()
+        }
+
+    # Step 2: masked inputs.
+
+    def _take_input(self, client: int, masked: messages.MaskedInput) -> None:
+        vector = self.terms.ring.unpack(masked.payload, self.terms.length)
+        if self.terms.active:
+            self._statements[client] = rules.check_statement(
+                self.terms, self._seed, client, self._seed_marks, masked.statement
+            )
+        circle = self.terms.circle_of(client)
+        if circle in self._sums:
+            self._sums[circle] += vector
+        else:
+            self._sums[circle] = vector
+        self._survivors.add(client)
+
+    def _close_inputs(self) -> Outgoing:
+        terms = self.terms
+        self._check_remaining(self._survivors, "sent a masked input")
+        self._aggregated = terms.aggregated(self._survivors)
+        rules.check_aggregate(terms, self._seed, self._aggregated)
+        survivors = messages.encode_members(self._survivors, len(terms.clients))
+        if not terms.active:
+            return dict.fromkeys(self._survivors, messages.Announcement(terms.digest, survivors))
+        sharers = messages.encode_members(self._seed_marks, len(terms.clients))
+        graph = terms.graph(self._seed)
+        statements = {client: messages.Statement(client, self._statements[client]) for client in self._aggregated}
+        return {
+            client: messages.Announcement(
+                terms.digest,
+                survivors,
+                sharers,
+                tuple(statements[dealer] for dealer in graph.neighbours(client) if dealer in statements),
+            )
+            for client in self._survivors
+        }
+
+    # Consistency step: who survived.
+
+    def _take_confirmation(self, client: int, confirmation: messages.Confirmation) -> None:
+        context = rules.survivors_context(self.terms, self._seed, self._survivors)
+        signing.verify(self.terms.identities[client], confirmation.signature, context)
+        self._confirmations[client] = confirmation
+
+    def _close_confirmations(self) -> Outgoing:
+        if len(self._confirmations) < self.terms.quorum:
+            raise ThresholdError(
+                f"{len(self._confirmations)} clients confirmed the survivors; {self.terms.quorum} are needed"
+            )
+        confirmations = tuple(self._confirmations[client] for client in sorted(self._confirmations))
+        return dict.fromkeys(self._confirmations, messages.Testimony(self.terms.digest, confirmations))
+
+    # Step 3: shares of what must be opened.
+
+    def _take_revelation(self, holder: int, revelation: messages.Revelation) -> None:
         """Every share must be one that the dealer committed to, of the kind that the survivor set calls for."""
         name, terms = self.terms.clients[holder], self.terms.digest
         messages.check_order([entry.dealer for entry in revelation.self_shares], name)
@@ -242,129 +323,21 @@ class Server:
             mark = rules.key_share_mark(terms, dealer, holder, key_share.share)
             if dealer in self._aggregated or marks is None or marks.key_share != mark:
                 raise PeerProtocolError(name, f"revealed a wrong key share of client {dealer}")
+        for self_share in revelation.self_shares:
+            self._self_shares.setdefault(self_share.dealer, {})[holder] = self_share.share
+        for key_share in revelation.key_shares:
+            self._key_shares.setdefault(key_share.dealer, {})[holder] = key_share.share
+        self._revealers.add(holder)
 
-    # Closing.
-
-    def _close_advertise(self) -> dict[int, messages.Message]:
-        self._check_remaining(self._advertisements, "advertised their keys")
-        self._seed = rules.graph_seed(self.terms, self._advertisements.values())
-        everybody = sorted(self._advertisements)
-        graph = self._graph()
-        return {
-            client: messages.KeyBook(
-                self.terms.digest,
-                tuple(
-                    self._advertisements[peer]
-                    for peer in (everybody if self.terms.active else graph.neighbours(client))
-                    if peer in self._advertisements
-                ),
-            )
-            for client in everybody
-        }
-
-    def _close_share(self) -> dict[int, messages.Message]:
-        self._check_remaining(self._envelopes, "shared their keys")
-        addressed: dict[int, list[messages.Envelope]] = {client: [] for client in self._envelopes}
-        for dealer, envelopes in sorted(self._envelopes.items()):
-            for envelope in envelopes:
-                if envelope.peer in addressed:
-                    addressed[envelope.peer].append(messages.Envelope(dealer, envelope.sealed, envelope.marks))
-        self._envelopes.clear()
-        return {
-            client: messages.Deliveries(self.terms.digest, tuple(delivered)) for client, delivered in addressed.items()
-        }
-
-    def _close_mask(self) -> dict[int, messages.Message]:
-        self._check_remaining(self._survivors, "sent a masked input")
-        self._aggregated = self.terms.aggregated(self._survivors)
-        rules.check_aggregate(self.terms, self._seed, self._aggregated)
-        members = messages.encode_members(self._survivors, len(self.terms.clients))
-        return {client: messages.Announcement(self.terms.digest, members) for client in self._survivors}
-
-    def _close_confirm(self) -> dict[int, messages.Message]:
-        if len(self._confirmations) < self.terms.quorum:
-            raise ThresholdError(
-                f"{len(self._confirmations)} clients confirmed the survivors; {self.terms.quorum} are needed"
-            )
-        testimony = messages.Testimony(
-            self.terms.digest, tuple(self._confirmations[client] for client in sorted(self._confirmations))
-        )
-        return dict.fromkeys(self._confirmations, testimony)
-
-    def _close_reveal(self) -> dict[int, messages.Message]:
-        """Recover the secrets that were opened and remove all masks."""
-        aggregated, graph = self._aggregated, self._graph()
-        left = {
-            client: [peer for peer in graph.neighbours(client) if peer in aggregated]
-            for client in self._seed_marks.keys() - aggregated
-        }
-        self._check_informative(graph, aggregated, [client for client, marked in left.items() if marked])
-        added: list[bytes] = []
-        subtracted = [self._recover_seed(client) for client in aggregated]
-        for client, marked in left.items():
-            if marked:
-                key = self._recover_key(client)
-                for peer in marked:
-                    seeds = subtracted if adds(peer, client) else added
-                    seeds.append(pair_seed(key, self._advertisements[peer].masking_key, self.terms.digest))
-        total = self.terms.ring.zeros(self.terms.length)
-        for batch in {self._batch(client) for client in aggregated}:
-            total += self._sums[batch]
+    def _close_revelations(self) -> Outgoing:
+        total = remove_masks(self.view(), self._parallel)
         self._sums.clear()
-        mask_vector(total, added, subtracted, self._parallel)
-        self.terms.ring.reduce(total)
-        self._aggregate = Aggregate(total, self._names(aggregated))
+        self._aggregate = Aggregate(total, self._names(self._aggregated))
         return {}
 
     def _check_remaining(self, remaining: Collection[int], what: str) -> None:
-        if len(remaining) < self.terms.minimum:
-            raise ThresholdError(f"only {len(remaining)} clients {what}; the minimum is {self.terms.minimum}")
-
-    # Unmasking.
-
-    def _check_informative(self, graph: Graph, aggregated: Collection[int], dropped: Collection[int]) -> None:
-        shortfall = {}
-        for clients, shares in ((aggregated, self._self_shares), (dropped, self._key_shares)):
-            for client in clients:
-                have, need = len(shares.get(client, ())), self._threshold(graph, client)
-                if have < need:
-                    shortfall[self.terms.clients[client]] = (have, need)
-        if shortfall:
-            raise ThresholdError(
-                f"too few shares were revealed to remove the masks of {len(shortfall)} clients", shortfall
-            )
-
-    def _recover_seed(self, client: int) -> bytes:
-        seed = self._combine(client, self._self_shares[client])
-        if rules.self_seed_mark(self.terms.digest, client, seed) != self._seed_marks[client]:
-            raise PeerProtocolError(
-                self.terms.clients[client], "dealt shares of its self seed that do not fit together"
-            )
-        return seed
-
-    def _recover_key(self, client: int) -> PrivateKey:
-        key = PrivateKey(self._combine(client, self._key_shares[client]))
-        if key.public != self._advertisements[client].masking_key:
-            raise PeerProtocolError(self.terms.clients[client], "dealt shares of another key than it advertised")
-        return key
-
-    def _combine(self, client: int, shares: dict[int, bytes]) -> bytes:
-        holders = sorted(shares)[: self._threshold(self._graph(), client)]
-        try:
-            return shamir.combine([holder + 1 for holder in holders], [shares[holder] for holder in holders])
-        except VerificationError as error:
-            raise PeerProtocolError(self.terms.clients[client], str(error)) from None
-
-    # Small things.
-
-    def _graph(self) -> Graph:
-        return self.terms.graph(self._seed)
-
-    def _threshold(self, graph: Graph, client: int) -> int:
-        return self.terms.threshold_for(graph.degree(client) + 1)
-
-    def _batch(self, client: int) -> int:
-        return 0 if self.terms.batches is None else self.terms.batches[client]
+        if len(remaining) < self.terms.fewest:
+            raise ThresholdError(f"only {len(remaining)} clients {what}; the minimum is {self.terms.fewest}")
 
     def _names(self, clients: Collection[int]) -> tuple[str, ...]:
         return tuple(self.terms.clients[client] for client in sorted(clients))

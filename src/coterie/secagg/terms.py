@@ -11,6 +11,8 @@ from coterie.crypto.context import bind, digest
 from coterie.crypto.shamir import PRIME
 from coterie.crypto.signing import IDENTITY_BYTES
 from coterie.errors import ConfigError
+from coterie.graphs.guarantees import majority_threshold, quorum_of
+from coterie.graphs.table import read_topology, topology_name
 from coterie.graphs.topology import Complete, Graph, Topology, build
 
 MOST_CLIENTS = PRIME - 1
@@ -23,7 +25,12 @@ class ThreatMode(enum.StrEnum):
     HONEST_BUT_CURIOUS = "honest-but-curious"
     """The server follows the protocol and tries to learn from what it sees."""
     ACTIVE_SERVER = "active-server"
-    """The server may lie; clients sign their keys and the survivor set, and check each other's signatures."""
+    """The server may lie and clients may collude with it; clients sign what they say and check each other's word."""
+
+
+def default_colluders(clients: int) -> int:
+    """Colluders that a session on the complete graph withstands unless told otherwise: just under a third."""
+    return (clients - 1) // 3
 
 
 class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, kw_only=True):
@@ -36,22 +43,32 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, 
     session: bytes
     """Random bytes that no other session of these clients has used."""
     clients: tuple[str, ...]
+    """The names of all who may take part; nobody else can join later."""
     bits: int
     """Ring elements are integers modulo ``2 ** bits``."""
     length: int
     """Number of ring elements in every input."""
     topology: Topology = Complete()
+    """Who agrees on masks with whom, and holds whose shares."""
     threshold: int | None = None
-    """Shares that open a client's secret; ``None`` takes a strict majority of each client's share holders."""
-    batches: tuple[int, ...] | None = None
-    """A batch number for each client; with it, only complete batches are aggregated."""
+    """Shares that open a client's secret; ``None`` takes what :meth:`threshold_for` says is safe."""
+    circles: tuple[int, ...] | None = None
+    """A circle number for each client; with it, only whole circles are aggregated."""
     minimum: int = 2
-    """The fewest clients that may ever be aggregated."""
+    """The fewest clients that may ever be aggregated; :attr:`fewest` may be more."""
     mode: ThreatMode = ThreatMode.HONEST_BUT_CURIOUS
+    """Against whom the session protects its clients."""
+    colluders: int | None = None
+    """The most clients that may collude with a server that lies; ``None`` takes ``(n - 1) // 3`` on the complete graph.
+
+    On a sparse graph there is no safe number but the one that degree and threshold were planned for: give that.
+    """
     identities: tuple[bytes, ...] = ()
     """The clients' Ed25519 public keys, in order; required against an active server."""
     roster: bytes = b""
-    """The digest of the roster that batches and identities were taken from, for clients that pin theirs."""
+    """The digest of the roster that circles and identities were taken from, for clients that pin theirs."""
+    content: bytes = b""
+    """A digest of what the clients work on, such as a model; a client that was given something else refuses."""
 
     def __post_init__(self) -> None:
         size = len(self.clients)
@@ -68,12 +85,28 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, 
             raise ConfigError("a threshold is at least 1")
         if not 2 <= self.minimum <= size:
             raise ConfigError(f"the minimum of aggregated clients lies between 2 and {size}, not {self.minimum}")
-        if self.batches is not None and len(self.batches) != size:
-            raise ConfigError("a batch map gives one batch number for each client")
-        if self.mode is ThreatMode.ACTIVE_SERVER and (
-            len(set(self.identities)) != size or any(len(key) != IDENTITY_BYTES for key in self.identities)
-        ):
+        if self.circles is not None and len(self.circles) != size:
+            raise ConfigError("a circle map gives one circle number for each client")
+        topology_name(self.topology)
+        if self.active:
+            self._check_active()
+
+    def _check_active(self) -> None:
+        size, complete = len(self.clients), isinstance(self.topology, Complete)
+        if len(set(self.identities)) != size or any(len(key) != IDENTITY_BYTES for key in self.identities):
             raise ConfigError("against an active server every client needs its own 32-byte identity key")
+        if self.colluders is None and not complete:
+            raise ConfigError("against an active server a sparse graph is planned for a number of colluders: give it")
+        if not 0 <= self.tolerated <= size - 2:
+            raise ConfigError(
+                f"of {size} clients between 0 and {size - 2} may collude, not {self.tolerated}: "
+                "a sum hides nobody unless two honest clients are in it"
+            )
+        if complete and self.threshold is not None and self.threshold <= self.tolerated:
+            raise ConfigError(
+                f"{self.tolerated} colluders hold as many shares of everybody's secrets; "
+                f"a threshold of {self.threshold} must be above that"
+            )
 
     def __repr__(self) -> str:
         return f"<Terms of session {self.session.hex()[:8]}: {len(self.clients)} clients, {self.mode}>"
@@ -111,39 +144,64 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, 
         return {name: number for number, name in enumerate(self.clients)}
 
     @property
-    def quorum(self) -> int:
-        """Signatures on one survivor set that clients ask for: a strict majority of the roster.
+    def tolerated(self) -> int:
+        """The colluders ``c`` that the session withstands beside an active server; 0 in the other mode."""
+        if not self.active:
+            return 0
+        return default_colluders(len(self.clients)) if self.colluders is None else self.colluders
 
-        An honest client signs one set, so two different sets cannot both be signed by a majority of the roster
-        unless clients collude with the server. It is a majority of *all*, not of each client's neighbours: on a
-        sparse graph a lying server could otherwise show one set to one region and another to the next.
+    @property
+    def quorum(self) -> int:
+        """Signatures on one survivor set that clients ask for: the least ``q`` with ``2 q > n + c``.
+
+        It is ``q`` of *all*, not of each client's neighbours: on a sparse graph a lying server could otherwise show
+        one set to one region and another to the next.
         """
-        return len(self.clients) // 2 + 1
+        return quorum_of(len(self.clients), self.tolerated)
+
+    @property
+    def fewest(self) -> int:
+        """The fewest clients that can be aggregated: ``minimum``, and company for an honest one.
+
+        On the complete graph an honest client has another honest one beside it if ``c + 2`` are aggregated. On a sparse
+        graph :func:`coterie.secagg.rules.check_company` looks at everybody's neighbours.
+        """
+        complete = self.active and isinstance(self.topology, Complete)
+        return max(self.minimum, self.tolerated + 2) if complete else self.minimum
 
     def threshold_for(self, shares: int) -> int:
-        """Shares needed to open the secret of a client that dealt ``shares`` of them."""
-        return shares // 2 + 1 if self.threshold is None else self.threshold
+        """Shares needed to open the secret of a client that dealt ``shares`` of them.
+
+        By default a strict majority, and more than colluders can hold, who are not the client itself.
+        """
+        if self.threshold is not None:
+            return self.threshold
+        return max(majority_threshold(shares), min(self.tolerated, shares - 1) + 1)
 
     def graph(self, seed: bytes) -> Graph:
         """The assignment graph that everybody computes from the same seed."""
         return build(self.topology, len(self.clients), seed)
 
-    def aggregated(self, survivors: Collection[int]) -> frozenset[int]:
-        """The clients to aggregate: all survivors, or those whose whole batch survived.
+    def circle_of(self, client: int) -> int:
+        """The circle that this client is in; without a circle map all are in one that may lose members."""
+        return 0 if self.circles is None else self.circles[client]
 
-        A batch is summed whole or not at all. The survivors of a broken batch are treated as dropped, so that
-        the set of sums over many rounds never separates batch mates.
+    def aggregated(self, survivors: Collection[int]) -> frozenset[int]:
+        """The clients to aggregate: all survivors, or those whose whole circle survived.
+
+        A circle is summed whole or not at all. The survivors of a broken circle are treated as dropped, so that
+        the set of sums over many rounds never separates those of one circle.
         """
         kept = frozenset(survivors)
-        if self.batches is None:
+        if self.circles is None:
             return kept
-        broken = {batch for client, batch in enumerate(self.batches) if client not in kept}
-        return frozenset(client for client in kept if self.batches[client] not in broken)
+        broken = {circle for client, circle in enumerate(self.circles) if client not in kept}
+        return frozenset(client for client in kept if self.circles[client] not in broken)
 
 
 @lru_cache(maxsize=4)
 def _read(data: bytes) -> Terms:
     try:
-        return msgspec.msgpack.decode(data, type=Terms)
+        return msgspec.msgpack.decode(data, type=Terms, dec_hook=read_topology)
     except (ValueError, RecursionError) as error:  # includes what __post_init__ raises
         raise ConfigError(f"these are no terms of a session: {error}") from None

@@ -6,7 +6,9 @@ from typer.testing import CliRunner
 
 from coterie import __version__
 from coterie.cli import app, main
+from coterie.cli.plan import TopologyName
 from coterie.errors import ConfigError
+from coterie.graphs import TOPOLOGIES
 
 RUNNER = CliRunner()
 KEYS = {
@@ -36,6 +38,27 @@ def test_json_has_what_machines_need() -> None:
     assert found["privacy_failure_log2"] <= -40
     assert found["reliability_failure_log2"] <= -20
     assert found["key_agreements"] < found["complete"]["key_agreements"]
+
+
+def test_a_lying_server_needs_a_quorum() -> None:
+    found = plan("--clients", "12", "--dropout", "0.05", "--active")
+    assert (found["colluders"], found["quorum"]) == (3, 8)
+    assert [price["colluders"] for price in found["prices"]] == [0, 1, 3]
+    assert found["prices"][-1]["failed_rounds"]["0.1"] == pytest.approx(0.456, abs=0.001)
+    chosen = plan("--clients", "100", "--dropout", "0.05", "--active", "--collusion", "0.1")
+    assert (chosen["colluders"], chosen["quorum"]) == (10, 56)
+    calm = plan("--clients", "12", "--dropout", "0.05")
+    assert (calm["colluders"], calm["quorum"], calm["prices"]) == (0, None, [])
+
+
+def test_too_many_clients_for_a_session() -> None:
+    result = RUNNER.invoke(app, ["plan", "--clients", "1000000", "--dropout", "0.1"])
+    assert isinstance(result.exception, ConfigError)
+    assert "65,536" in str(result.exception)
+
+
+def test_every_topology_in_the_table_can_be_asked_for() -> None:
+    assert {name.value for name in TopologyName} == {"auto", *TOPOLOGIES}
 
 
 def test_the_papers_rule() -> None:

@@ -11,7 +11,10 @@ from coterie.graphs.failures import Law, RandomLaw, RegularLaw
 
 
 def law_of(model: ThreatModel, topology: Topology) -> Law:
-    return RandomLaw(model, topology) if isinstance(topology, ErdosRenyi) else RegularLaw(model, topology)
+    if isinstance(topology, ErdosRenyi):
+        return RandomLaw(model, topology)
+    assert isinstance(topology, Complete | Harary)
+    return RegularLaw(model, topology)
 
 
 @pytest.mark.parametrize("degree", [2, 4, 6])
@@ -72,11 +75,10 @@ class Trial:
         colluding = set(clients[model.clients - model.colluding :])
         survivors = set(clients) - dropped
         self.starved = sum(len(({i} | set(graph.neighbours(i))) & survivors) < threshold for i in clients)
-        self.exposed = 0
-        for i in set(clients) - colluding:
-            helpers = len(set(graph.neighbours(i)) & colluding)
-            shares = graph.degree(i) + 1
-            self.exposed += shares + helpers >= 2 * threshold if model.active else helpers >= threshold
+        if model.active:  # a survivor among colluders only is refused too, unless it is starved already
+            few = range(threshold - 1, min(model.colluding, threshold - 1) + 1)
+            self.starved += sum(len(set(graph.neighbours(i)) & survivors) in few for i in survivors)
+        self.exposed = sum(len(set(graph.neighbours(i)) & colluding) >= threshold for i in set(clients) - colluding)
         self.unreliable = self.starved > 0 or not graph.connected(survivors)
         self.leaking = self.exposed > 0 or not graph.connected(survivors - colluding)
 
@@ -107,9 +109,10 @@ def test_bounds_hold_on_real_graphs(topology: Topology, threshold: int, active: 
 
     # 6 clients drop out, 24 stay; 6 collude.
     starved = 6 * np.exp(law.neighbours(24)[:threshold]).sum()
-    starved += 24 * np.exp(law.neighbours(23)[: threshold - 1]).sum()
+    needed = max(threshold - 1, min(6, threshold - 1) + 1) if active else threshold - 1
+    starved += 24 * np.exp(law.neighbours(23)[:needed]).sum()
     check_mean([t.starved for t in trials], starved)
-    exposed = math.exp(law.both_ways(threshold)) if active else np.exp(law.neighbours(6)[threshold:]).sum()
+    exposed = np.exp(law.neighbours(6)[threshold:]).sum()
     check_mean([t.exposed for t in trials], 24 * exposed)
 
     reliability, privacy = 2 ** law.reliability(threshold), 2 ** law.privacy(threshold)
@@ -117,6 +120,14 @@ def test_bounds_hold_on_real_graphs(topology: Topology, threshold: int, active: 
     assert privacy == pytest.approx(min(1, 30 * exposed + math.exp(law.split(12))))
     for failures, bound in (([t.unreliable for t in trials], reliability), ([t.leaking for t in trials], privacy)):
         assert np.mean(failures) <= bound + 4 * math.sqrt(bound * (1 - bound) / runs)
+
+
+def test_a_quorum_must_be_left_to_sign() -> None:
+    for dropped, reliable in ((29, True), (30, False)):  # 71 of 100 sign if 40 may collude
+        law = law_of(ThreatModel(100, dropped / 100, 0.4, active=True), Complete())
+        assert law.model.quorum == 71
+        assert (law.reliability(41) == -math.inf) is reliable
+        assert (law.reliability(41) == 0) is not reliable
 
 
 def test_real_graphs_do_fail() -> None:
@@ -167,4 +178,5 @@ def test_a_worse_world_never_has_a_better_bound(
     active = law_of(ThreatModel(clients, max(dropouts), max(collusions), active=True), topology)
     assert mild.privacy(threshold) <= harsh.privacy(threshold) + 1e-9
     assert mild.reliability(threshold) <= harsh.reliability(threshold) + 1e-9
-    assert harsh.privacy(threshold) <= active.privacy(threshold) + 1e-9
+    assert harsh.privacy(threshold) == active.privacy(threshold)
+    assert harsh.reliability(threshold) <= active.reliability(threshold) + 1e-9

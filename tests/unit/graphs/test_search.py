@@ -91,10 +91,9 @@ def test_complete_graph_is_certain(clients: int, dropout: float, collusion: floa
         assert found.topology == Complete()
         assert found.degree == clients - 1
         assert (found.privacy_failure_log2, found.reliability_failure_log2) == (-math.inf, -math.inf)
-        needed = (clients + model.colluding) / 2 if active else model.colluding
         for threshold in range(2, clients + 1):
             known = assess(model, Complete(), threshold)
-            assert known.privacy_failure_log2 == (-math.inf if threshold > needed else 0.0)
+            assert known.privacy_failure_log2 == (-math.inf if threshold > model.colluding else 0.0)
             assert known.reliability_failure_log2 == (-math.inf if threshold <= clients - model.dropped else 0.0)
 
 

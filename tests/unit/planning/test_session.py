@@ -5,7 +5,7 @@ from tests.support.cast import identity_for, make_inputs, make_terms
 
 from coterie.errors import ConfigError
 from coterie.graphs.topology import Complete, ErdosRenyi, Harary
-from coterie.planning.session import recommend, session_costs
+from coterie.planning.session import failed_rounds, recommend, session_costs
 from coterie.rounds import one_off
 from coterie.transports.memory import Session
 
@@ -13,7 +13,7 @@ from coterie.transports.memory import Session
 @pytest.mark.parametrize("active", [False, True])
 @pytest.mark.parametrize(("size", "topology", "degree"), [(12, Complete(), 11), (40, Harary(10), 10)])
 def test_predicted_bytes_are_what_a_session_sends(size: int, topology: object, degree: int, active: bool) -> None:
-    terms = make_terms(size, topology=topology, length=500, active=active)
+    terms = make_terms(size, topology=topology, length=500, active=active, colluders=1)
     identities = {name: identity_for(name) for name in terms.clients}
     session = Session(terms, one_off(terms, make_inputs(terms), identities=identities))
     session.run()
@@ -69,3 +69,47 @@ def test_impossible_requests_are_refused() -> None:
         recommend(100, 0.1, topology="star")
     with pytest.raises(ConfigError):
         recommend(100, 0.6, collusion=0.5)
+
+
+@pytest.mark.parametrize(
+    ("clients", "third", "majority"),
+    [(8, (0.18, 0.59), (0.08, 0.43)), (12, (0.06, 0.45), (0.035, 0.36)), (100, (0, 0.57), (0, 0.04))],
+)
+def test_what_colluders_cost_in_failed_rounds(
+    clients: int, third: tuple[float, float], majority: tuple[float, float]
+) -> None:
+    prices = {price.colluders: price for price in recommend(clients, 0.05, topology="complete", active=True).prices}
+    for colluders, expected in (((clients - 1) // 3, third), (0, majority)):
+        assert tuple(prices[colluders].failed_rounds.values()) == pytest.approx(expected, abs=0.007)
+        assert 2 * prices[colluders].quorum > clients + colluders
+
+
+@settings(max_examples=30)
+@given(st.integers(3, 60), st.floats(0, 0.3), st.data())
+def test_fewer_colluders_and_dropouts_fail_fewer_rounds(clients: int, leaving: float, data: st.DataObject) -> None:
+    colluders = data.draw(st.integers(0, clients - 2))
+    failed = failed_rounds(clients, colluders, leaving)
+    assert 0 <= failed <= 1
+    assert failed_rounds(clients, max(colluders - 1, 0), leaving) <= failed + 1e-9
+    assert failed_rounds(clients, colluders, leaving / 2) <= failed + 1e-9
+    assert failed_rounds(clients, colluders, 0.0) == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize("clients", [4, 30, 200])
+@pytest.mark.parametrize("topology", ["complete", "harary", "erdos-renyi"])
+def test_terms_accept_what_was_planned_against_a_lying_server(clients: int, topology: str) -> None:
+    plan = recommend(clients, 0.05, topology=topology, active=True)
+    found = plan.guarantee
+    terms = make_terms(
+        clients, active=True, topology=found.topology, threshold=found.threshold, colluders=plan.colluders
+    )
+    assert (terms.tolerated, terms.quorum) == ((clients - 1) // 3, plan.quorum)
+    assert clients - int(0.05 * clients) >= terms.quorum
+    if topology == "complete":
+        assert found.threshold > plan.colluders
+
+
+def test_sessions_that_the_protocol_refuses_are_not_planned() -> None:
+    with pytest.raises(ConfigError, match="at most 65,536 clients, not 65,537"):
+        recommend(65_537, 0.1)
+    assert recommend(65_536, 0.1, topology="harary").guarantee.degree < 200

@@ -13,7 +13,7 @@ from coterie.rounds import Floor
 from coterie.secagg import Terms, ThreatMode
 
 ROSTER = make_roster(12)
-FLOOR = Floor(ThreatMode.ACTIVE_SERVER, privacy=3, minimum=3, threshold=3, most_bits=32, most_length=100)
+FLOOR = Floor(ThreatMode.ACTIVE_SERVER, privacy=3, minimum=3, colluders=0.2, threshold=3, most_bits=32, most_length=100)
 
 
 def terms_of(roster: Roster, circles: tuple[int, ...] = (0, 2), /, **changes: Any) -> Terms:  # noqa: ANN401
@@ -23,7 +23,7 @@ def terms_of(roster: Roster, circles: tuple[int, ...] = (0, 2), /, **changes: An
     settings: dict[str, Any] = {
         "clients": tuple(client.name for client in clients),
         "identities": tuple(client.identity for client in clients),
-        "batches": tuple(number for _, number in chosen),
+        "circles": tuple(number for _, number in chosen),
         "mode": ThreatMode.ACTIVE_SERVER,
         "minimum": 3,
         "roster": roster.digest,
@@ -44,12 +44,13 @@ def test_honest_terms_are_accepted() -> None:
     [
         ({"mode": ThreatMode.HONEST_BUT_CURIOUS, "identities": ()}, "a server that lies"),
         ({"minimum": 2}, "as few as 2"),
+        ({"colluders": 0}, "withstands 0 colluders; the least is 1"),
         ({"threshold": 1}, "1 shares would open"),
         ({"bits": 33}, "more than this client sends"),
         ({"length": 101}, "more than this client sends"),
-        ({"batches": None}, "the session has none"),
-        ({"batches": tuple(range(6))}, "not that of the roster"),
-        ({"batches": (0,) * 6}, "not that of the roster"),
+        ({"circles": None}, "the session has none"),
+        ({"circles": tuple(range(6))}, "not that of the roster"),
+        ({"circles": (0,) * 6}, "not that of the roster"),
         ({"roster": b"another"}, "not under the roster"),
         ({"identities": tuple(identity_for(f"sybil {n}").public for n in range(6))}, "identity key"),
         ({"clients": (MEMBER, *(f"sybil-{n}" for n in range(5)))}, "not on the roster: sybil-0, sybil-1, sybil-2"),
@@ -66,7 +67,7 @@ def test_strangers_in_another_circle_are_noticed() -> None:
     terms = terms_of(ROSTER)
     strangers = tuple(
         key if circle == 0 else identity_for(f"sybil {name}").public
-        for name, key, circle in zip(terms.clients, terms.identities, terms.batches or (), strict=True)
+        for name, key, circle in zip(terms.clients, terms.identities, terms.circles or (), strict=True)
     )
     with pytest.raises(PeerProtocolError, match="identity key"):
         FLOOR.check(msgspec.structs.replace(terms, identities=strangers), MEMBER, ROSTER)
@@ -84,7 +85,7 @@ def test_part_of_a_circle_is_not_a_circle() -> None:
     part: dict[str, Any] = {
         "clients": whole.clients[:-1],
         "identities": whole.identities[:-1],
-        "batches": (whole.batches or ())[:-1],
+        "circles": (whole.circles or ())[:-1],
     }
     with pytest.raises(PeerProtocolError, match="not that of the roster"):
         FLOOR.check(terms_of(ROSTER, **part), MEMBER, ROSTER)
@@ -99,9 +100,9 @@ def test_a_roster_that_promises_less_is_refused() -> None:
 
 def test_without_a_roster_circles_are_counted() -> None:
     floor = Floor(privacy=3)
-    floor.check(make_terms(6, batches=(0, 0, 0, 1, 1, 1)), "client-00")
+    floor.check(make_terms(6, circles=(0, 0, 0, 1, 1, 1)), "client-00")
     with pytest.raises(PeerProtocolError, match="a circle of 2"):
-        floor.check(make_terms(6, batches=(0, 0, 0, 0, 1, 1)), "client-00")
+        floor.check(make_terms(6, circles=(0, 0, 0, 0, 1, 1)), "client-00")
 
 
 def test_a_client_that_is_not_in_the_terms_does_not_come() -> None:
@@ -116,13 +117,15 @@ def test_waiting_clients_are_not_summed() -> None:
         terms,
         clients=(*terms.clients, "new"),
         identities=(*terms.identities, b"n" * 32),
-        batches=(*(terms.batches or ()), 9),
+        circles=(*(terms.circles or ()), 9),
     )
     with pytest.raises(PeerProtocolError):
         FLOOR.check(joined, MEMBER, waiting)
 
 
-@pytest.mark.parametrize("wrong", [{"privacy": 0}, {"minimum": 1}, {"threshold": 0}])
+@pytest.mark.parametrize(
+    "wrong", [{"privacy": 0}, {"minimum": 1}, {"threshold": 0}, {"colluders": 1}, {"colluders": -0.1}]
+)
 def test_a_floor_below_the_ground_is_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ConfigError):
         Floor(**wrong)  # type: ignore[arg-type]

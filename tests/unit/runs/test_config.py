@@ -16,7 +16,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from coterie.cohorts.availability import AVAILABILITIES
 from coterie.cohorts.policies import POLICIES
 from coterie.errors import ConfigError
-from coterie.planning.session import SEARCHES
+from coterie.graphs.table import TOPOLOGIES
 from coterie.privacy import DISTRIBUTIONS
 from coterie.runs.algorithms import ALGORITHMS
 from coterie.runs.choices import OneOf
@@ -76,7 +76,7 @@ TABLES: list[tuple[str, Collection[str]]] = [
     ("availability.kind", AVAILABILITIES),
     ("cohort.policy", POLICIES),
     ("training.algorithm", ALGORITHMS),
-    ("aggregation.topology", {*SEARCHES, "auto"}),
+    ("aggregation.topology", {*TOPOLOGIES, "auto"}),
     ("noise.kind", {*DISTRIBUTIONS, "none"}),
 ]
 

@@ -10,7 +10,7 @@ from tests.support.cast import Cast, entropy_for, identity_for, make_terms, name
 from coterie.crypto.entropy import SystemEntropy
 from coterie.crypto.signing import Identity
 from coterie.errors import ConfigError, InputError, LocalProtocolError, PeerProtocolError, ThresholdError
-from coterie.graphs.topology import Complete, ErdosRenyi, Harary
+from coterie.graphs.topology import Complete, ErdosRenyi, Harary, Topology
 from coterie.secagg import Server, Step, Terms, ThreatMode, client, messages
 
 
@@ -26,10 +26,15 @@ from coterie.secagg import Server, Step, Terms, ThreatMode, client, messages
         ({"threshold": 0}, "at least 1"),
         ({"minimum": 1}, "minimum"),
         ({"minimum": 7}, "minimum"),
-        ({"batches": (0, 1)}, "batch number for each"),
+        ({"circles": (0, 1)}, "circle number for each"),
         ({"mode": ThreatMode.ACTIVE_SERVER}, "identity key"),
         ({"active": True, "identities": (b"x" * 32,) * 6}, "identity key"),
         ({"active": True, "identities": tuple(bytes([n]) for n in range(6))}, "identity key"),
+        ({"active": True, "colluders": -1}, "between 0 and 4"),
+        ({"active": True, "colluders": 5}, "between 0 and 4 may collude"),
+        ({"active": True, "colluders": 2, "threshold": 2}, "must be above"),
+        ({"active": True, "topology": Harary(4)}, "number of colluders"),
+        ({"topology": "star"}, "not in the table"),
     ],
 )
 def test_impossible_terms_are_refused(changes: dict[str, Any], reason: str) -> None:
@@ -49,10 +54,12 @@ def test_equal_terms_have_equal_digests_and_any_change_shows() -> None:
         make_terms(topology=Harary(4)),
         make_terms(topology=ErdosRenyi(0.5)),
         make_terms(threshold=3),
-        make_terms(batches=(0, 0, 0, 1, 1, 1)),
+        make_terms(circles=(0, 0, 0, 1, 1, 1)),
         make_terms(minimum=3),
         make_terms(active=True),
         make_terms(roster=b"another roster"),
+        make_terms(content=b"another model"),
+        make_terms(active=True, colluders=2),
     ]
     digests = {terms.digest for terms in different}
     assert len(digests) == len(different)
@@ -60,15 +67,15 @@ def test_equal_terms_have_equal_digests_and_any_change_shows() -> None:
 
 
 def test_terms_travel_as_bytes() -> None:
-    for terms in (make_terms(), make_terms(active=True, batches=(1,) * 6, topology=ErdosRenyi(0.3))):
-        assert msgspec.msgpack.decode(msgspec.msgpack.encode(terms), type=Terms) == terms
+    for terms in (make_terms(), make_terms(active=True, circles=(1,) * 6, topology=ErdosRenyi(0.3), colluders=1)):
+        assert Terms.from_bytes(terms.to_bytes()) == terms
 
 
 @given(st.lists(st.integers(0, 3), min_size=6, max_size=6), st.sets(st.integers(0, 5)))
-def test_only_complete_batches_are_aggregated(batches: list[int], survivors: set[int]) -> None:
-    aggregated = make_terms(batches=tuple(batches)).aggregated(survivors)
+def test_only_complete_batches_are_aggregated(circles: list[int], survivors: set[int]) -> None:
+    aggregated = make_terms(circles=tuple(circles)).aggregated(survivors)
     for member in range(6):
-        whole = all(mate in survivors for mate in range(6) if batches[mate] == batches[member])
+        whole = all(mate in survivors for mate in range(6) if circles[mate] == circles[member])
         assert (member in aggregated) == whole
     assert make_terms().aggregated(survivors) == survivors
 
@@ -79,8 +86,34 @@ def test_default_threshold_leaves_no_room_for_two_answers() -> None:
     assert make_terms(threshold=2).threshold_for(9) == 2
 
 
-def test_two_survivor_sets_cannot_both_have_a_quorum() -> None:
-    assert all(2 * make_terms(size).quorum > size for size in range(2, 30))
+@pytest.mark.parametrize("topology", [Complete(), Harary(4)])
+@given(size=st.integers(2, 40), data=st.data())
+def test_what_follows_from_the_number_of_colluders(topology: Topology, size: int, data: st.DataObject) -> None:
+    colluders = data.draw(st.integers(0, size - 2))
+    terms = make_terms(size, active=True, colluders=colluders, topology=topology)
+    assert terms.tolerated == colluders
+    assert size >= terms.quorum
+    assert 2 * terms.quorum > size + colluders >= 2 * (terms.quorum - 1)
+    for shares in range(1, size + 1):
+        threshold = terms.threshold_for(shares)
+        assert shares >= threshold > min(colluders, shares - 1)
+        assert 2 * threshold > shares
+    assert terms.fewest == (colluders + 2 if topology == Complete() else 2)
+
+
+def test_just_under_a_third_may_collude_unless_said_otherwise() -> None:
+    found = {size: make_terms(size, active=True).tolerated for size in (2, 3, 4, 7, 12, 100)}
+    assert found == {2: 0, 3: 0, 4: 1, 7: 2, 12: 3, 100: 33}
+    assert make_terms(12, colluders=3).tolerated == 0  # a server that follows the protocol gains nothing by them here
+    assert make_terms(12, active=True, minimum=9).fewest == 9
+
+
+def test_terms_with_an_unknown_topology_are_refused() -> None:
+    body = msgspec.msgpack.encode(
+        msgspec.to_builtins(make_terms(), builtin_types=(bytes,)) | {"topology": {"type": "star"}}
+    )
+    with pytest.raises(ConfigError, match="no topology is called 'star'"):
+        Terms.from_bytes(body)
 
 
 # --- Misuse by the caller is told apart from misbehaviour of the other side.
@@ -122,8 +155,11 @@ def test_answering_without_what_the_step_needs() -> None:
     cast = Cast(make_terms(active=True)).play_until(Step.MASK)
     with pytest.raises(LocalProtocolError, match="vector"):
         client.answer(cast.states["client-01"], cast.inbox["client-01"], entropy=entropy)
+    vector = cast.inputs["client-01"]
+    with pytest.raises(ConfigError, match="identity"):
+        client.answer(cast.states["client-01"], cast.inbox["client-01"], entropy=entropy, vector=vector)
     cast.play_until(Step.CONFIRM)
-    with pytest.raises(LocalProtocolError, match="identity"):
+    with pytest.raises(ConfigError, match="identity"):
         client.answer(cast.states["client-01"], cast.inbox["client-01"], entropy=entropy)
 
 
@@ -140,7 +176,7 @@ def test_the_sum_is_there_when_the_last_step_is_closed() -> None:
 
 @pytest.mark.parametrize("active", [False, True])
 def test_an_invitation_carries_the_terms(active: bool) -> None:
-    terms = make_terms(active=active, batches=(0, 0, 1, 1, 2, 2))
+    terms = make_terms(active=active, circles=(0, 0, 1, 1, 2, 2))
     invitations = Server(terms).invite()
     assert invitations.keys() == set(terms.clients)
     assert {client.read_invitation(message) for message in invitations.values()} == {terms}
@@ -190,13 +226,16 @@ def test_key_books_with_strangers_or_out_of_order_are_refused() -> None:
     book = messages.decode(cast.inbox["client-01"], messages.KeyBook, "test", cast.terms.digest).advertisements
     known = {entry.sender for entry in book}
     extra = next(number for number in range(6) if number not in known and number != 1)
-    beyond = msgspec.structs.replace(book[-1], sender=6)
+    beyond, stranger = (
+        msgspec.structs.replace(book[-1], sender=sender, sealing_key=b"x" * 32, masking_key=b"y" * 32)
+        for sender in (6, extra)
+    )
     for entries, reason in (
         (book[::-1], "unsorted"),
         ((*book, book[-1]), "repeated"),
         ((*book, beyond), "not in the terms"),
         (
-            tuple(sorted([*book, msgspec.structs.replace(book[0], sender=extra)], key=lambda e: e.sender)),
+            tuple(sorted([*book, stranger], key=lambda entry: entry.sender)),
             "not a neighbour",
         ),
     ):
@@ -228,13 +267,13 @@ def test_messages_hide_their_content() -> None:
     assert repr(message) == f"<MaskedInput of session {cast.terms.digest.hex()[:8]}>"
 
 
-@pytest.mark.parametrize(("batches", "vectors"), [(None, 1), ((0, 0, 1, 1, 2, 2), 3)])
-def test_the_server_keeps_one_vector_or_one_for_each_batch(batches: tuple[int, ...] | None, vectors: int) -> None:
-    cast = Cast(make_terms(6, batches=batches)).play_until(Step.MASK)
+@pytest.mark.parametrize(("circles", "vectors"), [(None, 1), ((0, 0, 1, 1, 2, 2), 3)])
+def test_the_server_keeps_one_vector_or_one_for_each_circle(circles: tuple[int, ...] | None, vectors: int) -> None:
+    cast = Cast(make_terms(6, circles=circles)).play_until(Step.MASK)
     cast.deliver(cast.replies())
-    assert len(cast.server._sums) == vectors
+    assert len(cast.server.view().sums) == vectors
     held = [value for value in vars(cast.server).values() if isinstance(value, np.ndarray)]
     assert held == []
     cast.inbox = cast.server.close()
     cast.finish()
-    assert cast.server._sums == {}
+    assert cast.server.view().sums == {}

@@ -13,7 +13,7 @@ from coterie.transports.memory import AnswerCount, Carrier, Session
 @pytest.mark.parametrize("workers", [1, 2, None])
 @pytest.mark.parametrize("active", [False, True])
 def test_a_session_in_one_process(workers: int | None, active: bool) -> None:
-    terms = make_terms(10, topology=Harary(6), active=active, length=70_000)
+    terms = make_terms(10, topology=Harary(6), active=active, length=70_000, colluders=2)
     inputs = make_inputs(terms)
     identities = {name: identity_for(name) for name in terms.clients}
     session = Session(terms, one_off(terms, inputs, identities=identities), Carrier(workers=workers))

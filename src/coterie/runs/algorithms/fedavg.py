@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 class FederatedAveraging(Algorithm):
     """One model for all; the server sees one sum of updates a round, or without protection every update."""
 
-    checks = (contradictions.selection, contradictions.steps, contradictions.noise, contradictions.ring)
+    checks = (
+        contradictions.selection,
+        contradictions.company,
+        contradictions.steps,
+        contradictions.noise,
+        contradictions.ring,
+    )
 
     def strategy(self, config: "RunConfig", federation: "Federation") -> "Strategy":
         """Build it with the server's learning rate and momentum."""

@@ -1,0 +1,36 @@
+"""Envelopes: a dealer's shares on their way to one holder, through a server that can neither read nor redirect them."""
+
+from coterie.crypto.agreement import KEY_BYTES, PrivateKey
+from coterie.crypto.entropy import Entropy
+from coterie.crypto.sealing import seal, unseal
+from coterie.errors import VerificationError
+from coterie.secagg import rules
+from coterie.secagg.messages import SELF_SHARE_BYTES, Advertisement, Envelope
+
+Shares = tuple[bytes, ...]
+
+
+def sealing_keys(key: PrivateKey, me: int, peer: Advertisement, terms: bytes, seed: bytes) -> tuple[bytes, bytes]:
+    """One key for each direction between two clients: (to the peer, from the peer)."""
+    context = rules.pair_context("sealing", terms, seed, me, peer.sender)
+    both = key.agree(peer.sealing_key, context, 2 * KEY_BYTES)
+    upward, downward = both[:KEY_BYTES], both[KEY_BYTES:]
+    return (upward, downward) if me < peer.sender else (downward, upward)
+
+
+def seal_shares(
+    key: bytes, shares: Shares, terms: bytes, seed: bytes, dealer: int, holder: int, entropy: Entropy
+) -> Envelope:
+    """Seal a dealer's two shares for a holder, and commit to them."""
+    context = rules.envelope_context(terms, seed, dealer, holder)
+    sealed = seal(key, b"".join(shares), context, entropy, f"nonce/{holder}")
+    return Envelope(holder, sealed, rules.share_marks(terms, dealer, holder, *shares))
+
+
+def open_shares(key: bytes, envelope: Envelope, terms: bytes, seed: bytes, dealer: int, holder: int) -> Shares:
+    """Return the shares in an envelope, or refuse: altered, meant for somebody else, or not those committed to."""
+    opened = unseal(key, envelope.sealed, rules.envelope_context(terms, seed, dealer, holder))
+    shares = opened[:SELF_SHARE_BYTES], opened[SELF_SHARE_BYTES:]
+    if rules.share_marks(terms, dealer, holder, *shares) != envelope.marks:
+        raise VerificationError("shares are not those the dealer committed to")
+    return shares

@@ -1,0 +1,58 @@
+"""The steps of a session as data: who says what, in which order, and what is only there against an active server.
+
+Server, documentation and tests read this table; :func:`draw` shows it.
+"""
+
+import enum
+from dataclasses import dataclass
+
+from coterie.secagg import messages
+
+
+class Step(enum.StrEnum):
+    """The steps of a session, each named after what clients do in it."""
+
+    ADVERTISE = "advertise"
+    SHARE = "share"
+    MASK = "mask"
+    CONFIRM = "confirm"
+    REVEAL = "reveal"
+    DONE = "done"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One step: the message that clients send in it, and the one by which the server closes it."""
+
+    step: Step
+    upload: type[messages.ClientMessage]
+    download: type[messages.Message] | None
+    """``None`` in the last step: the server has the sum and nothing to say."""
+    active_only: bool = False
+    """Whether the step is left out where the server is trusted to follow the protocol."""
+
+
+TABLE = (
+    Row(Step.ADVERTISE, messages.Advertisement, messages.KeyBook),
+    Row(Step.SHARE, messages.SharedKeys, messages.Deliveries),
+    Row(Step.MASK, messages.MaskedInput, messages.Announcement),
+    Row(Step.CONFIRM, messages.Confirmation, messages.Testimony, active_only=True),
+    Row(Step.REVEAL, messages.Revelation, None),
+)
+ROWS = {row.step: row for row in TABLE}
+
+
+def following(step: Step, *, active: bool) -> Step:
+    """Return the step after ``step``."""
+    later = TABLE[TABLE.index(ROWS[step]) + 1 :]
+    return next((row.step for row in later if active or not row.active_only), Step.DONE)
+
+
+def draw() -> str:
+    """Draw the table, as the documentation shows it."""
+    lines = ["step       clients send    the server answers"]
+    for row in TABLE:
+        answer = row.download.__name__ if row.download else "(it has the sum)"
+        note = "    only against an active server" if row.active_only else ""
+        lines.append(f"{row.step:<11}{row.upload.__name__:<16}{answer}{note}")
+    return "\n".join(lines)

@@ -1,0 +1,260 @@
+"""Seven attacks of a server that lies, each with the rule that closes it switched off and on, against real clients.
+
+What the server learns is decided by linear algebra over everything it holds (:mod:`tests.support.world`). Each attack
+was a working exploit before its rule was there.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import count
+
+import msgspec
+import numpy as np
+import pytest
+from tests.support.cast import make_terms
+from tests.support.world import Person, World
+
+from coterie.crypto.context import bind
+from coterie.graphs.table import TOPOLOGIES, TopologyKind
+from coterie.graphs.topology import Graph, Harary
+from coterie.secagg import Terms, rules
+from coterie.secagg.messages import Advertisement
+
+OFF_AND_ON = pytest.mark.parametrize("defended", [False, True])
+
+
+def show_book(world: World, persons: Iterable[Person], book: Iterable[Advertisement] | None = None) -> None:
+    """Show everybody the same book: the honest clients' keys and the colluders'."""
+    persons = list(persons)
+    colluding = [world.collude(number) for number in world.colluders]
+    book = list(book or [*(person.advertisement for person in persons), *colluding])
+    for person in persons:
+        world.share(person, book)
+
+
+def deliver(world: World, persons: Iterable[Person], withheld: Mapping[int, Collection[int]] | None = None) -> None:
+    """Deliver to everybody the envelopes of all its neighbours, but for those withheld."""
+    dealers = {person.client: person for person in reversed(world.persons) if person.dealt}
+    for person in persons:
+        known = {entry.sender for entry in person.book} - set((withheld or {}).get(person.client, ()))
+        peers = known.intersection(world.terms.graph(person.seed).neighbours(person.client))
+        world.mask(person, [world.envelope(peer, person, dealers.get(peer)) for peer in sorted(peers)])
+
+
+def announce(world: World, persons: Iterable[Person], survivors: Collection[int], sharers: Collection[int]) -> None:
+    """Announce survivors with everybody's statement, then show the signatures to all who signed."""
+    persons = [person for person in persons if person.carried and person.client in survivors]
+    if not persons:
+        return
+    seed = persons[0].seed
+    statements = {number: world.statement(number, seed, sharers) for number in world.colluders}
+    masked = [person for person in world.persons if person.carried and person.seed == seed]
+    statements |= {person.client: person.statement for person in masked}
+    signatures = {person: world.confirm(person, survivors, sharers, statements) for person in persons}
+    confirmations = [signature for signature in signatures.values() if signature is not None]
+    confirmations += [world.confirmation(number, seed, survivors) for number in world.colluders & set(survivors)]
+    for person, signature in signatures.items():
+        if signature is not None:
+            world.reveal(person, survivors, confirmations)
+
+
+def exposes(world: World, number: int) -> bool:
+    """Whether one client's input follows from what the server learned."""
+    learned = world.learned()
+    alone = np.array([honest == number for honest in world.honest], np.int64)
+    return any((row == alone).all() for row in learned)
+
+
+# --- 1. Stranding: no colluder is needed where circles can be broken.
+
+
+@OFF_AND_ON
+@pytest.mark.parametrize("colluders", [0, None])
+def test_stranding(defended: bool, colluders: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The victim carries masks only of clients who are then said to be stranded, and so have their keys opened."""
+    if not defended:
+        monkeypatch.setattr(rules, "check_statements", lambda *_: None)
+    circles = tuple(number // 3 for number in range(15))
+    world = World(make_terms(15, active=True, circles=circles, colluders=colluders))
+    everybody, victim = set(range(15)), 0
+    few = range(6, 6 + world.terms.threshold_for(15) - 1)  # of circles 2, 3 and 4
+    persons = [world.enter(number) for number in world.honest]
+    show_book(world, persons)
+    deliver(world, persons, {victim: everybody - set(few)})
+    survivors = everybody - {8, 11, 14}  # one of each of these circles
+    for sharers in (everybody, set(few)):
+        announce(world, persons, survivors, sharers)
+    assert exposes(world, victim) is not defended
+    assert world.leaks() is not defended
+
+
+# --- 2. Stripping: without circles it takes holders who are neither silent nor said to be lost.
+
+
+@OFF_AND_ON
+@pytest.mark.parametrize("circles", [None, (0, 0, 1, 1, 2, 2, 1)])
+def test_stripping(defended: bool, circles: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One colluder more than the terms allow for, at the majority threshold: the statements hold all the same."""
+    if not defended:
+        monkeypatch.setattr(rules, "check_statements", lambda *_: None)
+    world = World(make_terms(7, active=True, circles=circles, colluders=0), colluders=[6])
+    everybody, victim = set(range(7)), 0
+    persons = [world.enter(number) for number in world.honest]
+    show_book(world, persons)
+    deliver(world, persons, {victim: {1, 2, 3}})
+    for sharers in (everybody, {4, 5, 6}):
+        announce(world, persons, everybody - {4, 5}, sharers)
+    assert exposes(world, victim) is not defended
+
+
+# --- 3. Equivocation: a colluder signs both stories.
+
+
+@OFF_AND_ON
+@pytest.mark.parametrize("circles", [None, (0, 0, 0, 1, 1, 1, 1)])
+def test_equivocation(defended: bool, circles: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not defended:
+        monkeypatch.setattr(Terms, "quorum", property(lambda terms: len(terms.clients) // 2 + 1))
+    world = World(make_terms(7, active=True, circles=circles), colluders=[6])
+    everybody, victim = set(range(7)), 0
+    persons = [world.enter(number) for number in world.honest]
+    show_book(world, persons)
+    deliver(world, persons)
+    announce(world, persons[:3], everybody, everybody)
+    announce(world, persons[3:], everybody - {victim}, everybody)
+    assert exposes(world, victim) is not defended
+
+
+# --- 4. Copied keys: masks that a client adds for one peer and subtracts for another.
+
+
+@pytest.mark.parametrize("circles", [None, (0, 0, 0)])
+@pytest.mark.parametrize("numbered", [False, True])
+@pytest.mark.parametrize("distinct", [False, True])
+def test_copied_keys(
+    numbered: bool, distinct: bool, circles: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Binding the clients' numbers is the defence; refusing repeated keys is another on top."""
+    if not numbered:
+        monkeypatch.setattr(rules, "pair_context", lambda purpose, terms, seed, *_: bind(purpose, terms, seed))
+    if not distinct:
+        monkeypatch.setattr(rules, "check_distinct", lambda _: None)
+    world = World(make_terms(3, active=True, circles=circles, colluders=1), colluders=[2])
+    persons = [world.enter(number) for number in world.honest]
+    copied = world.collude(2, persons[0].advertisement.masking_key)
+    show_book(world, persons, [*(person.advertisement for person in persons), copied])
+    deliver(world, [person for person in persons if person.dealt])
+    announce(world, persons, {0, 1, 2}, {0, 1, 2})
+    assert exposes(world, 1) is not (numbered or distinct)
+    assert bool(world.answered) is not distinct
+
+
+# --- 5. Cutting a sparse graph along a bridge.
+
+
+class Barbell(msgspec.Struct, frozen=True, tag="barbell"):
+    """Two cliques and one bridge between them; a topology of the user's own."""
+
+    def graph(self, size: int, seed: bytes) -> Graph:
+        half = size // 2
+        adjacency = np.zeros((size, size), np.bool_)
+        adjacency[:half, :half] = adjacency[half:, half:] = True
+        adjacency[half - 1, half] = adjacency[half, half - 1] = True
+        np.fill_diagonal(adjacency, False)
+        return Graph(np.count_nonzero(adjacency, axis=1), np.nonzero(adjacency)[1])
+
+
+@OFF_AND_ON
+@pytest.mark.parametrize("circles", [None, tuple(number // 2 for number in range(12))])
+def test_cutting_a_bridge(defended: bool, circles: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ends of the bridge refuse to confirm, but nobody needs them."""
+    monkeypatch.setitem(TOPOLOGIES, "barbell", TopologyKind(Barbell))
+    if not defended:
+        monkeypatch.setattr(rules, "check_statements", lambda *_: None)
+    world = World(make_terms(12, active=True, topology=Barbell(), circles=circles, colluders=0))
+    everybody = set(range(12))
+    persons = [world.enter(number) for number in world.honest]
+    show_book(world, persons)
+    deliver(world, persons, {5: {6}, 6: {5}})
+    for sharers in (everybody, everybody - {6}, everybody - {5}):
+        announce(world, persons, everybody, sharers)
+    assert world.leaks() is not defended
+    assert len(world.learned()) == (0 if defended else 2)  # the sum of either clique
+
+
+# --- 6. Joining twice: two books, each with its quorum.
+
+
+@OFF_AND_ON
+@pytest.mark.parametrize("circles", [None, (0, 1, 2, 3, 4)])
+def test_joining_twice(defended: bool, circles: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One book opens the victim's self seed, the other its key, with shares that were dealt under the first."""
+    if not defended:
+        monkeypatch.setattr(rules, "pair_context", lambda purpose, terms, _, *pair: bind(purpose, terms, *sorted(pair)))
+        monkeypatch.setattr(rules, "envelope_context", lambda terms, _, *pair: bind("share", terms, *pair))
+    world = World(make_terms(5, active=True, circles=circles, colluders=2), colluders=[3, 4])
+    victim, other, twin = (world.enter(number) for number in world.honest)
+    again = world.enter(twin.client)
+    colluding = [world.collude(number) for number in world.colluders]
+    first = [victim.advertisement, other.advertisement, twin.advertisement, *colluding]
+    second = [victim.advertisement, other.advertisement, again.advertisement, *colluding]
+    for person in (victim, twin):
+        world.share(person, first)
+    for person in (other, again):
+        world.share(person, second)
+    for person in (victim, twin, other, again):
+        dealers = {0: victim, 1: other, 2: twin if person in (victim, twin) else again, 3: None, 4: None}
+        del dealers[person.client]
+        world.mask(person, [world.envelope(peer, person, dealer) for peer, dealer in dealers.items()])
+    announce(world, [victim, twin], {0, 2, 3, 4}, range(5))
+    announce(world, [other, again], {1, 2, 3, 4}, range(5))
+    assert exposes(world, victim.client) is not defended
+
+
+# --- 7. Lonely sums: everybody else in the sum colludes.
+
+
+def lonely_by_circles() -> World:
+    world = World(make_terms(9, active=True, circles=(0, 0, 0, 1, 1, 1, 2, 2, 2), colluders=2), colluders=[1, 2])
+    persons = [world.enter(number) for number in world.honest]
+    show_book(world, persons)
+    deliver(world, persons)
+    announce(world, persons, set(range(9)) - {3, 6}, range(9))
+    return world
+
+
+def lonely_by_the_graph() -> World:
+    """A ring on which the victim sits between two colluders: found after some tries."""
+    for attempt in count():
+        session = attempt.to_bytes(16, "big")
+        world = World(make_terms(6, active=True, topology=Harary(2), colluders=2, session=session), colluders=[4, 5])
+        persons = [world.enter(number) for number in world.honest]
+        show_book(world, persons)
+        if world.terms.graph(persons[0].seed).neighbours(0) == (4, 5):
+            deliver(world, persons)
+            announce(world, persons, range(6), range(6))
+            return world
+    raise AssertionError
+
+
+@OFF_AND_ON
+@pytest.mark.parametrize("make", [lonely_by_circles, lonely_by_the_graph])
+def test_lonely_sums(defended: bool, make: Callable[[], World], monkeypatch: pytest.MonkeyPatch) -> None:
+    if not defended:
+        monkeypatch.setattr(rules, "check_company", lambda *_: None)
+    world = make()
+    assert exposes(world, 0) is not defended
+    assert world.leaks() is not defended
+
+
+# --- And with no lie at all, the sum and nothing else.
+
+
+@pytest.mark.parametrize("circles", [None, (0, 0, 0, 1, 1, 1, 1)])
+def test_an_honest_server_learns_the_sum_alone(circles: tuple[int, ...] | None) -> None:
+    world = World(make_terms(7, active=True, circles=circles), colluders=[5, 6])
+    persons = [world.enter(number) for number in world.honest]
+    show_book(world, persons)
+    deliver(world, persons)
+    announce(world, persons, range(7), range(7))
+    assert world.learned().tolist() == [[1] * 5]
+    assert not world.leaks()

@@ -72,10 +72,10 @@ def test_terms_travel_as_bytes() -> None:
 
 
 @given(st.lists(st.integers(0, 3), min_size=6, max_size=6), st.sets(st.integers(0, 5)))
-def test_only_complete_batches_are_aggregated(batches: list[int], survivors: set[int]) -> None:
-    aggregated = make_terms(circles=tuple(batches)).aggregated(survivors)
+def test_only_complete_circles_are_aggregated(circles: list[int], survivors: set[int]) -> None:
+    aggregated = make_terms(circles=tuple(circles)).aggregated(survivors)
     for member in range(6):
-        whole = all(mate in survivors for mate in range(6) if batches[mate] == batches[member])
+        whole = all(mate in survivors for mate in range(6) if circles[mate] == circles[member])
         assert (member in aggregated) == whole
     assert make_terms().aggregated(survivors) == survivors
 
@@ -267,9 +267,9 @@ def test_messages_hide_their_content() -> None:
     assert repr(message) == f"<MaskedInput of session {cast.terms.digest.hex()[:8]}>"
 
 
-@pytest.mark.parametrize(("batches", "vectors"), [(None, 1), ((0, 0, 1, 1, 2, 2), 3)])
-def test_the_server_keeps_one_vector_or_one_for_each_batch(batches: tuple[int, ...] | None, vectors: int) -> None:
-    cast = Cast(make_terms(6, circles=batches)).play_until(Step.MASK)
+@pytest.mark.parametrize(("circles", "vectors"), [(None, 1), ((0, 0, 1, 1, 2, 2), 3)])
+def test_the_server_keeps_one_vector_or_one_for_each_circle(circles: tuple[int, ...] | None, vectors: int) -> None:
+    cast = Cast(make_terms(6, circles=circles)).play_until(Step.MASK)
     cast.deliver(cast.replies())
     assert len(cast.server.view().sums) == vectors
     held = [value for value in vars(cast.server).values() if isinstance(value, np.ndarray)]

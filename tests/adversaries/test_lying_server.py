@@ -137,7 +137,7 @@ def test_copied_keys(
     if not numbered:
         monkeypatch.setattr(rules, "pair_context", lambda purpose, terms, seed, *_: bind(purpose, terms, seed))
     if not distinct:
-        monkeypatch.setattr(rules, "check_distinct", lambda _: None)
+        monkeypatch.setattr(rules, "check_distinct", lambda *_: None)
     world = World(make_terms(3, active=True, circles=circles, colluders=1), colluders=[2])
     persons = [world.enter(number) for number in world.honest]
     copied = world.collude(2, persons[0].advertisement.masking_key)

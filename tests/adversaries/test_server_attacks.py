@@ -319,16 +319,16 @@ def test_leaving_the_victim_without_pairwise_masks(defended: bool, monkeypatch: 
     assert (found == cast.inputs[VICTIM]).all()
 
 
-# --- A survivor set that splits a batch.
+# --- A survivor set that splits a circle.
 
 
 @pytest.mark.parametrize("defended", [True, False])
-def test_splitting_a_batch(defended: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server pretends that the victim's batch mate dropped out, to separate the two for good."""
+def test_splitting_a_circle(defended: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server pretends that the victim's circle mate dropped out, to separate the two for good."""
     if not defended:
         monkeypatch.setattr(Terms, "aggregated", lambda _, survivors: frozenset(survivors))
-    batches = (0, 0, 1, 1, 2, 2)  # the victim is client 2, its mate client 3
-    cast = Cast(make_terms(6, circles=batches)).play_until(Step.MASK)
+    circles = (0, 0, 1, 1, 2, 2)  # the victim is client 2, its mate client 3
+    cast = Cast(make_terms(6, circles=circles)).play_until(Step.MASK)
     attacker = Attacker(cast)
     attacker.watch_masking()
     told = [name for name in names(6) if name != "client-03"]

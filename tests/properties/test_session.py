@@ -1,4 +1,4 @@
-"""Any topology, any faults, any batches: exactly the right sum over exactly the right clients, or a typed error."""
+"""Any topology, any faults, any circles: exactly the right sum over exactly the right clients, or a typed error."""
 
 import numpy as np
 from hypothesis import event, given, settings
@@ -14,14 +14,14 @@ thorough = settings(max_examples=150)
 
 
 def expected_aggregate(terms: Terms, survivors: tuple[str, ...]) -> set[str]:
-    """The batch rule, written again from its definition: every member of an aggregated batch survived."""
+    """The circle rule, written again from its definition: every member of an aggregated circle survived."""
     if terms.circles is None:
         return set(survivors)
-    batch_of = dict(zip(terms.clients, terms.circles, strict=True))
+    circle_of = dict(zip(terms.clients, terms.circles, strict=True))
     return {
         name
         for name in survivors
-        if all(mate in survivors for mate in terms.clients if batch_of[mate] == batch_of[name])
+        if all(mate in survivors for mate in terms.clients if circle_of[mate] == circle_of[name])
     }
 
 

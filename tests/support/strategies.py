@@ -1,4 +1,4 @@
-"""Random sessions: any size, topology, threshold, batch map, threat mode and schedule of faults."""
+"""Random sessions: any size, topology, threshold, circle map, threat mode and schedule of faults."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

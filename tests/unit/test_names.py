@@ -22,7 +22,7 @@ NO_NOUNS = {"How", "Reading", "Refuse", "Time", "What", "When", "Where", "Which"
 # The lists below only ever get shorter: a name or a module that is right must leave them.
 
 #: Names that two things still have.
-SHARED = {}
+SHARED: dict[str, str] = {}
 
 #: Modules whose docstrings do not open with a noun yet.
 NOT_YET_NOUNS = {
@@ -34,7 +34,7 @@ NOT_YET_NOUNS = {
 }
 
 #: Modules that are too long.
-TOO_LONG = {"secagg/server.py"}
+TOO_LONG = set[str]()
 
 MODULES = sorted(str(path.relative_to(ROOT)) for path in ROOT.rglob("*.py"))
 

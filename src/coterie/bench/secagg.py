@@ -32,14 +32,12 @@ from coterie.secagg.server import Aggregate, Step
 from coterie.transports.faults import Direction, Fault, FaultKind, Faults
 from coterie.transports.memory import AnswerCount, Carrier, OnAnswer, Session
 
-_STEPS = (Step.ADVERTISE, Step.SHARE, Step.MASK, Step.REVEAL)
-
 
 @dataclass(frozen=True)
 class SessionCosts:
     """What one session cost, in the same terms for every implementation.
 
-    ``client_ms`` holds a median for each of the steps ``advertise``, ``share``, ``mask``, ``reveal``; ``session_ms`` is
+    ``client_ms`` holds a median for each step that clients take part in; ``session_ms`` is
     the work of all clients, one after the other, and the server. ``upload_bytes`` is what a typical client sends in
     all, ``masked_vector_bytes`` the message among it that carries its vector.
     """
@@ -61,14 +59,16 @@ class SessionCosts:
 class Measurement:
     """Our session: what it cost, and what that is made of.
 
-    ``degree`` is the mean number of neighbours. ``wall_ms`` is how long the session took on ``workers`` threads, the
-    making of inputs included. ``graph_ms`` is the time to build the graph and to see that the survivors are connected:
-    clients in one process share that work, a client on its own would add it to each step that needs it.
+    ``download_bytes`` is what a typical client receives, ``degree`` the mean number of neighbours. ``wall_ms`` is how
+    long the session took on ``workers`` threads, the making of inputs included. ``graph_ms`` is the time to build the
+    graph and to see that the survivors are connected: clients in one process share that work, a client on its own would
+    add it to each step that needs it.
     ``masked_vector_ratio`` is the size of the message to the size of its numbers, length x bits / 8.
     ``keystream_ratio`` is defined by :func:`~coterie.bench.machine.keystream_ratio`, at this length and degree.
     """
 
     costs: SessionCosts
+    download_bytes: int
     bits: int
     degree: float
     workers: int
@@ -86,15 +86,15 @@ def measure(workload: Workload, workers: int, observe: OnAnswer | None = None) -
     inputs = _Inputs(workload)
     vanish = Fault(FaultKind.DROP, Step.MASK, workload.vanishing, direction=Direction.DOWN)
     carrier = Carrier(Faults(rules=(vanish,)), workers, AnswerCount(observe) if observe else None)
-    session = Session(terms, one_off(terms, inputs), carrier)
+    session = Session(terms, one_off(terms, inputs, identities=workload.identities), carrier)
     aggregate = session.run()
     peak = peak_rss_bytes()
     _check(workload, aggregate)
 
     report = session.report
-    client_s = {step: report.steps[step].median_client_seconds for step in _STEPS}
+    client_s = {step: report.steps[step].median_client_seconds for step in report.steps}
     client_s[Step.MASK] -= statistics.median(inputs.making_seconds)
-    work_s = sum(sum(report.steps[step].client_seconds) for step in _STEPS) - sum(inputs.making_seconds)
+    work_s = sum(sum(report.steps[step].client_seconds) for step in report.steps) - sum(inputs.making_seconds)
     vector_bytes = int(statistics.median(report.steps[Step.MASK].upload_bytes))
     graph = terms.graph(graph_seed(terms, ()))
     degree = statistics.mean(graph.degree(client) for client in range(workload.clients))
@@ -107,6 +107,7 @@ def measure(workload: Workload, workers: int, observe: OnAnswer | None = None) -
             masked_vector_bytes=vector_bytes,
             peak_rss_bytes=peak,
         ),
+        download_bytes=report.download_bytes,
         bits=terms.bits,
         degree=degree,
         workers=workers,

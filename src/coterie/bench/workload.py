@@ -7,11 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.arithmetic.quantize import Quantizer
+from coterie.crypto.entropy import SystemEntropy
+from coterie.crypto.signing import Identity
 from coterie.errors import ConfigError
 from coterie.graphs.guarantees import majority_threshold, paper_parameters, paper_threshold
 from coterie.graphs.table import searches
 from coterie.graphs.topology import Complete, ErdosRenyi, Harary, Topology
-from coterie.secagg.terms import Terms
+from coterie.secagg.terms import Terms, ThreatMode, default_colluders
 
 CLIP = 1.0
 #: As many bits as Flower gives an entry, and the weights that Flower is measured with.
@@ -87,6 +89,8 @@ class Workload:
     threshold: int
     precision: int = PRECISION
     seed: int = 0
+    active: bool = False
+    """Whether the session is played against an active server, for as many colluders as the threshold allows."""
 
     def __post_init__(self) -> None:
         if self.length < 1:
@@ -114,7 +118,16 @@ class Workload:
             length=self.length + 1,
             topology=self.topology,
             threshold=self.threshold,
+            mode=ThreatMode.ACTIVE_SERVER if self.active else ThreatMode.HONEST_BUT_CURIOUS,
+            colluders=min(self.threshold - 1, default_colluders(self.clients)),
+            identities=tuple(identity.public for identity in self.identities.values()),
         )
+
+    @cached_property
+    def identities(self) -> dict[str, Identity]:
+        """The clients' signing keys, against an active server."""
+        names = map(str, range(self.clients)) if self.active else ()
+        return {name: Identity.generate(SystemEntropy()) for name in names}
 
     @cached_property
     def vanishing(self) -> tuple[str, ...]:

@@ -51,6 +51,7 @@ def secagg(
     ] = 1,
     seed: Seed = 0,
     against: Annotated[RivalName | None, typer.Option(help="Time another implementation on the same work.")] = None,
+    active: Annotated[bool, typer.Option(help="Play it against a server that lies.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Time one session: each step of a client, the server, bytes and memory.
@@ -61,7 +62,7 @@ def secagg(
     from coterie.bench.secagg import check_flower
 
     chosen, needed = choose(topology, clients, dropout, degree, probability, threshold)
-    workload = Workload(clients, length, dropout, chosen, needed, precision, seed)
+    workload = Workload(clients, length, dropout, chosen, needed, precision, seed, active)
     if against:
         check_flower(workload)  # before minutes are spent on our own part
     with progress_bars(as_json) as progress:
@@ -141,8 +142,10 @@ def _secagg_record(workload: "Workload", measured: "Measurement", rival: "Sessio
             "bits": measured.bits,
             "workers": measured.workers,
             "seed": workload.seed,
+            "active_server": workload.active,
         },
         **asdict(measured.costs),
+        "download_bytes": measured.download_bytes,
         "wall_ms": measured.wall_ms,
         "graph_ms": measured.graph_ms,
         "masked_vector_ratio": measured.masked_vector_ratio,
@@ -183,6 +186,8 @@ def _show_secagg(workload: "Workload", measured: "Measurement", rival: "SessionC
     for label, (mine, show, better) in _lines(measured.costs).items():
         cells = [show(theirs[label][0]), f"{theirs[label][0] / mine:,.1f}x {better}"] if rival else []
         table.add_row(label, show(mine), *cells, end_section=label in ("client, reveal", "all of them"))
+
+    table.add_row("download of a client", size(measured.download_bytes))
 
     console = new_console()
     console.print(

@@ -147,8 +147,6 @@ def build(topology: Topology, size: int, seed: bytes) -> Graph:
     Equal arguments give equal graphs everywhere; the last few are remembered, because in one process many
     clients ask for the same one.
     """
-    if not isinstance(topology, Topology):
-        raise ConfigError(f"{type(topology).__name__} is no topology")
     if size < 1:
         raise ConfigError(f"a graph needs at least one client, not {size}")
     return _build(topology, size, bytes(seed))
@@ -156,6 +154,8 @@ def build(topology: Topology, size: int, seed: bytes) -> Graph:
 
 @lru_cache(maxsize=4)
 def _build(topology: Topology, size: int, seed: bytes) -> Graph:
+    if not isinstance(topology, Topology):
+        raise ConfigError(f"{type(topology).__name__} is no topology")
     graph = topology.graph(size, seed)
     if graph.size != size:
         raise ConfigError(f"{type(topology).__name__} made a graph of {graph.size} clients, not of {size}")

@@ -27,7 +27,7 @@ class Watcher(Observer):
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(highlight=False)
         self._live: Live | None = None
-        self._view: View | None = None
+        self._view: RunView | None = None
         self._rounds, self._folder = 0, ""
 
     def begin(self, start: RunStart) -> None:
@@ -35,7 +35,7 @@ class Watcher(Observer):
         self._rounds, self._folder = start.config.rounds, escape(str(start.folder))
         self._console.print(*_introduction(start), sep="\n", soft_wrap=True)
         if self._console.is_terminal:
-            self._view = View(start)
+            self._view = RunView(start)
             self._live = Live(self._view, console=self._console, refresh_per_second=8)
             self._live.start()
 
@@ -71,7 +71,7 @@ class Watcher(Observer):
             self._live.stop()
 
 
-class View:
+class RunView:
     """The state of a run, drawn whenever it is asked for."""
 
     def __init__(self, start: RunStart) -> None:

@@ -4,7 +4,7 @@ The server is not trusted with any of this; it computes the same things only to 
 here is one line of defence against one attack, and the adversary tests switch them off one by one.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from functools import lru_cache
 
 from coterie.crypto import signing
@@ -28,13 +28,13 @@ def check_advertisement(terms: Terms, advertisement: Advertisement) -> None:
     signing.verify(terms.identities[advertisement.sender], advertisement.signature, context)
 
 
-def check_distinct(advertisements: Collection[Advertisement]) -> None:
+def check_distinct(advertisements: Collection[Advertisement], known: Set[bytes] = frozenset()) -> None:
     """No key is advertised twice: whoever advertises another client's key as its own wants their masks to cancel.
 
     They would not (:func:`pair_context`); this refuses the attempt where it shows.
     """
     keys = [key for entry in advertisements for key in (entry.sealing_key, entry.masking_key)]
-    if len(set(keys)) != len(keys):
+    if len(set(keys)) != len(keys) or not known.isdisjoint(keys):
         raise VerificationError("a key is advertised twice")
 
 

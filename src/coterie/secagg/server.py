@@ -83,6 +83,7 @@ class Server:
         self._parallel = parallel
         self._seed = b""
         self._advertisements: dict[int, messages.Advertisement] = {}
+        self._keys: set[bytes] = set()
         self._envelopes: dict[int, tuple[messages.Envelope, ...]] = {}
         self._seed_marks: dict[int, bytes] = {}
         self._share_marks: dict[int, dict[int, messages.Fingerprints]] = {}
@@ -210,7 +211,8 @@ class Server:
         check_public(advertisement.masking_key)
         if self.terms.active:
             rules.check_advertisement(self.terms, advertisement)
-        rules.check_distinct([*self._advertisements.values(), advertisement])
+        rules.check_distinct([advertisement], self._keys)
+        self._keys.update((advertisement.sealing_key, advertisement.masking_key))
         self._advertisements[client] = advertisement
 
     def _close_keys(self) -> Outgoing:

@@ -21,7 +21,7 @@ class Step(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Row:
+class StepRow:
     """One step: the message that clients send in it, and the one by which the server closes it."""
 
     step: Step
@@ -33,11 +33,11 @@ class Row:
 
 
 TABLE = (
-    Row(Step.ADVERTISE, messages.Advertisement, messages.KeyBook),
-    Row(Step.SHARE, messages.SharedKeys, messages.Deliveries),
-    Row(Step.MASK, messages.MaskedInput, messages.Announcement),
-    Row(Step.CONFIRM, messages.Confirmation, messages.Testimony, active_only=True),
-    Row(Step.REVEAL, messages.Revelation, None),
+    StepRow(Step.ADVERTISE, messages.Advertisement, messages.KeyBook),
+    StepRow(Step.SHARE, messages.SharedKeys, messages.Deliveries),
+    StepRow(Step.MASK, messages.MaskedInput, messages.Announcement),
+    StepRow(Step.CONFIRM, messages.Confirmation, messages.Testimony, active_only=True),
+    StepRow(Step.REVEAL, messages.Revelation, None),
 )
 ROWS = {row.step: row for row in TABLE}
 

@@ -55,6 +55,7 @@ def test_the_json_says_what_was_run_and_what_it_cost(topology: list[str], degree
         "bits": 26,
         "workers": 1,
         "seed": 5,
+        "active_server": False,
     }
     assert set(record["client_ms"]) == STEPS
     assert min(record["client_ms"].values()) > 0
@@ -297,3 +298,13 @@ def test_peak_memory_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert after >= before + 0.5 * block.nbytes
     monkeypatch.setattr(Path, "read_text", lambda self: "Name: none of the fields it should have")
     assert peak_rss_bytes() >= 0.9 * after  # the portable figure: never less, apart from when it is updated
+
+
+def test_an_active_server_costs_one_step_more() -> None:
+    plain = Workload(12, 50, 0.1, Complete(), 7)
+    wary = Workload(12, 50, 0.1, Complete(), 7, active=True)
+    assert (wary.terms.tolerated, wary.terms.quorum) == (3, 8)
+    calm, guarded = measure(plain, workers=1), measure(wary, workers=1)
+    assert guarded.costs.client_ms.keys() - calm.costs.client_ms.keys() == {"confirm"}
+    assert guarded.costs.upload_bytes > calm.costs.upload_bytes
+    assert guarded.download_bytes > calm.download_bytes > 0

@@ -45,7 +45,7 @@ def test_honest_terms_are_accepted() -> None:
         ({"mode": ThreatMode.HONEST_BUT_CURIOUS, "identities": ()}, "a server that lies"),
         ({"minimum": 2}, "as few as 2"),
         ({"colluders": 0}, "withstands 0 colluders; the least is 1"),
-        ({"threshold": 1}, "1 shares would open"),
+        ({"threshold": 2}, "2 shares would open"),
         ({"bits": 33}, "more than this client sends"),
         ({"length": 101}, "more than this client sends"),
         ({"circles": None}, "the session has none"),
@@ -126,6 +126,6 @@ def test_waiting_clients_are_not_summed() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"privacy": 0}, {"minimum": 1}, {"threshold": 0}, {"colluders": 1}, {"colluders": -0.1}]
 )
-def test_a_floor_below_the_ground_is_refused(wrong: dict[str, int]) -> None:
+def test_a_floor_below_the_ground_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError):
         Floor(**wrong)  # type: ignore[arg-type]

@@ -72,7 +72,7 @@ def test_terms_travel_as_bytes() -> None:
 
 
 @given(st.lists(st.integers(0, 3), min_size=6, max_size=6), st.sets(st.integers(0, 5)))
-def test_only_complete_batches_are_aggregated(circles: list[int], survivors: set[int]) -> None:
+def test_only_complete_circles_are_aggregated(circles: list[int], survivors: set[int]) -> None:
     aggregated = make_terms(circles=tuple(circles)).aggregated(survivors)
     for member in range(6):
         whole = all(mate in survivors for mate in range(6) if circles[mate] == circles[member])

@@ -16,7 +16,6 @@ from coterie.cohorts.circles import (
     random_circles,
     similar_circles,
     single_circles,
-    whole_circles,
 )
 from coterie.cohorts.policies import (
     POLICIES,
@@ -74,7 +73,6 @@ __all__ = [
     "simulate",
     "single_circles",
     "trade_off",
-    "whole_circles",
 ]
 
 if TYPE_CHECKING:

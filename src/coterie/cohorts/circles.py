@@ -20,11 +20,10 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import numpy.typing as npt
 
-from coterie.cohorts.classes import Name
 from coterie.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 Indices = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -61,16 +60,6 @@ def circles_per_round(sizes: Indices, cohort: int) -> int:
     if fitting == 0:
         raise ConfigError(f"the largest circle has {sizes.max()} clients, more than a cohort of {cohort}")
     return fitting
-
-
-def whole_circles(circles: Iterable[Collection[Name]], present: Iterable[Name]) -> frozenset[Name]:
-    """The members, by name or by number, of those circles that are present to the last one.
-
-    Only these may be summed. The rest of a broken circle counts as dropped, for a sum over it would tell its
-    members apart from the others for good.
-    """
-    there = frozenset(present)
-    return frozenset(member for circle in circles if there.issuperset(circle) for member in circle)
 
 
 @dataclass(frozen=True, eq=False)

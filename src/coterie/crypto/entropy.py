@@ -1,4 +1,4 @@
-"""Where secrets come from: the operating system, or a labelled stream that makes test vectors replay."""
+"""Sources of secrets: the operating system, or a labelled stream that makes test vectors replay."""
 
 import hashlib
 import os

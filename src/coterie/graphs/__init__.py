@@ -1,4 +1,4 @@
-"""Who shares with whom: assignment graphs, and the parameters that make them private and reliable."""
+"""Assignment graphs, of who shares with whom, and the parameters that make them private and reliable."""
 
 from coterie.graphs.failures import ThreatModel
 from coterie.graphs.guarantees import (

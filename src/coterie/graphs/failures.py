@@ -1,4 +1,4 @@
-"""What can go wrong on an assignment graph, and bounds on how likely it is.
+"""Failures on an assignment graph: what can go wrong, and bounds on how likely it is.
 
 The adversary is the server together with at most ``c`` colluding clients; at most ``d`` clients drop out, at any
 step of the session. Who they are must not depend on the graph, which is drawn from a seed that nobody can steer.

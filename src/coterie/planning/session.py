@@ -1,4 +1,4 @@
-"""What a session will cost and promise: the cheapest topology for a threat model, in bytes and key agreements."""
+"""The plan of a session: the cheapest topology for a threat model, what it promises, and its bytes and agreements."""
 
 import math
 from dataclasses import dataclass

@@ -112,6 +112,8 @@ class Coordinator(Generic[D]):
         :class:`~coterie.errors.LedgerConflict` if it then goes differently. The session is a new one either way, with
         new secrets.
         """
+        if number < 1:
+            raise LocalProtocolError(f"rounds are counted from 1; there is no round {number}")
         counts = self.ledger.frequencies(before=number)
         frequencies = np.array([counts[name] for name in self.roster.names], dtype=np.int64)
         chosen = self.policy.select(available, frequencies, rng)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from coterie.cohorts.circles import Indices, Mask, whole_circles
+from coterie.cohorts.circles import Indices, Mask
 from coterie.cohorts.ledger import Outcome
 from coterie.cohorts.policies import Policy
 from coterie.cohorts.roster import Roster
@@ -13,6 +13,7 @@ from coterie.rounds.outcome import without
 from coterie.runs.local_updates import LocalUpdates
 from coterie.runs.played import Played
 from coterie.runs.presence import still_there, who_trains
+from coterie.secagg.circles import whole_circles
 from coterie.secagg.server import Step
 from coterie.training.flatten import ModelArrays
 from coterie.training.strategies import weighted_mean

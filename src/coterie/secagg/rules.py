@@ -1,4 +1,4 @@
-"""What a client insists on before it answers: every refusal that protects it, each under its own name.
+"""The rules a client insists on before it answers: every refusal that protects it, each under its own name.
 
 The server is not trusted with any of this; it computes the same things only to fail early. Each rule
 here is one line of defence against one attack, and the adversary tests switch them off one by one.

@@ -14,6 +14,7 @@ from coterie.errors import ConfigError
 from coterie.graphs.guarantees import majority_threshold, quorum_of
 from coterie.graphs.table import read_topology, topology_name
 from coterie.graphs.topology import Complete, Graph, Topology, build
+from coterie.secagg.circles import whole_circles
 
 MOST_CLIENTS = PRIME - 1
 LEAST_SESSION_BYTES = 16
@@ -192,11 +193,17 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, 
         A circle is summed whole or not at all. The survivors of a broken circle are treated as dropped, so that
         the set of sums over many rounds never separates those of one circle.
         """
-        kept = frozenset(survivors)
         if self.circles is None:
-            return kept
-        broken = {circle for client, circle in enumerate(self.circles) if client not in kept}
-        return frozenset(client for client in kept if self.circles[client] not in broken)
+            return frozenset(survivors)
+        return whole_circles(self._members.values(), survivors)
+
+    @cached_property
+    def _members(self) -> dict[int, list[int]]:
+        """The members of each circle."""
+        members: dict[int, list[int]] = {}
+        for client, circle in enumerate(self.circles or ()):
+            members.setdefault(circle, []).append(client)
+        return members
 
 
 @lru_cache(maxsize=4)

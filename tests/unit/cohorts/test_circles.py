@@ -13,9 +13,9 @@ from coterie.cohorts.circles import (
     circles_per_round,
     random_circles,
     similar_circles,
-    whole_circles,
 )
 from coterie.errors import ConfigError
+from coterie.secagg.circles import whole_circles
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -109,3 +109,9 @@ def test_selection_counts_what_came_before_the_round(ledger: Ledger) -> None:
     population.play(2)
     population.play(2, resuming=True)
     assert seen == [[0] * 6, [1] * 6, [1] * 6]
+
+
+def test_rounds_are_counted_from_one(ledger: Ledger) -> None:
+    population = Population(make_roster(6), ledger, cohort=6)
+    with pytest.raises(LocalProtocolError, match="counted from 1"):
+        opened(population, 0)

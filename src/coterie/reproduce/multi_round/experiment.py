@@ -19,9 +19,10 @@ from coterie.auditing.auditor import Auditor
 from coterie.auditing.row_space import RowSpace
 from coterie.auditing.weak import weak_privacy
 from coterie.cohorts.availability import mixed_dropout
-from coterie.cohorts.circles import Indices, Mask, random_circles, whole_circles
+from coterie.cohorts.circles import Indices, Mask, random_circles
 from coterie.cohorts.policies import Mode, MultiRound, PolicySettings, make_policy, simulate
 from coterie.reproduce.declarations import Job, Record
+from coterie.secagg.circles import whole_circles
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -35,7 +35,7 @@ cohort = 4
 rounds = 25
 dropout = [0.1, 0.3]
 schemes = [
-  { name = "random", policy = "random", paper = { family = "494", privacy = 1, cardinality = 3, fairness_gap = 0.1 } },
+  { name = "random", policy = "random" },
   { name = "weighted random", policy = "weighted-random" },
   { name = "pairs", policy = "multi-round", privacy = 2, mode = "fairest" },
 ]
@@ -44,9 +44,12 @@ dropout = 0.1
 survival = [0.8]
 rounds = 60
 cases = [{ population = 12, cohort = 4, privacy = 2 }]
+[remarks]
+families = { random = "494" }
+published = { random = { privacy = 1, cardinality = 3, fairness_gap = 0.1 } }
 """
 CONTEXT = JobContext(Path("unused"), None, lambda: False)
-FIGURES = ("figure-3.png", "figure-4.png", "figure-5.png", "dropouts-inside-a-round.png")
+FIGURES = ("figure-3.png", "figure-4-a.png", "figure-4-b-c.png", "dropouts-inside-a-round.png")
 
 
 @pytest.fixture
@@ -218,7 +221,7 @@ def test_a_report_is_possible_after_the_first_job(declaration: Declaration) -> N
     for job in experiment.jobs(1):
         report = experiment.report({job: experiment.run(job, 0, CONTEXT) or {}})
         assert len(report.figures) == (3 if job.part == METRICS else 2)
-        assert "## Where the paper and this report differ" in report.text
+        assert "## Where the authors and this report differ" in report.text
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,11 @@ class Claim:
     statistic: str
     judgement: Judgement
 
+    @property
+    def headline(self) -> str:
+        """The claim in a sentence."""
+        return f"{self.says}: {self.judgement}, {self.statistic}."
+
     def summary(self) -> dict[str, str]:
         """All of it for JSON."""
         return {"claim": self.says, "statistic": self.statistic, "judgement": str(self.judgement)}

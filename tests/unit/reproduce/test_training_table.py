@@ -244,8 +244,8 @@ def test_committed_reports_are_what_their_results_give(folder: Path, tmp_path: P
     stored = json.loads(folder.read_bytes())
     declaration = read_declaration(declared()[stored["experiment"]])
     assert stored["settings"] == json.loads(json.dumps(declaration.settled(stored["size"])))
-    if stored["experiment"] not in TRAINING:
-        return
+    if stored["experiment"] == "multi-round-metrics":
+        return  # its figures show every trial, so that it is run again instead
     (tmp_path / RESULTS).write_bytes(folder.read_bytes())
     run = Run(stored["experiment"], declaration, tmp_path, stored["size"], stored["trials"], stored["seed"])
     run.rewrite_report()

@@ -79,7 +79,7 @@ def retell_report(experiment: Reliability, summary: Record) -> Findings:
 
 def _report(experiment: Reliability, counts: Sequence[Counts]) -> Findings:
     claims = [
-        Claim(f"{claim.says}: {one.setting.name}", _lost(one.unreliable, one.graphs), _judge(one))
+        Claim(f"{claim.says} ({one.setting.name})", f"{_lost(one.unreliable, one.graphs)} unreliable", _judge(one))
         for claim in experiment.claims
         for one in counts
         if claim.setting == one.setting.name
@@ -111,7 +111,7 @@ def _headlines(counts: Sequence[Counts], claims: Sequence[Claim]) -> Iterator[st
                 f"{len(one.saved)} of those were completed here{_range(one.saved)}."
             )
     for claim in claims:
-        yield f"{claim.says}: {claim.judgement} ({claim.statistic})."
+        yield claim.headline
 
 
 def _table(counts: Sequence[Counts]) -> str:

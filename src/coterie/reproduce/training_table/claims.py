@@ -59,7 +59,7 @@ def table_headlines(experiment: TrainingTable, rows: Sequence[Row], claims: Sequ
     """Say what was decided about a table, or that nothing could be."""
     decided = [claim for claim in claims if claim.judgement is not Judgement.OPEN]
     for claim in decided:
-        yield f"{claim.says}: {claim.judgement} ({claim.statistic})."
+        yield claim.headline
     table, least = rows[0].table, min(rows, key=lambda row: row.rounds)
     runs = count(min(len(row.trials) for row in rows), "run")
     size = f"{_part(experiment, least)}, {runs}" if least.rounds < experiment.paper_rounds else runs

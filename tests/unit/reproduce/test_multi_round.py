@@ -172,6 +172,8 @@ def test_results_do_not_depend_on_workers_or_interruptions(declaration: Declarat
     assert "`coterie reproduce small --trials 2 --seed 7`" in text
     assert all(headline in text for headline in report.headlines)
     assert "494 cohorts are printed, but C(12, 4) = 495" in text
+    assert "| Table 1, random: 494 cohorts | exactly 495 | does not hold |" in text
+    assert "| Theorem 1: strong T holds for any number of rounds | fell below T in 0 of 2 histories | holds |" in text
     for name in FIGURES:
         assert imread(whole.folder / name).ndim == 3
 
@@ -260,6 +262,14 @@ def test_command(cli: typer.Typer, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "Everything is in coterie-results/small/README.md" in result.output
     assert results(tmp_path / "coterie-results" / "small")["trials"] == 2
+
+
+def test_a_report_that_shows_every_trial_is_not_written_from_a_summary(cli: typer.Typer, tmp_path: Path) -> None:
+    arguments = ["small", "--quick", "--workers", "1", "--out", str(tmp_path / "out")]
+    assert CliRunner().invoke(cli, arguments).exit_code == 0
+    refused = CliRunner().invoke(cli, [*arguments, "--rewrite"])
+    assert isinstance(refused.exception, ConfigError)
+    assert "run it again" in str(refused.exception)
 
 
 def test_an_interrupted_command_reports_on_what_is_there(

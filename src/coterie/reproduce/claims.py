@@ -67,6 +67,8 @@ def share_interval(hits: int, tries: int) -> tuple[float, float]:
     """Return the exact interval (Clopper and Pearson) for the probability of what happened in so many of the tries."""
     from scipy.stats import binomtest
 
+    if not tries:
+        return 0.0, 1.0
     found = binomtest(hits, tries).proportion_ci(CONFIDENCE, method="exact")
     return float(found.low), float(found.high)
 

@@ -33,6 +33,10 @@ def test_share_intervals_are_exact(hits: int, tries: int) -> None:
     assert high == 1 if hits == tries else tail(high, range(hits + 1)) == pytest.approx(0.025, rel=1e-6)
 
 
+def test_no_tries_leave_everything_open() -> None:
+    assert judge(share_interval(0, 0), 0.0, 0.01) == Judgement.OPEN
+
+
 def test_mean_intervals_hold_the_mean_in_19_of_20_samples() -> None:
     rng = np.random.default_rng(1)
     held = sum(low <= 5 <= high for low, high in (mean_interval(rng.normal(5, 2, size=3)) for _ in range(2000)))

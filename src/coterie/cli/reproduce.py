@@ -30,6 +30,9 @@ def reproduce(
         Path | None, typer.Option(help="Where data sets are; or set COTERIE_DATA. Nothing is downloaded.")
     ] = None,
     workers: Annotated[int | None, typer.Option(help="Processes to work in.", show_default="one for each core")] = None,
+    rewrite: Annotated[
+        bool, typer.Option("--rewrite", help="Run nothing: write the report again from the results in the folder.")
+    ] = False,
 ) -> None:
     """Run an experiment of the papers again and put our numbers beside theirs.
 
@@ -62,9 +65,11 @@ def reproduce(
     folder = out or Path("coterie-results") / name
     size = size or (QUICK if quick else FULL)
     run = Run(name, read_declaration(known[name]), folder, size, trials or 0, seed, data_dir)
+    interrupted = False
     with train_extra():
-        interrupted = _work(run, workers or cores())
-    report = run.write_report()
+        if not rewrite:
+            interrupted = _work(run, workers or cores())
+        report = run.rewrite_report() if rewrite else run.write_report()
     console.print(*(f"• {headline}" for headline in report.headlines), sep="\n")
     console.print(f"Everything is in [bold]{folder / REPORT}[/].")
     if interrupted:

@@ -78,6 +78,10 @@ class Experiment(Protocol):
         """Report on the records there are, be they few."""
         ...
 
+    def retell(self, summary: Record) -> Findings:
+        """Report again from the summary of an earlier report; ConfigError where it does not hold enough for that."""
+        ...
+
 
 class Size(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How much of an experiment is run: how often everything is tried, and which settings differ."""
@@ -126,6 +130,7 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 _KINDS = {
     "multi-round-metrics": "coterie.reproduce.multi_round.experiment:MultiRoundMetrics",
+    "reliability": "coterie.reproduce.reliability.experiment:Reliability",
     "training-table": "coterie.reproduce.training_table.experiment:TrainingTable",
 }
 

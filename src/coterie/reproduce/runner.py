@@ -17,6 +17,9 @@ from functools import cached_property
 from multiprocessing import get_context
 from multiprocessing.synchronize import Event
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from coterie.errors import ConfigError
 from coterie.reports import markdown
@@ -26,6 +29,24 @@ from coterie.version import __version__
 
 JOURNAL, REPORT, RESULTS = "jobs.jsonl", "README.md", "results.json"
 _POLL = 0.5  # seconds between two looks at how far the jobs have come
+
+
+class Results(msgspec.Struct, frozen=True, kw_only=True):
+    """The contents of ``results.json``: which run it was, and every number of its report."""
+
+    experiment: str
+    title: str
+    paper: str
+    command: str
+    version: str
+    size: str
+    seed: int
+    trials: int
+    jobs: int
+    finished: int
+    settings: dict[str, Any]
+    headlines: list[str]
+    results: Record
 
 
 @dataclass(frozen=True)
@@ -56,14 +77,17 @@ class Run:
     @cached_property
     def jobs(self) -> list[Job]:
         """All that is to be done."""
-        return self.experiment.jobs(self.trials or self.declaration.size(self.size).trials)
+        return self.experiment.jobs(self._trials)
 
     @property
     def command(self) -> str:
         """The command line that does the same again."""
         size = "" if self.size == FULL else f" --size {self.size}"
-        trials = self.trials or self.declaration.size(self.size).trials
-        return f"coterie reproduce {self.name}{size} --trials {trials} --seed {self.seed}"
+        return f"coterie reproduce {self.name}{size} --trials {self._trials} --seed {self.seed}"
+
+    @property
+    def _trials(self) -> int:
+        return self.trials or self.declaration.size(self.size).trials
 
     def work(self, workers: int = 1, watch: Callable[[float], None] = lambda _done: None) -> None:
         """Do the jobs that are not in the journal yet; tell ``watch`` now and then how many are done.
@@ -133,37 +157,54 @@ class Run:
         records = {job: journal[job] for job in self.jobs if job in journal}
         if not records:
             raise ConfigError("no job was finished, so there is nothing to report")
-        report = self.experiment.report(records)
+        return self._write(self.experiment.report(records), len(records), __version__)
+
+    def rewrite_report(self) -> Findings:
+        """Write the report again from the results that are there, with today's words and remarks; run nothing."""
+        try:
+            stored = msgspec.json.decode((self.folder / RESULTS).read_bytes(), type=Results)
+        except (OSError, msgspec.DecodeError) as error:
+            raise ConfigError(f"cannot read the results in {self.folder}: {error}") from None
+        ours = (self.name, self.size, self.seed, self._trials, self.declaration.settled(self.size))
+        if ours != (stored.experiment, stored.size, stored.seed, stored.trials, stored.settings):
+            raise ConfigError(
+                f"{self.folder / RESULTS} is of another run: {stored.command}, or the settings have changed since"
+            )
+        return self._write(self.experiment.retell(stored.results), stored.finished, stored.version)
+
+    def _write(self, report: Findings, finished: int, version: str) -> Findings:
         for name, draw in report.figures.items():
             draw(self.folder / name)
-        results = {
-            "experiment": self.name,
-            "title": self.declaration.title,
-            "paper": self.declaration.paper,
-            "command": self.command,
-            "version": __version__,
-            "size": self.size,
-            "seed": self.seed,
-            "trials": self.trials or self.declaration.size(self.size).trials,
-            "jobs": len(self.jobs),
-            "finished": len(records),
-            "settings": self.declaration.settled(self.size),
-            "headlines": list(report.headlines),
-            "results": report.summary,
-        }
-        (self.folder / RESULTS).write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-        (self.folder / REPORT).write_text(self._markdown(report, len(records)), encoding="utf-8")
+        results = Results(
+            experiment=self.name,
+            title=self.declaration.title,
+            paper=self.declaration.paper,
+            command=self.command,
+            version=version,
+            size=self.size,
+            seed=self.seed,
+            trials=self._trials,
+            jobs=len(self.jobs),
+            finished=finished,
+            settings=self.declaration.settled(self.size),
+            headlines=list(report.headlines),
+            results=report.summary,
+        )
+        text = json.dumps(msgspec.to_builtins(results), indent=1)
+        (self.folder / RESULTS).write_text(text + "\n", encoding="utf-8")
+        (self.folder / REPORT).write_text(self._markdown(report, finished, version), encoding="utf-8")
         return report
 
-    def _markdown(self, report: Findings, finished: int) -> str:
+    def _markdown(self, report: Findings, finished: int, version: str) -> str:
         partly = "" if finished == len(self.jobs) else f" **Interrupted: {finished:,} of {len(self.jobs):,} jobs.**"
         note = self.declaration.size(self.size).note
         size = f" Size: {self.size}{f' ({note})' if note else ''}."
         pictures = "\n\n".join(f"![{name.removesuffix('.png').replace('-', ' ')}]({name})" for name in report.figures)
         return (
             f"# {self.declaration.title}\n\n"
-            f"`{self.command}`, Coterie {__version__}.{size}{partly} Beside: {self.declaration.paper}.\n\n"
-            f"{markdown.bullets(report.headlines)}\n\n{report.text.strip()}\n\n## Figures\n\n{pictures}\n"
+            f"`{self.command}`, Coterie {version}.{size}{partly} Beside: {self.declaration.paper}.\n\n"
+            f"{markdown.bullets(report.headlines)}\n\n{report.text.strip()}\n"
+            + (f"\n## Figures\n\n{pictures}\n" if pictures else "")
         )
 
     def _open_journal(self) -> dict[Job, Record]:

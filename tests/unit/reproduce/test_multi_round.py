@@ -35,7 +35,7 @@ cohort = 4
 rounds = 25
 dropout = [0.1, 0.3]
 schemes = [
-  { name = "random", policy = "random", paper = { family = "494", privacy = 1, cardinality = 3, fairness_gap = 0.1 } },
+  { name = "random", policy = "random" },
   { name = "weighted random", policy = "weighted-random" },
   { name = "pairs", policy = "multi-round", privacy = 2, mode = "fairest" },
 ]
@@ -44,9 +44,12 @@ dropout = 0.1
 survival = [0.8]
 rounds = 60
 cases = [{ population = 12, cohort = 4, privacy = 2 }]
+[remarks]
+families = { random = "494" }
+published = { random = { privacy = 1, cardinality = 3, fairness_gap = 0.1 } }
 """
 CONTEXT = JobContext(Path("unused"), None, lambda: False)
-FIGURES = ("figure-3.png", "figure-4.png", "figure-5.png", "dropouts-inside-a-round.png")
+FIGURES = ("figure-3.png", "figure-4-a.png", "figure-4-b-c.png", "dropouts-inside-a-round.png")
 
 
 @pytest.fixture
@@ -169,6 +172,8 @@ def test_results_do_not_depend_on_workers_or_interruptions(declaration: Declarat
     assert "`coterie reproduce small --trials 2 --seed 7`" in text
     assert all(headline in text for headline in report.headlines)
     assert "494 cohorts are printed, but C(12, 4) = 495" in text
+    assert "| Table 1, random: 494 cohorts | exactly 495 | does not hold |" in text
+    assert "| Theorem 1: strong T holds for any number of rounds | fell below T in 0 of 2 histories | holds |" in text
     for name in FIGURES:
         assert imread(whole.folder / name).ndim == 3
 
@@ -218,7 +223,7 @@ def test_a_report_is_possible_after_the_first_job(declaration: Declaration) -> N
     for job in experiment.jobs(1):
         report = experiment.report({job: experiment.run(job, 0, CONTEXT) or {}})
         assert len(report.figures) == (3 if job.part == METRICS else 2)
-        assert "## Where the paper and this report differ" in report.text
+        assert "## Where the authors and this report differ" in report.text
 
 
 @pytest.mark.parametrize(
@@ -257,6 +262,14 @@ def test_command(cli: typer.Typer, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "Everything is in coterie-results/small/README.md" in result.output
     assert results(tmp_path / "coterie-results" / "small")["trials"] == 2
+
+
+def test_a_report_that_shows_every_trial_is_not_written_from_a_summary(cli: typer.Typer, tmp_path: Path) -> None:
+    arguments = ["small", "--quick", "--workers", "1", "--out", str(tmp_path / "out")]
+    assert CliRunner().invoke(cli, arguments).exit_code == 0
+    refused = CliRunner().invoke(cli, [*arguments, "--rewrite"])
+    assert isinstance(refused.exception, ConfigError)
+    assert "run it again" in str(refused.exception)
 
 
 def test_an_interrupted_command_reports_on_what_is_there(

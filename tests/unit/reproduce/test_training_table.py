@@ -9,7 +9,17 @@ from matplotlib.image import imread
 
 from coterie.cli.reproduce import _work
 from coterie.errors import ConfigError
-from coterie.reproduce.declarations import FULL, QUICK, Declaration, Job, JobContext, declared, read_declaration
+from coterie.reproduce.claims import Judgement
+from coterie.reproduce.declarations import (
+    FULL,
+    QUICK,
+    Declaration,
+    Job,
+    JobContext,
+    Record,
+    declared,
+    read_declaration,
+)
 from coterie.reproduce.runner import JOURNAL, REPORT, RESULTS, Run
 from coterie.reproduce.training_table.experiment import RUNS, TrainingTable
 from coterie.runs.run import TrainingRun
@@ -40,6 +50,7 @@ set = { "cohort.privacy" = 2 }
 paper = { "T=2" = { "IID" = 12.34 } }
 notes = ["Nobody has checked this."]
 """
+COMMITTED = Path(__file__).parents[3] / "docs" / "results"
 TRAINING = ("ccesa-cifar10", "ccesa-faces", "multi-round-ablation", "multi-round-cifar10", "multi-round-mnist")
 
 
@@ -64,6 +75,8 @@ def test_shipped_tables_can_be_run_and_are_about_their_own_rows(name: str) -> No
         assert experiment.baseline in schemes
         assert set(experiment.paper) <= schemes
         assert all(set(values) <= tables for values in experiment.paper.values())
+        assert {claim.table for claim in experiment.claims} <= tables
+        assert experiment.paper_rounds == table(declaration).common["rounds"]
         configs = [experiment.config(job, 0, None) for job in experiment.jobs(2)]
         assert len(configs) == 2 * len(schemes) * len(tables)
         assert {config.aggregation.kind for config in configs} == {"secure"}
@@ -128,10 +141,116 @@ def test_a_report_is_possible_after_the_first_job(declaration: Declaration, tmp_
     record = experiment.run(run.jobs[1], 0, JobContext(tmp_path, None, lambda: False))
     assert record is not None
     report = experiment.report({run.jobs[1]: record})
-    accuracy = 100 * record["accuracy"][-1][1]
-    assert report.headlines == [f"IID: T=2, {accuracy:.2f} %."]
-    both = experiment.report(dict.fromkeys(run.jobs, record))
-    assert both.headlines == [f"IID: all 2 schemes alike, {accuracy:.2f} %."]
+    assert report.headlines == ["IID: no number of the paper to compare with (1 run)."]
+
+
+def records(accuracies: dict[str, list[float]], **others: float) -> dict[Job, Record]:
+    """Runs of one round that came to such accuracies."""
+    common: Record = {
+        "parameters": 7,
+        "rounds": 1,
+        "skipped": 0,
+        "aborted": 0,
+        "strong_privacy": 2,
+        "exposed": 3,
+        "cardinality": 4.0,
+        "fairness_gap": 0.5,
+        "clipped": 0.0,
+        "upload_bytes": 8,
+        **others,
+    }
+    return {
+        Job("IID", scheme, trial): {**common, "accuracy": [[1, value / 100]]}
+        for scheme, values in accuracies.items()
+        for trial, value in enumerate(values)
+    }
+
+
+def claiming(declaration: Declaration, **remarks: object) -> TrainingTable:
+    return table(msgspec.structs.replace(declaration, remarks=remarks))
+
+
+WORDS = ({"says": "as good", "table": "IID", "scheme": "T=2"},)
+PRINTED = {"random": {"IID": 50.0}, "T=2": {"IID": 40.0}}
+
+
+@pytest.mark.parametrize(
+    ("remarks", "gains", "judgement"),
+    [
+        ({"claims": WORDS}, [0.1, -0.1, 0.2], Judgement.HOLDS),
+        ({"claims": WORDS}, [-10.0, -11.0, -9.0], Judgement.FAILS),
+        ({"claims": WORDS}, [5.0, -5.0, 2.0], Judgement.OPEN),
+        ({"claims": WORDS}, [-30.0], Judgement.OPEN),
+        ({"claims": WORDS, "paper_rounds": 2}, [-10.0, -11.0, -9.0], Judgement.OPEN),
+        ({"paper": PRINTED}, [-10.1, -9.9, -10.0], Judgement.HOLDS),
+        ({"paper": PRINTED}, [0.1, -0.1, 0.0], Judgement.FAILS),
+    ],
+)
+def test_claims_are_judged_by_runs_with_the_same_seed(
+    declaration: Declaration, remarks: dict[str, object], gains: list[float], judgement: Judgement
+) -> None:
+    found = records({"random": [60.0, 70.0, 80.0][: len(gains)], "T=2": [60 + 10 * i + g for i, g in enumerate(gains)]})
+    report = claiming(declaration, **remarks).report(found)
+    (claim,) = report.summary["claims"]
+    assert claim["judgement"] == judgement
+    assert f"| {claim['claim']} | {claim['statistic']} | {judgement} |" in report.text
+    assert judgement in report.headlines[0]
+
+
+@pytest.mark.parametrize(("aborted", "judgement"), [(0, Judgement.HOLDS), (3, Judgement.OPEN), (66, Judgement.FAILS)])
+def test_claims_about_rounds_are_judged_by_how_many_were_aborted(
+    declaration: Declaration, aborted: int, judgement: Judgement
+) -> None:
+    experiment = claiming(declaration, claims=({**WORDS[0], "measure": "rounds"},))
+    report = experiment.report(records({"random": [50.0], "T=2": [50.0]}, rounds=400, aborted=aborted))
+    (claim,) = report.summary["claims"]
+    assert claim["judgement"] == judgement
+    assert claim["statistic"].startswith(f"{aborted} of 400 rounds aborted")
+
+
+def test_what_was_never_summed_has_no_cardinality_and_exposes_nobody(declaration: Declaration) -> None:
+    experiment, accuracy = claiming(declaration), {"random": [50.0], "T=2": [60.0]}
+    assert "| 1 | 2 | 3 | 4.00 | 0.500 | 0.0 | 0.0 |" in experiment.report(records(accuracy)).text
+    assert "| 1 | – | – | – | – | 0.0 | 1.0 |" in experiment.report(records(accuracy, aborted=1)).text
+
+
+def test_a_report_is_written_again_from_its_results_with_other_remarks(
+    declaration: Declaration, tmp_path: Path
+) -> None:
+    run = Run("small", declaration, tmp_path)
+    run.work()
+    run.write_report()
+    text, results = ((tmp_path / name).read_text() for name in (REPORT, RESULTS))
+    (tmp_path / JOURNAL).unlink()
+    run.rewrite_report()
+    assert ((tmp_path / REPORT).read_text(), (tmp_path / RESULTS).read_text()) == (text, results)
+    other = msgspec.structs.replace(declaration, remarks={**declaration.remarks, "notes": ["Somebody has."]})
+    Run("small", other, tmp_path).rewrite_report()
+    assert (tmp_path / REPORT).read_text() == text.replace("Nobody has checked this.", "Somebody has.")
+    with pytest.raises(ConfigError, match="of another run: coterie reproduce small --trials 2 --seed 0"):
+        Run("small", declaration, tmp_path, seed=1).rewrite_report()
+    stored = json.loads(results)
+    del stored["results"]["rows"][0]["curves"]
+    (tmp_path / RESULTS).write_text(json.dumps(stored))
+    with pytest.raises(ConfigError, match="do not hold the rows"):
+        run.rewrite_report()
+    (tmp_path / RESULTS).unlink()
+    with pytest.raises(ConfigError, match="cannot read the results"):
+        run.rewrite_report()
+
+
+@pytest.mark.parametrize("folder", sorted(COMMITTED.glob("*/results.json")), ids=lambda file: file.parent.name)
+def test_committed_reports_are_what_their_results_give(folder: Path, tmp_path: Path) -> None:
+    stored = json.loads(folder.read_bytes())
+    declaration = read_declaration(declared()[stored["experiment"]])
+    assert stored["settings"] == json.loads(json.dumps(declaration.settled(stored["size"])))
+    if stored["experiment"] == "multi-round-metrics":
+        return  # its figures show every trial, so that it is run again instead
+    (tmp_path / RESULTS).write_bytes(folder.read_bytes())
+    run = Run(stored["experiment"], declaration, tmp_path, stored["size"], stored["trials"], stored["seed"])
+    run.rewrite_report()
+    for name in (REPORT, RESULTS):
+        assert (tmp_path / name).read_text() == (folder.parent / name).read_text()
 
 
 def test_a_folder_with_other_settings_is_refused(declaration: Declaration, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from coterie.auditing.weak import weak_privacy
 from coterie.cohorts.availability import mixed_dropout
 from coterie.cohorts.circles import Indices, Mask, random_circles
 from coterie.cohorts.policies import Mode, MultiRound, PolicySettings, make_policy, simulate
+from coterie.errors import ConfigError
 from coterie.reproduce.declarations import Job, Record
 from coterie.secagg.circles import whole_circles
 
@@ -33,10 +34,9 @@ METRICS, LEAKS = "metrics", "leaks"
 _EASY = 4  # sets of so many classes are searched in a moment: 8 million sets of 4 among 120
 
 
-class Printed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the paper gives for a scheme."""
+class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the authors' result files hold for a scheme; the paper draws it and prints no number."""
 
-    family: str
     privacy: int
     cardinality: float
     fairness_gap: float
@@ -50,7 +50,6 @@ class Scheme(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     policy: str
     privacy: int = 1
     mode: Mode = "fair"
-    paper: Printed | None = None
 
 
 class Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -86,6 +85,9 @@ class MultiRoundMetrics(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     dropout: tuple[float, ...]
     schemes: tuple[Scheme, ...]
     leaks: Leaks
+    families: dict[str, str] = {}
+    """How many different cohorts each scheme has, as the paper prints it; other schemes are variants of ours."""
+    published: dict[str, Published] = {}
 
     def jobs(self, trials: int) -> list[Job]:
         """One job for each scheme, and for each setting with losses, in every trial."""
@@ -113,6 +115,12 @@ class MultiRoundMetrics(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
         from coterie.reproduce.multi_round.report import make_report
 
         return make_report(self, records)
+
+    def retell(self, summary: Record) -> Findings:
+        """Not possible: the figures show every trial."""
+        raise ConfigError(
+            "the figures of this experiment show every trial, which its results do not hold: run it again"
+        )
 
 
 def _measure(participation: Mask) -> Record:

@@ -39,7 +39,7 @@ def draw_theory(experiment: MultiRoundMetrics, curves: Sequence[Curves], path: P
             axes.plot(range(len(levels)), ys, color=BLUE, alpha=shade, linewidth=2)
             axes.text(len(levels) - 0.92, height, f"p = {p:g}", color=BLUE, alpha=shade, va="center")
         for one in curves:
-            if one.scheme.paper and one.scheme.privacy in levels and one.scheme.policy != "weighted-random":
+            if one.printed and one.scheme.privacy in levels and one.scheme.policy != "weighted-random":
                 place, last = levels.index(one.scheme.privacy), one.cardinality[:, -1]
                 axes.errorbar(place, last.mean(), last.std(), fmt="o", color=RUST, markersize=7, capsize=4, zorder=3)
         axes.set_xticks(range(len(levels)), [str(level) for level in levels])
@@ -48,7 +48,7 @@ def draw_theory(experiment: MultiRoundMetrics, curves: Sequence[Curves], path: P
 
 
 def draw_privacy(curves: Sequence[Curves], path: Path) -> None:
-    """Weak and strong T over the rounds (Figure 4)."""
+    """Weak and strong T over the rounds (Figure 4 a)."""
     subtitle = "Mean over the trials. Where T is not known exactly, a band spans what is proved and what is attained."
     headings = ("Weak T: the fewest clients any combination is about", "Strong T: the smallest group with one weight")
     with page(path, "What the server can single out", subtitle, headings, _WIDE, legend=True) as (weak, strong):
@@ -67,7 +67,7 @@ def draw_privacy(curves: Sequence[Curves], path: Path) -> None:
 
 
 def draw_cost(curves: Sequence[Curves], path: Path) -> None:
-    """C and F over the rounds (Figure 5)."""
+    """C and F over the rounds (Figure 4 b and c)."""
     subtitle = (
         "Mean over the trials; from round 10 on the band of C holds 80% of them. Solid: the least-used circles, as the "
         "authors' code selects. Dashed: Algorithm 2."
@@ -135,12 +135,12 @@ def _main(curves: Sequence[Curves]) -> Iterator[tuple[Curves, str, bool]]:
 
 
 def _all(curves: Sequence[Curves]) -> Iterator[tuple[Curves, str, bool]]:
-    """All schemes; a variant, which has no value in the paper, has the colour of the scheme with the same T."""
-    main = [one for one in curves if one.scheme.paper]
+    """All schemes; a variant, which the paper does not have, has the colour of the scheme with the same T."""
+    main = [one for one in curves if one.printed]
     colors = {one.scheme.name: _COLORS[number % len(_COLORS)] for number, one in enumerate(main)}
     by_privacy = {one.scheme.privacy: colors[one.scheme.name] for one in main}
     for one in curves:
-        solid = one.scheme.paper is not None
+        solid = bool(one.printed)
         yield one, colors[one.scheme.name] if solid else by_privacy.get(one.scheme.privacy, SLATE), solid
 
 

@@ -14,19 +14,23 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from coterie.reproduce.declarations import Record
-    from coterie.reproduce.multi_round.experiment import MultiRoundMetrics, Scheme, Setting
+    from coterie.reproduce.multi_round.experiment import MultiRoundMetrics, Published, Scheme, Setting
 
 
 @dataclass(frozen=True, eq=False)
 class Curves:
     """One scheme over all trials. Arrays are trials x rounds.
 
-    ``family`` and ``expected`` are the exact number of cohorts and C by Theorem 1. ``gap`` is F(t) as defined, over all
-    rounds; ``gap_played`` divides by the rounds that were not skipped. Weak T lies between two proven bounds. NaN says
-    that nothing was aggregated yet; in ``first`` and ``everybody``, the rounds of exposure, that it never happened.
+    ``printed`` is the number of cohorts in the paper, empty for a variant of ours, and ``published`` what the authors'
+    result files hold; ``family`` and ``expected`` are the exact number of cohorts and C by Theorem 1. ``gap`` is F(t)
+    as defined, over all rounds; ``gap_played`` divides by the rounds that were not skipped. Weak T lies between two
+    proven bounds. NaN says that nothing was aggregated yet; in ``first`` and ``everybody``, the rounds of exposure,
+    that it never happened.
     """
 
     scheme: Scheme
+    printed: str
+    published: Published | None
     family: int
     expected: float
     cardinality: Reals
@@ -52,6 +56,8 @@ class Curves:
         nothing = table["weak_at_most"] == 0
         return cls(
             scheme=scheme,
+            printed=experiment.families.get(scheme.name, ""),
+            published=experiment.published.get(scheme.name),
             family=family_size(population, cohort, scheme.privacy),
             expected=trade_off(population, cohort, float(np.mean(experiment.dropout)), levels=[scheme.privacy])[
                 0
@@ -65,6 +71,11 @@ class Curves:
             first=table["first_exposed"],
             everybody=table["all_exposed"],
         )
+
+    @property
+    def below(self) -> int:
+        """In how many trials strong T was below the promise at the end; it never grows again."""
+        return int((np.nan_to_num(self.strong[:, -1], nan=np.inf) < self.scheme.privacy).sum())
 
     def summary(self) -> Record:
         """All of it, averaged over the trials, for JSON."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -34,6 +34,15 @@ class Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     settings: dict[str, Any] = msgspec.field(name="set", default={})
 
 
+class TableClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A claim in words that a scheme does as well as the baseline in a table: in accuracy, or in rounds not aborted."""
+
+    says: str
+    table: str
+    scheme: str
+    measure: Literal["accuracy", "rounds"] = "accuracy"
+
+
 class TrainingTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The experiment, an :class:`~coterie.reproduce.declarations.Experiment`: a part is a table and a case a row."""
 
@@ -45,6 +54,10 @@ class TrainingTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """The scheme that others are compared with, run by run."""
     paper: dict[str, dict[str, float]] = {}
     """What the paper printed, in percent: by scheme, then by table."""
+    paper_rounds: int = 0
+    """How many rounds the paper played; what it claims is not judged by fewer."""
+    claims: tuple[TableClaim, ...] = ()
+    """What it says without numbers."""
     notes: tuple[str, ...] = ()
     """What a reader of the tables should know, above all where the paper is wrong."""
 
@@ -105,6 +118,12 @@ class TrainingTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         from coterie.reproduce.training_table.report import make_report
 
         return make_report(self, records)
+
+    def retell(self, summary: Record) -> Findings:
+        """The same from the rows of a summary."""
+        from coterie.reproduce.training_table.report import retell_report
+
+        return retell_report(self, summary)
 
 
 def _record(result: RunResult) -> Record:

@@ -2,59 +2,97 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
+from coterie.cohorts.circles import Reals
+from coterie.errors import ConfigError
 from coterie.reports import markdown
 from coterie.reports.plots import BLUE, GREEN, OCHRE, RUST, SKY, SLATE, foot_legend, page
-from coterie.reproduce.declarations import Findings
+from coterie.reproduce.claims import RARE, write_claims
+from coterie.reproduce.declarations import Findings, Record
+from coterie.reproduce.training_table.claims import SAME, table_claims, table_headlines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
-    from coterie.reproduce.declarations import Job, Record
+    from coterie.reproduce.declarations import Job
     from coterie.reproduce.training_table.experiment import TrainingTable
 
 _COLORS = (RUST, OCHRE, SLATE, BLUE, SKY, GREEN)
 CURVES = "accuracy.png"
+_MEANS = ("exposed", "cardinality", "fairness_gap", "skipped", "aborted", "clipped", "upload_bytes")
+_JUDGED = (
+    "The statistic is the difference to the baseline over runs with the same seed, in points: an interval for its mean "
+    f"(Student's t, 95%). A claim holds if all of it lies within {SAME:g} points of what the paper has, and does not "
+    "if none of it does. Fewer rounds than the paper's decide nothing. Where rounds are counted, the interval is "
+    f"that of Clopper and Pearson, and at most {RARE:.0%} may be aborted."
+)
 
 
-@dataclass(frozen=True)
-class Row:
-    """All runs of one scheme in one setting; arrays have an entry for each run, in the order of ``trials``."""
+class Evaluations(msgspec.Struct, frozen=True, kw_only=True):
+    """Accuracy in percent, for each run after some of the rounds."""
+
+    rounds: tuple[int, ...]
+    accuracy: tuple[tuple[float, ...], ...]
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """All runs of one scheme in one setting: what a report shows of them, and what its results hold.
+
+    Tuples have an entry for each run, in the order of ``trials``; single numbers are means over the runs.
+    """
 
     table: str
     scheme: str
     trials: tuple[int, ...]
-    records: tuple[Record, ...]
-    paper: float | None
+    rounds: int
+    parameters: int
+    curves: Evaluations
+    strong_privacy: tuple[int | None, ...]
+    exposed: float
+    cardinality: float
+    fairness_gap: float
+    skipped: float
+    aborted: float
+    clipped: float
+    upload_bytes: float
+
+    @classmethod
+    def of(cls, table: str, scheme: str, found: Mapping[int, Record]) -> Row:
+        """Collect the runs, by trial."""
+        records = tuple(found.values())
+        return cls(
+            table=table,
+            scheme=scheme,
+            trials=tuple(found),
+            rounds=records[0]["rounds"],
+            parameters=records[0]["parameters"],
+            curves=Evaluations(
+                rounds=tuple(number for number, _ in records[0]["accuracy"]),
+                accuracy=tuple(tuple(100 * value for _, value in record["accuracy"]) for record in records),
+            ),
+            strong_privacy=tuple(record["strong_privacy"] for record in records),
+            **{key: float(np.mean([record[key] for record in records])) for key in _MEANS},
+        )
 
     @property
-    def rounds(self) -> list[int]:
-        """After which rounds the model was evaluated."""
-        return [number for number, _ in self.records[0]["accuracy"]]
-
-    @property
-    def curves(self) -> NDArray[np.float64]:
-        """Accuracy in percent, runs x evaluations."""
-        return np.array([[100 * accuracy for _, accuracy in record["accuracy"]] for record in self.records])
-
-    @property
-    def final(self) -> NDArray[np.float64]:
+    def final(self) -> Reals:
         """Accuracy in percent after the last round."""
-        return self.curves[:, -1]
+        return np.array(self.curves.accuracy)[:, -1]
 
-    def mean(self, key: str) -> float:
-        """Return the mean of a number over the runs."""
-        return float(np.mean([record[key] for record in self.records]))
+    @property
+    def lost(self) -> bool:
+        """Whether every round that was played was aborted, so that there is no sum to speak of."""
+        return self.aborted > 0 and self.aborted + self.skipped == self.rounds
 
-    def gain(self, other: Row) -> NDArray[np.float64]:
+    def gain(self, other: Row) -> Reals:
         """Return by how much this is better than another scheme, in the trials that both have."""
         theirs = dict(zip(other.trials, other.final, strict=True))
         return np.array([ours - theirs[t] for t, ours in zip(self.trials, self.final, strict=True) if t in theirs])
@@ -62,13 +100,33 @@ class Row:
 
 def make_report(experiment: TrainingTable, records: Mapping[Job, Record]) -> Findings:
     """Put everything together from the runs that are finished."""
-    rows = list(_rows(experiment, records))
+    return _report(experiment, list(_rows(experiment, records)))
+
+
+def retell_report(experiment: TrainingTable, summary: Record) -> Findings:
+    """Put everything together from the rows of an earlier report."""
+    try:
+        return _report(experiment, msgspec.convert(summary["rows"], list[Row]))
+    except (KeyError, msgspec.ValidationError) as error:
+        raise ConfigError(f"the results do not hold the rows of a table: {error}") from None
+
+
+def _report(experiment: TrainingTable, rows: Sequence[Row]) -> Findings:
     tables = {name: [row for row in rows if row.table == name] for name in dict.fromkeys(row.table for row in rows)}
-    text = "\n\n".join(f"## {name}\n\n{_table(experiment, members)}" for name, members in tables.items())
+    claims = {name: list(table_claims(experiment, members)) for name, members in tables.items()}
+    parts = [
+        _explanation(rows),
+        *([write_claims(chain(*claims.values())), _JUDGED] if any(claims.values()) else []),
+        *(f"## {name}\n\n{_table(experiment, members)}" for name, members in tables.items()),
+        *(["## Notes\n\n" + markdown.bullets(experiment.notes)] if experiment.notes else []),
+    ]
     return Findings(
-        headlines=[_headline(name, members) for name, members in tables.items()],
-        text="\n\n".join([_explanation(rows), text, _notes(experiment)]),
-        summary={"rows": [_numbers(experiment, row, tables[row.table]) for row in rows]},
+        headlines=[line for name in tables for line in table_headlines(experiment, tables[name], claims[name])],
+        text="\n\n".join(parts),
+        summary={
+            "claims": [claim.summary() for claim in chain(*claims.values())],
+            "rows": [_numbers(experiment, row, tables[row.table]) for row in rows],
+        },
         figures={CURVES: partial(_draw, tables)},
     )
 
@@ -82,80 +140,60 @@ def _rows(experiment: TrainingTable, records: Mapping[Job, Record]) -> Iterator[
                 if (job.part, job.case) == (table.name, scheme.name)
             }
             if found:
-                paper = experiment.paper.get(scheme.name, {}).get(table.name)
-                yield Row(table.name, scheme.name, tuple(found), tuple(found.values()), paper)
+                yield Row.of(table.name, scheme.name, found)
 
 
 def _table(experiment: TrainingTable, rows: Sequence[Row]) -> str:
     baseline = next((row for row in rows if row.scheme == experiment.baseline), None)
-    printed = any(row.paper is not None for row in rows)
-    headings = ["scheme", *(["paper, %"] if printed else []), "ours, %", f"against {experiment.baseline}"]
+    printed = {row.scheme: experiment.paper.get(row.scheme, {}).get(row.table) for row in rows}
+    any_printed = any(value is not None for value in printed.values())
+    headings = ["scheme", *(["paper, %"] if any_printed else []), "ours, %", f"against {experiment.baseline}"]
     headings += ["runs", "T", "exposed", "C", "F", "skipped", "aborted"]
 
     def cells(row: Row) -> Iterator[str]:
         yield row.scheme
-        if printed:
-            yield "" if row.paper is None else f"{row.paper:.2f}"
+        if any_printed:
+            value = printed[row.scheme]
+            yield "" if value is None else f"{value:.2f}"
         yield spread(row.final)
         gain = row.gain(baseline) if baseline is not None and row is not baseline else np.empty(0)
         yield spread(gain, sign="+") if gain.size else ""
-        yield str(len(row.records))
-        levels = {record["strong_privacy"] for record in row.records} - {None}
-        yield str(min(levels)) if levels else "nothing revealed"
-        yield f"{row.mean('exposed'):.0f}"
-        yield f"{row.mean('cardinality'):.2f}"
-        yield f"{row.mean('fairness_gap'):.3f}"
-        yield f"{row.mean('skipped'):.1f}"
-        yield f"{row.mean('aborted'):.1f}"
+        yield str(len(row.trials))
+        if row.lost:
+            yield from ("–", "–", "–", "–")
+        else:
+            levels = [level for level in row.strong_privacy if level is not None]
+            yield str(min(levels)) if levels else "nothing revealed"
+            yield f"{row.exposed:.0f}"
+            yield f"{row.cardinality:.2f}"
+            yield f"{row.fairness_gap:.3f}"
+        yield f"{row.skipped:.1f}"
+        yield f"{row.aborted:.1f}"
 
     return markdown.table(headings, map(list, map(cells, rows)))
 
 
 def _explanation(rows: Sequence[Row]) -> str:
-    parameters = sorted({record["parameters"] for row in rows for record in row.records})
-    rounds = sorted({record["rounds"] for row in rows for record in row.records})
-    clipped = max(row.mean("clipped") for row in rows)
     return (
-        f"{_either(rounds)} rounds; the model has {_either(parameters)} parameters. Accuracy on the test examples "
-        "after the last round: mean ± standard deviation over the runs, each with a seed of its own that all schemes "
-        "share; the comparison is between runs with the same seed. T: the smallest strong T of any run. Exposed, C, F, "
-        "skipped and aborted rounds: means over the runs. Every round was securely aggregated; "
-        f"at most {clipped:.2%} of the entries of updates were clipped."
+        f"{_either({row.rounds for row in rows})} rounds; the model has {_either({row.parameters for row in rows})} "
+        "parameters. Accuracy on the test examples after the last round: mean ± standard deviation over the runs, each "
+        "with a seed of its own that all schemes share; the comparison is between runs with the same seed. T: the "
+        "smallest strong T of any run. Exposed, C, F, skipped and aborted rounds: means over the runs. T, exposed, C "
+        "and F count every sum that may have been seen, also that of a round that was aborted after shares were "
+        "revealed; where every round was aborted, no sum was obtained and none is counted (–). Every round was "
+        f"securely aggregated; at most {max(row.clipped for row in rows):.2%} of the entries of updates were clipped."
     )
 
 
-def _headline(name: str, rows: Sequence[Row]) -> str:
-    best, worst = (choose(rows, key=lambda row: row.final.mean()) for choose in (max, min))
-    if best.final.mean() == worst.final.mean():
-        who = f"all {len(rows)} schemes alike" if len(rows) > 1 else best.scheme
-        return f"{name}: {who}, {spread(best.final)} %."
-    text = f"{name}: from {spread(worst.final)} % ({worst.scheme}) to {spread(best.final)} % ({best.scheme})"
-    pairs = [(row.final.mean(), row.paper) for row in rows if row.paper is not None]
-    if len(pairs) > 1:
-        ours, theirs = np.array(pairs).T
-        text += (
-            f"; the paper's values lie {np.min(theirs - ours):+.2f} to {np.max(theirs - ours):+.2f} points from ours"
-        )
-    return text + "."
-
-
-def _notes(experiment: TrainingTable) -> str:
-    return "## Notes\n\n" + markdown.bullets(experiment.notes) if experiment.notes else ""
-
-
 def _numbers(experiment: TrainingTable, row: Row, table: Sequence[Row]) -> Record:
+    """The row, and for readers of the file what follows from it."""
     baseline = next((other for other in table if other.scheme == experiment.baseline), None)
+    numbers: Record = msgspec.to_builtins(row)
     return {
-        "table": row.table,
-        "scheme": row.scheme,
-        "paper": row.paper,
-        "trials": list(row.trials),
+        **numbers,
+        "paper": experiment.paper.get(row.scheme, {}).get(row.table),
         "accuracy": row.final.tolist(),
         "gain": row.gain(baseline).tolist() if baseline else None,
-        **{key: row.mean(key) for key in ("exposed", "cardinality", "fairness_gap", "skipped", "aborted", "clipped")},
-        "strong_privacy": [record["strong_privacy"] for record in row.records],
-        "upload_bytes": row.mean("upload_bytes"),
-        "curves": {"rounds": row.rounds, "accuracy": row.curves.tolist()},
     }
 
 
@@ -167,18 +205,18 @@ def _draw(tables: Mapping[str, Sequence[Row]], path: Path) -> None:
         colors = {name: _COLORS[number % len(_COLORS)] for number, name in enumerate(names)}
         for axes, rows in zip(panels, tables.values(), strict=True):
             for row in rows:
-                xs, curves, color = row.rounds, row.curves, colors[row.scheme]
+                xs, curves, color = row.curves.rounds, np.array(row.curves.accuracy), colors[row.scheme]
                 axes.fill_between(xs, curves.min(axis=0), curves.max(axis=0), color=color, alpha=0.1, linewidth=0)
                 axes.plot(xs, curves.mean(axis=0), color=color, linewidth=2, label=row.scheme)
             axes.set(xlabel="round")
         foot_legend(max(panels, key=lambda axes: len(axes.lines)))
 
 
-def spread(values: NDArray[np.float64], sign: str = "") -> str:
+def spread(values: Reals, sign: str = "") -> str:
     """Write mean ± standard deviation (of the sample); without the latter for a single value."""
     mean = f"{values.mean():{sign}.2f}"
     return f"{mean} ± {values.std(ddof=1):.2f}" if values.size > 1 else mean
 
 
-def _either(numbers: Sequence[int]) -> str:
-    return " or ".join(f"{number:,}" for number in numbers)
+def _either(numbers: set[int]) -> str:
+    return " or ".join(f"{number:,}" for number in sorted(numbers))

@@ -1,0 +1,49 @@
+"""Judging claims: what an interval decides, and what it leaves open."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coterie.reproduce.claims import Claim, Judgement, judge, mean_interval, share_interval, write_claims
+
+numbers = st.floats(-1e6, 1e6)
+
+
+@given(numbers, numbers, numbers, numbers)
+def test_an_interval_decides_only_what_all_of_it_agrees_on(a: float, b: float, c: float, d: float) -> None:
+    (low, high), (least, most) = sorted((a, b)), sorted((c, d))
+    inside = {least <= value <= most for value in (low, high, np.clip(least, low, high), np.clip(most, low, high))}
+    expected = Judgement.OPEN if len(inside) > 1 else Judgement.HOLDS if True in inside else Judgement.FAILS
+    assert judge((low, high), least, most) == expected
+
+
+@given(st.integers(0, 50), st.integers(1, 50))
+def test_share_intervals_are_exact(hits: int, tries: int) -> None:
+    """At either end of the interval, what happened and anything beyond it has a probability of 2.5%."""
+    hits = min(hits, tries)
+
+    def tail(share: float, counts: range) -> float:
+        return sum(math.comb(tries, k) * share**k * (1 - share) ** (tries - k) for k in counts)
+
+    low, high = share_interval(hits, tries)
+    assert low == 0 if hits == 0 else tail(low, range(hits, tries + 1)) == pytest.approx(0.025, rel=1e-6)
+    assert high == 1 if hits == tries else tail(high, range(hits + 1)) == pytest.approx(0.025, rel=1e-6)
+
+
+def test_no_tries_leave_everything_open() -> None:
+    assert judge(share_interval(0, 0), 0.0, 0.01) == Judgement.OPEN
+
+
+def test_mean_intervals_hold_the_mean_in_19_of_20_samples() -> None:
+    rng = np.random.default_rng(1)
+    held = sum(low <= 5 <= high for low, high in (mean_interval(rng.normal(5, 2, size=3)) for _ in range(2000)))
+    assert 1870 <= held <= 1930
+    assert mean_interval(np.array([5.0])) == (-math.inf, math.inf)
+
+
+def test_claims_are_written_with_statistic_and_judgement() -> None:
+    text = write_claims([Claim("It works", "9 of 10", Judgement.OPEN)])
+    assert text.endswith("| It works | 9 of 10 | cannot be judged at this size |")

@@ -16,7 +16,7 @@ from coterie.auditing.record_logs import RecordLog
 from coterie.auditing.table_logs import read_table
 from coterie.auditing.tables import Table
 from coterie.cohorts.participation import Participation
-from coterie.errors import ConfigError, InputError
+from coterie.errors import InputError
 
 MAGIC = b"PAR1"
 """How these files begin and end."""
@@ -29,7 +29,7 @@ def read_parquet(content: bytes, limit: int, options: LogOptions) -> Participati
     try:
         arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ModuleNotFoundError as error:
-        raise ConfigError("Parquet files need pyarrow: pip install 'coterie[parquet]'") from error
+        raise InputError("Parquet files need pyarrow: pip install 'coterie[parquet]'") from error
     try:
         names, columns, nested = _unpack(arrow, parquet, content, limit)
     except InputError:

@@ -13,7 +13,7 @@ from tests.support.rationals import matrices
 
 from coterie.auditing.columns import Meaning, counts, meaning_of
 from coterie.auditing.logs import Label, Participation, read_log
-from coterie.errors import ConfigError, InputError, LogTooLarge
+from coterie.errors import InputError, LogTooLarge
 
 NAMES = st.sampled_from(["ann", "bob", "cyd", "dan"])
 ROWS = st.lists(st.tuples(st.integers(1, 4), NAMES, st.booleans()), min_size=1, max_size=30)
@@ -360,7 +360,7 @@ def test_no_value_is_understood_both_ways(meaning: Meaning, value: str) -> None:
 
 def test_parquet_needs_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coterie.auditing.parquet_logs.import_module", _missing)
-    with pytest.raises(ConfigError, match=r"pip install 'coterie\[parquet\]'"):
+    with pytest.raises(InputError, match=r"pip install 'coterie\[parquet\]'"):
         read_log(io.BytesIO(b"PAR1...PAR1"))
 
 

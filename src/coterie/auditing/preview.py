@@ -47,7 +47,7 @@ def evidence_words(evidence: Evidence) -> list[tuple[str, str]]:
         words.append(("SHA-256", f"{evidence.sha256} ({size(evidence.size)})"))
     if evidence.head:
         words.append(("Head", evidence.head))
-    given = ", ".join(f"{name} {printable(value)}" for name, value in evidence.options.items())
+    given = " ".join(_option(name, value) for name, value in evidence.options.items())
     return [*words, ("Options", given or "none"), ("Version", f"coterie {evidence.version}")]
 
 
@@ -68,7 +68,7 @@ def preview(participation: Participation) -> list[tuple[str, str]]:
         rows = sum(times for _, times in reading.left_out)
         kinds = ", ".join(f"{what} ({times:,})" for what, times in reading.left_out[:_KINDS])
         more = ", ..." if len(reading.left_out) > _KINDS else ""
-        words.append(("Left out", f"{count(rows, 'row')} not on an aggregated client: {kinds}{more}"))
+        words.append(("Left out", f"{count(rows, 'row')}: {kinds}{more}"))
     if reading and reading.ignored:
         words.append(("Ignored", _some(reading.ignored, "column")))
     return words + [("Note", printable(note, 300)) for note in participation.notes]
@@ -84,6 +84,12 @@ def preview_values(participation: Participation) -> dict[str, Any]:
         for label, members in islice(participation, _ROUNDS)
     ]
     return found
+
+
+def _option(name: str, value: object) -> str:
+    """Write an option down as it was given."""
+    values = value if isinstance(value, list) else [value]
+    return name if value is True else " ".join(f"{name} {printable(one)}" for one in values)
 
 
 def _some(names: "tuple[str, ...] | list[str]", noun: str = "client") -> str:

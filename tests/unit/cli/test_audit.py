@@ -237,7 +237,7 @@ def test_the_preview_comes_before_the_verdict_and_says_what_was_left_out() -> No
         "Rounds      2: 1 to 2, from column server_round",
         "Clients     2 clients: a, b, from column cid",
         "Round 1     2 clients: a, b",
-        "Left out    1 row not on an aggregated client: status = dropped (1)",
+        "Left out    1 row: status = dropped (1)",
         "Ignored     1 column: loss",
     ):
         assert words in preview
@@ -270,7 +270,7 @@ def test_the_verdict_is_evidence(log: Path, tmp_path: Path) -> None:
     }
     page = (tmp_path / "page.html").read_text("utf-8")
     assert digest in page
-    assert "--require 2" in page
+    assert "--format pairs --where client=* --require 2" in page
     assert f"coterie {__version__}" in page
 
 

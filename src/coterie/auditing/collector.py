@@ -4,12 +4,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from coterie.auditing.columns import words_of
 from coterie.auditing.row_filter import RowFilter
 from coterie.cohorts.participation import Label, LogReading, Participation, UnusedLine, as_label
 from coterie.errors import InputError
 
 Line = TypeVar("Line")
 
+_EVALUATION = {"eval", "evaluate", "evaluation", "val", "validation", "test"}
+_NAMED = 5  # columns in a note
 _SHOWN = 80  # characters of a line that cannot be used
 
 
@@ -58,6 +61,11 @@ class Collector:
         if rows is not None:
             rows.finish()
             reading = replace(reading, left_out=tuple(rows.left_out.most_common()))
+        if evaluation := [name for name in reading.ignored if _EVALUATION & set(words_of(name))]:
+            self.note(
+                f"{', '.join(evaluation[:_NAMED])}: if the rows are on clients that evaluated a model, they do not say "
+                "who was aggregated"
+            )
         if not self.rounds:
             why = f": line {self._problems[0].line}: {self._problems[0].reason}" if self._problems else ""
             raise InputError(f"nothing in the log is readable{why}")

@@ -114,6 +114,8 @@ def meaning_of(name: str) -> Meaning:
         return Meaning.OTHER
     if words[-1] in _STATUS or (words[-1] in _KIND and (len(words) == 1 or words[-2] in _KIND_OF)):
         return Meaning.STATUS
+    if words[-1] == "reason":
+        return Meaning.LOST  # nobody gives reasons where all went well
     bare = "".join(word for word in words if word not in _AUXILIARY)
     for meaning, known in ((Meaning.KEPT, _KEPT), (Meaning.CHOSEN, _CHOSEN), (Meaning.LOST, _LOST)):
         if bare in known:

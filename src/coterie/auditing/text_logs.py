@@ -25,6 +25,7 @@ from coterie.auditing.table_logs import TableFormat, read_table
 from coterie.auditing.tables import Table
 from coterie.cohorts.participation import LogReading, Participation
 from coterie.errors import InputError
+from coterie.reports.words import printable
 
 TextFormat = TableFormat | Literal["jsonl", "json"]
 
@@ -51,7 +52,7 @@ class TextLog:
         """Collect the rounds, in the format that is wanted or the one it looks like."""
         if not self._lines:
             raise InputError("nothing in the log is readable: it is empty")
-        if wanted == "jsonl" or (wanted is None and _is_object(self._lines[0][1])):
+        if wanted == "jsonl" or (wanted is None and _is_record(self._lines[0][1])):
             return RecordLog(self._options, self._found).read_lines(self._lines)
         if wanted == "json" or (wanted is None and self._text.lstrip()[:1] in ("{", "[")):
             try:
@@ -70,19 +71,23 @@ class TextLog:
 
     def _read_document(self, document: Any) -> Participation:  # noqa: ANN401  (whatever JSON can hold)
         match document:
-            case [dict(), *_]:
-                return RecordLog(self._options, self._found).read_records(document, "json")
+            case [*records] if _is_records(records):
+                return RecordLog(self._options, self._found).read_records(records, "json")
             case [[*first], *_] if all(isinstance(row, list) and len(row) == len(first) for row in document):
                 if all(isinstance(bit, int) and bit in (0, 1) for row in document for bit in row):
                     reading = LogReading("json", "rows", "columns")
                     return replace(Participation.from_matrix(document), reading=reading)
             case {**rounds} if rounds and all(isinstance(clients, list) for clients in rounds.values()):
                 if all(meaning_of(label) is Meaning.OTHER for label in rounds):
-                    records = ({"round": label, "clients": clients} for label, clients in rounds.items())
-                    return RecordLog(LogOptions(), self._found).read_records(records, "json")
+                    lists = ({"round": label, "clients": clients} for label, clients in rounds.items())
+                    return RecordLog(LogOptions(), self._found).read_records(lists, "json")
+        if isinstance(document, dict) and len(inner := [name for name in document if _is_records(document[name])]) == 1:
+            self._found.note(f"only what is under {printable(inner[0])} was read")
+            return RecordLog(self._options, self._found).read_records(document[inner[0]], "json")
         raise InputError(
             'nothing in the log is readable: a JSON document is a list of objects with "round" and "clients" or '
-            '"client", an object with a list of clients for each round, or a list of rows of 0 and 1'
+            '"client", an object that contains one, an object with a list of clients for each round, or a list of rows '
+            "of 0 and 1"
         )
 
     def _cut(self, line: str) -> list[str]:
@@ -99,9 +104,19 @@ class TextLog:
             raise InputError(f"misplaced quotation marks: {error}") from error
 
 
-def _is_object(line: str) -> bool:
-    """Tell whether a line looks like a JSON object of its own, and not like the first of a longer one."""
-    return line.lstrip().startswith("{") and line.rstrip().endswith("}")
+def _is_records(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(record, dict) for record in value)
+
+
+def _is_record(line: str) -> bool:
+    """Tell whether a line looks like a record of its own, and not like a whole document or the first line of one."""
+    if not (line.lstrip().startswith("{") and line.rstrip().endswith("}")):
+        return False
+    try:
+        values = json.loads(line)
+    except (ValueError, RecursionError):
+        return True  # and a damaged one
+    return not any(map(_is_records, values.values())) and not all(isinstance(value, list) for value in values.values())
 
 
 def _delimiter(sample: list[str]) -> str | None:

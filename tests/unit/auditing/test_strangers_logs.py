@@ -109,6 +109,8 @@ def test_a_matrix_with_clients_as_rows_is_turned(matrix: list[list[int]], name: 
         ('{"round": 1, "clients": ["a", "b"], "dropped": [], "failures": 0}\n', {1: {"a", "b"}}),
         ('[\n{"round": 1, "clients": ["a"]},\n{"round": 2, "clients": ["b"]}\n]', {1: {"a"}, 2: {"b"}}),
         ('{\n"1": ["a", "b"],\n"2": ["b"]\n}', {1: {"a", "b"}, 2: {"b"}}),
+        ('{"config": {"k": [1]}, "rounds": [{"round": 1, "clients": ["a"]}]}', {1: {"a"}}),
+        ("round,client,drop_reason\n1,a,\n1,b,\n", {1: {"a", "b"}}),
         ("[[1, 0], [1, 1]]", {1: {"1"}, 2: {"1", "2"}}),
     ],
 )
@@ -240,7 +242,8 @@ def test_refused_until_it_is_said(
         ("round,client,status\n1,a,dropped\n2,b,failed\n", r"no row says.*status = dropped \(1\)"),
         ("round,num_clients,accuracy\n1,10,0.5\n2,10,0.6\n", "no column is known to hold the clients"),
         ("round,outcome,selected,aggregated,dropped\n1,completed,8,6,2\n", "no column is known to hold the clients"),
-        ('{"round": [1, 2], "client": ["a", "b"]}', "not a name"),
+        ("round,client,drop_reason\n1,a,\n1,b,battery\n", r"battery \(1\)"),
+        ('{"round": [1, 2], "client": ["a", "b"]}', "a JSON document is"),
         ('[["a", "b"], ["c"]]', "a JSON document is"),
         ('{"round": 1,\n"clients": ["a"', "not JSON"),
         ("1,1,0,1\n2,0,1,1\n", "--format matrix"),
@@ -264,6 +267,13 @@ def test_refused(text: str, reason: str) -> None:
 def test_a_flower_log_lacks_the_clients_and_the_message_says_what_to_write(lines: str) -> None:
     with pytest.raises(InputError, match=r"names none.*proxy\.cid for proxy.*src_node_id"):
         read("Loading project configuration...\n" * 200 + lines)
+
+
+def test_rows_that_may_be_on_evaluation_are_pointed_out() -> None:
+    found = read("round,client_id,eval_loss,train_loss\n1,0,2.9,3\n1,1,3.0,3\n")
+    assert found.notes == (
+        "eval_loss: if the rows are on clients that evaluated a model, they do not say who was aggregated",
+    )
 
 
 def test_cells_beyond_the_header_are_not_ignored() -> None:

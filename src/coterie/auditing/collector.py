@@ -8,11 +8,12 @@ from coterie.auditing.columns import words_of
 from coterie.auditing.row_filter import RowFilter
 from coterie.cohorts.participation import Label, LogReading, Participation, UnusedLine, as_label
 from coterie.errors import InputError
+from coterie.reports.words import printable
 
 Line = TypeVar("Line")
 
 _EVALUATION = {"eval", "evaluate", "evaluation", "val", "validation", "test"}
-_NAMED = 5  # columns in a note
+_NAMED = 5  # columns or rounds in a note
 _SHOWN = 80  # characters of a line that cannot be used
 
 
@@ -40,10 +41,6 @@ class Collector:
                 shown = text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
                 self._problems.append(UnusedLine(number, shown, str(error)))
 
-    def number(self, client: str) -> int:
-        """Return the number of a client, which is the next one for a newcomer."""
-        return self.clients.setdefault(client, len(self.clients))
-
     def add(self, label: Label, clients: Sequence[str], *, complete: bool = False) -> None:
         """Add clients to a round. Once all of a round's clients were given, others contradict that."""
         known = self.rounds.get(label)
@@ -54,7 +51,8 @@ class Collector:
             return
         if complete:
             self._complete.add(label)
-        self.rounds.setdefault(label, set()).update(map(self.number, clients))
+        numbered = self.clients
+        self.rounds.setdefault(label, set()).update([numbered.setdefault(name, len(numbered)) for name in clients])
 
     def finish(self, reading: LogReading, rows: RowFilter | None = None) -> Participation:
         """Return what was found, once it is clear that there is something and that it was understood."""
@@ -75,6 +73,9 @@ class Collector:
             rounds = [*numbers]
             if missing := numbers[-1] - numbers[0] + 1 - len(numbers):
                 self.note(f"{missing:,} round numbers never occur; they do not count as rounds")
+        elif numbers:
+            others = [printable(label) for label in rounds if not isinstance(label, int)]
+            self.note(f"not all labels of rounds are numbers: {', '.join(others[:_NAMED])}")
         members = tuple(tuple(sorted(self.rounds[label])) for label in rounds)
         labels = tuple(rounds if numbers == rounds else map(str, rounds))
         return Participation(

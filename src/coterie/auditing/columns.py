@@ -10,12 +10,13 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from functools import cache
+from functools import lru_cache
 
 from coterie.errors import InputError
 from coterie.reports.words import printable
 
 _SHOWN = 12  # names in a message
+_REMEMBERED = 10_000  # names and values, which are strangers'
 _LONGEST = 200  # characters of a name that are looked at
 
 
@@ -50,8 +51,7 @@ _SCOPE = _words("run experiment job trial seed fold repetition population campai
 _AUXILIARY = _words("is was has did client clients update updates node nodes ids")
 
 _KEPT = _words(
-    "aggregated included accepted completed complete success succeeded successful ok contributed participated survived "
-    "survivors"
+    "aggregated included completed complete success succeeded successful ok contributed participated survived survivors"
 )
 _CHOSEN = _words(
     "selected sampled invited chosen scheduled assigned available online eligible registered connected started joined "
@@ -106,7 +106,7 @@ class LogOptions:
     """For each column named, the values of the rows that count; ``*`` stands for any."""
 
 
-@cache
+@lru_cache(_REMEMBERED)
 def meaning_of(name: str) -> Meaning:
     """Tell what a column is for from its name."""
     words = words_of(name)
@@ -137,7 +137,7 @@ def meaning_of(name: str) -> Meaning:
     return next((meaning for meaning, known in single.items() if word in known), Meaning.OTHER)
 
 
-@cache
+@lru_cache(_REMEMBERED)
 def counts(meaning: Meaning, value: str) -> bool | None:
     """Tell whether a row with ``value`` in a decisive column stands for an aggregated client; None if it is not known.
 

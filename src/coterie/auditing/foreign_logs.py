@@ -12,6 +12,7 @@ INSTEAD = (
 )
 
 _PACKED = {
+    b"SQLite format 3\0": "a database: a ledger is opened by its path",
     b"BZh": "packed with bzip2: unpack it first",
     b"\xfd7zXZ\0": "packed with xz: unpack it first",
     b"\x28\xb5\x2f\xfd": "packed with zstd: unpack it first",

@@ -55,7 +55,7 @@ def read_matrix(table: Table, options: LogOptions, found: Collector) -> Particip
         name = cells[0] if labelled else str(position)
         if not name or name in found.clients:
             raise InputError("the client is missing, or was there before")
-        number = found.number(name)
+        number = found.clients.setdefault(name, len(found.clients))
         for label, bit in zip(labels, bits, strict=True):
             if bit:
                 found.rounds[label].add(number)

@@ -55,6 +55,7 @@ class PairLog:
         rounds: dict[str, set[int]] = {}  # there may be millions of lines, with few rounds
         last, width = max(round_at, client_at, *watched), self._width(at)
         found, cut, clients = self._found, self._table.cut, self._found.clients
+        title = self._table.header[round_at] if at.start else None
 
         def use(line: object) -> None:
             cells = cut(line)
@@ -63,12 +64,17 @@ class PairLog:
             if len(cells) > width and any(cells[width:]):
                 raise InputError(f"{len(cells)} cells instead of {width}")
             text, client = cells[round_at], cells[client_at]
-            fate = rows.judge({name: cells[at] for at, name in watched.items()}) if watched else Fate.COUNTS
-            if fate is Fate.NOT_ASKED_FOR:
-                return
+            if watched:
+                fate = rows.judge({name: cells[at] for at, name in watched.items()})
+                if fate is Fate.NOT_ASKED_FOR:
+                    return
+                if fate is Fate.NOT_AGGREGATED:
+                    client = ""
             if text not in rounds:
+                if text == title:
+                    raise InputError("the header again; several logs in one file cannot be told apart")
                 rounds[text] = found.rounds.setdefault(round_label(text), set())
-            if client and fate is Fate.COUNTS:
+            if client:
                 rounds[text].add(clients.setdefault(client, len(clients)))
 
         found.each(self._table.lines[at.start :], use)
@@ -169,9 +175,17 @@ class PairLog:
 
     def _check_lists(self, at: _Places) -> None:
         """Refuse cells that may hold several clients, unless the header says so."""
-        if at.start and meaning_of(self._table.header[at.client]) is Meaning.CLIENTS:
-            return
         sample = [cells for cells in self._table.sample[at.start :] if len(cells) > max(at)]
+        if at.start and meaning_of(self._table.header[at.client]) is Meaning.CLIENTS:
+            if sample and all(
+                len(cells) <= len(self._table.header) and cells[at.client].isdecimal() for cells in sample
+            ):
+                raise InputError(
+                    f"not clear whether {printable(sample[0][at.client])} in column "
+                    f"{printable(self._table.header[at.client])} is a client or how many there were: say --format "
+                    "lists if it is a client"
+                )
+            return
         lists = [cells[at.client] for cells in sample if _SEVERAL.fullmatch(cells[at.client])]
         once = len({cells[at.round] for cells in sample}) == len(sample)
         if lists and (once or lists[0].startswith(("[", "{", "("))):

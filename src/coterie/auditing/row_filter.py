@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum, auto
 
-from coterie.auditing.columns import DECISIVE, Meaning, counts, list_columns, meaning_of
+from coterie.auditing.columns import DECISIVE, Meaning, counts, list_columns, meaning_of, words_of
 from coterie.errors import InputError
 from coterie.reports.words import printable
 
@@ -96,6 +96,9 @@ class RowFilter:
             raise InputError(f"no row says that a client was aggregated: {said}")
         left = {name: meaning_of(name) for name in self._seen if name.casefold() not in self._where}
         for name, meaning in left.items():
+            kept = {"".join(words_of(value)) for value in self._seen[name] if counts(meaning, value)}
+            if meaning is Meaning.STATUS and len(kept) > 1:  # as in completed, and later aggregated
+                self._refuse(name, "has several values that may mean aggregated")
             if meaning is Meaning.SCOPE and len(self._seen[name]) > 1:
                 self._refuse(name, "tells several histories apart, and only one can be audited at a time")
             if meaning is Meaning.CHOSEN and not {Meaning.STATUS, Meaning.KEPT, Meaning.LOST} & {*left.values()}:

@@ -38,6 +38,7 @@ class TextLog:
 
     def __init__(self, text: str, options: LogOptions) -> None:
         self._text, self._options, self._found = text.removeprefix("\ufeff"), options, Collector()
+        self._damaged = "\ufffd" in self._text
         lines = enumerate(self._text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), start=1)
         filled = [(number, line) for number, line in lines if line.strip()]
         self._lines = list(dropwhile(lambda entry: entry[1].startswith("#"), filled))
@@ -92,7 +93,7 @@ class TextLog:
 
     def _cut(self, line: str) -> list[str]:
         """Return the cells of a line."""
-        if "\ufffd" in line:
+        if self._damaged and "\ufffd" in line:
             raise InputError("not text in the encoding that was assumed (see --encoding)")
         if self._delimiter is None:
             return line.split()

@@ -229,7 +229,7 @@ def test_notes_are_in_the_preview_or_on_stderr() -> None:
 
 
 def test_the_preview_comes_before_the_verdict_and_says_what_was_left_out() -> None:
-    text = "server_round,cid,status,loss\n1,a,aggregated,1\n1,b,aggregated,2\n1,c,dropped,3\n2,a,ok,4\n2,b,ok,5\n"
+    text = "server_round,cid,status,loss\n1,a,ok,1\n1,b,ok,2\n1,c,dropped,3\n2,a,ok,4\n2,b,ok,5\n"
     shown = run("-", stdin=text).stdout
     preview, _, verdict = shown.partition("\n\n")
     for words in (

@@ -23,6 +23,7 @@ _PACKED = {
 _FLOWER = re.compile(
     r"\b(configure|aggregate)_(fit|train|evaluate): (strategy )?(sampled|received)|\bfit_round \d+\b", re.IGNORECASE
 )
+_LINE = 200  # characters of a line that are looked at: a row of a matrix has thousands
 _PROGRAM = re.compile(
     r"\W*(\d{4}-\d\d-\d\d|\d\d?:\d\d:\d\d\b|(DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL)\b)", re.IGNORECASE
 )
@@ -40,7 +41,7 @@ def refuse_binary(content: bytes) -> None:
 def refuse_flower(lines: Sequence[str]) -> None:
     """Raise :class:`InputError` if these are lines of a Flower server."""
     for line in lines:
-        if _FLOWER.search(line):
+        if _FLOWER.search(line[:_LINE]):
             raise InputError(
                 "this is the log of a Flower server. It counts the clients of each round and names none, as in "
                 f"“{printable(line.strip(), 70)}”, so nobody can tell from it who is exposed. {INSTEAD}: in your "

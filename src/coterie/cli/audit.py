@@ -59,9 +59,7 @@ def audit(
     ] = None,
     require: Annotated[
         int | None,
-        typer.Option(
-            metavar="T", min=1, help="Fail also unless T is at least this; 2 is the least.", show_default=False
-        ),
+        typer.Option(metavar="T", min=1, help="Fail also unless T is at least this.", show_default=False),
     ] = None,
     weak: Annotated[
         bool, typer.Option("--weak/--strong", help="Which T is required. Weak T promises much less.")
@@ -120,8 +118,9 @@ def audit(
     · a .npy or .npz matrix, or a Parquet table
     any of them packed with gzip; or a ledger of Coterie, its file or the URL of its database; or the folder of a run.
 
-    What could mean several things is refused, with the option that settles it. Before the verdict stands how the log
-    was read. A ledger is verified, entry by entry, and nothing is written to it.
+    What could mean several things is refused, with the option that settles it.
+    Before the verdict stands how the log was read.
+    A ledger is verified, entry by entry, and nothing is written to it.
 
     [bold]Exit status[/]
     0  nobody is exposed, and the required T holds if one is given; or --report-only

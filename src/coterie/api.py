@@ -231,7 +231,7 @@ def audit(
     source: "str | PathLike[str] | Participation | NDArray[Any] | Sequence[Sequence[int]]",
     *,
     collusion: int = 0,
-    weak_seconds: float = 60.0,
+    weak_seconds: float = 2.0,
 ) -> "AuditReport":
     """Find out whom the sums of past rounds give away, in the history of any federated learning system.
 
@@ -241,9 +241,11 @@ def audit(
 
     Args:
         source: the path of a log in any format that :mod:`coterie.auditing.logs` reads, a ledger (its file, or the URL
-            of its database), a matrix of 0 and 1, or a :class:`~coterie.cohorts.participation.Participation`.
+            of its database), the folder of a run, a matrix of 0 and 1, or a
+            :class:`~coterie.cohorts.participation.Participation`, such as
+            :func:`~coterie.auditing.logs.read_log` returns, which has options for logs of other systems.
         collusion: also tell what is left when so many members of a group collude with the server.
-        weak_seconds: time for the exact weak T; after it, proven bounds.
+        weak_seconds: time for the exact weak T; after it, proven bounds. An exact one may take minutes.
 
     A log with lines that cannot be read is refused, since they may change the verdict: ``read_log`` returns what can
     be read, and the complaints.

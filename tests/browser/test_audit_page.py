@@ -78,6 +78,15 @@ def test_plots_are_drawn_in_peace(page: "Page", exposed: Path) -> None:
     assert [url for url in page.requests if not url.startswith("data:")] == [exposed.as_uri()]
 
 
+def test_how_the_log_was_read_stands_before_the_verdict(page: "Page", exposed: Path) -> None:
+    page.open(exposed, plots=5)
+    assert page.evaluate("document.querySelector('header details').open")
+    top = "document.querySelector('{}').getBoundingClientRect().top"
+    assert page.evaluate(f"{top.format('header details')} < {top.format('.verdict')}")
+    assert "40 clients" in page.evaluate("document.querySelector('header details').textContent")
+    assert "coterie" in page.evaluate("document.querySelector('#evidence').textContent")
+
+
 def test_a_safe_log_has_no_exposures_to_plot(page: "Page", tmp_path: Path) -> None:
     safe = Participation.from_matrix(np.kron(np.eye(4, dtype=np.uint8), np.ones((1, 3), dtype=np.uint8)))
     page.open(write(tmp_path / "safe.html", safe), plots=4)

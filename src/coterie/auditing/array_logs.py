@@ -55,6 +55,10 @@ def _unpack(content: bytes, limit: int) -> dict[str, NDArray[Any]]:
         return {"": npy.read_array(io.BytesIO(content), allow_pickle=False)}
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         packed = archive.infolist()
+        if not all(one.filename.endswith(".npy") for one in packed):
+            raise InputError(
+                "this is an archive, and not one of arrays: save a spreadsheet as CSV, and unpack other archives first"
+            )
         if len(packed) > _MOST_ARRAYS:
             raise LogTooLarge(f"the file holds {len(packed):,} arrays; a log has {_MOST_ARRAYS} at most")
         if any(one.compress_type not in _METHODS for one in packed):

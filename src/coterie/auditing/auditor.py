@@ -205,7 +205,8 @@ class Auditor:
         leak = Leak(clients, lambda: self._coefficients(weak.combine()))
         if weak.value > 1:
             _ = leak.witness  # now, since later rounds may split these classes
-        return weak.value, weak.at_least, leak
+        # Weak T is 1 iff somebody is exposed, and that is known already.
+        return weak.value, weak.at_least if self._exposed else max(weak.at_least, 2), leak
 
     def _collude(self, members: int, groups: Iterable[tuple[str, ...]]) -> Collusion:
         strong = self.strong_privacy

@@ -1,22 +1,32 @@
 """Anybody's participation log: who was aggregated in which round, read from whatever it was written to.
 
-Formats, told apart by their content unless named: ``pairs``, ``matrix`` and ``jsonl`` in lines of text
-(:mod:`coterie.auditing.text_logs`), ``npy`` for arrays (:mod:`coterie.auditing.array_logs`), and ``ledger`` for
-Coterie's own (:mod:`coterie.cohorts.ledger`), which is verified and left as it is.
+Formats, told apart by their content unless named: ``pairs``, ``lists`` and ``matrix`` for tables, ``jsonl`` and
+``json`` for records (:mod:`coterie.auditing.text_logs`), ``npy`` for arrays (:mod:`coterie.auditing.array_logs`),
+``parquet`` (:mod:`coterie.auditing.parquet_logs`), and ``ledger`` for Coterie's own (:mod:`coterie.cohorts.ledger`),
+which is verified and left as it is. Any file may be packed with gzip. What is not understood is refused.
 """
 
 from __future__ import annotations
 
+import codecs
+import gzip
+import hashlib
+import io
 import sys
+import tomllib
+import zlib
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
-from coterie.auditing.array_logs import MAGIC, read_arrays
+from coterie.auditing import array_logs, parquet_logs
+from coterie.auditing.columns import LogOptions
+from coterie.auditing.foreign_logs import refuse_binary
 from coterie.auditing.log_size import DEFAULT_LIMIT, check_size
 from coterie.auditing.text_logs import TextFormat, TextLog
-from coterie.cohorts.participation import Label, Participation, UnusedLine
+from coterie.cohorts.participation import Label, LogReading, Participation, UnusedLine
 from coterie.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,9 +34,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Format", "Label", "Participation", "UnusedLine", "read_log"]
 
-Format = TextFormat | Literal["npy", "ledger"]
+Format = TextFormat | Literal["csv", "npy", "parquet", "ledger"]
 
 _SQLITE = b"SQLite format 3\0"
+_GZIP = b"\x1f\x8b"
+_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _PIECE = 1 << 20  # bytes read at once
 
 
@@ -34,28 +46,87 @@ def read_log(
     source: str | PathLike[str] | IO[Any],
     format: Format | None = None,  # noqa: A002  (its public name)
     *,
+    round_column: str | None = None,
+    client_column: str | None = None,
+    where: Mapping[str, Collection[str]] | None = None,
+    encoding: str | None = None,
     limit: int = DEFAULT_LIMIT,
     head: Head | None = None,
 ) -> Participation:
     """Read a participation log from a path, a database URL, an open file or, for ``"-"``, the standard input.
 
-    A log of more than ``limit`` bytes, unpacked, raises :class:`LogTooLarge`. A ledger is verified first, against the
-    ``head`` that somebody kept if it is given; see :meth:`coterie.cohorts.ledger.Ledger.verify`.
+    Args:
+        source: where it is; the folder of one of Coterie's runs is read by its ledger or, without one, its metrics.
+        format: what it is; ``csv`` is any table. Told from the content by default.
+        round_column: the column, or field, that holds the rounds, by its name or its number from 1.
+        client_column: the one that holds the clients.
+        where: for a column the values of the rows that count, ``*`` for any; other rows are not read.
+        encoding: of a text; by default UTF-8, or what a byte order mark says.
+        limit: a log of more bytes than this, unpacked, raises :class:`LogTooLarge`.
+        head: of a ledger, which somebody kept: the ledger must contain it. A ledger is always verified first; see
+            :meth:`coterie.cohorts.ledger.Ledger.verify`.
+
     """
+    options = LogOptions(round_column, client_column, dict(where or {}))
+    if isinstance(source, str | PathLike) and source != "-" and Path(source).is_dir():
+        source = _in_folder(Path(source))
     if isinstance(source, str | PathLike) and (format == "ledger" or (format is None and _is_ledger(source))):
+        if options != LogOptions():
+            raise InputError("a ledger has no columns to choose from")
         return _read_ledger(fspath(source), head, limit)
     if format == "ledger":
         raise InputError("a ledger is opened by its path or its URL")
     if head is not None:
         raise InputError("only a ledger has a head to be compared with")
     content = _read(source, limit)
+    raw = content if isinstance(content, bytes) else content.encode()
+    participation = _read_content(content, format, options, encoding, limit)
+    reading = replace(
+        participation.reading or LogReading("npy", "rows", "columns"),
+        sha256=hashlib.sha256(raw).hexdigest(),
+        size=len(raw),
+    )
+    return replace(participation, reading=reading)
+
+
+def _read_content(
+    content: bytes | str, wanted: Format | None, options: LogOptions, encoding: str | None, limit: int
+) -> Participation:
     if isinstance(content, bytes):
-        if format == "npy" or (format is None and content.startswith(MAGIC)):
-            return read_arrays(content, limit)
-        content = content.decode("utf-8-sig", errors="replace")
-    if format == "npy":
-        raise InputError("a .npy or .npz file must be opened in binary mode")
-    return TextLog(content).read(format)
+        if content.startswith(_GZIP):
+            content = _unpack(content, limit)
+        if wanted == "npy" or (wanted is None and content.startswith(array_logs.MAGIC)):
+            if options != LogOptions():
+                raise InputError("an array has no columns to choose from")
+            return array_logs.read_arrays(content, limit)
+        if wanted == "parquet" or (wanted is None and content.startswith(parquet_logs.MAGIC)):
+            return parquet_logs.read_parquet(content, limit, options)
+        content = _decode(content, encoding)
+    if wanted in ("npy", "parquet"):
+        raise InputError(f"a file of the format {wanted} must be opened in binary mode")
+    text_format: Any = wanted  # all others are
+    return TextLog(content, options).read(text_format)
+
+
+def _decode(content: bytes, encoding: str | None) -> str:
+    """Return the text; what is not in the encoding is marked, and found again line by line."""
+    if encoding is None:
+        encoding = next((name for mark, name in _MARKS.items() if content.startswith(mark)), "")
+        if not encoding:
+            refuse_binary(content)
+    try:
+        return content.decode(encoding or "utf-8", errors="replace")
+    except (LookupError, UnicodeError) as error:
+        raise InputError(f"cannot decode the log: {error}") from error
+
+
+def _unpack(content: bytes, limit: int) -> bytes:
+    """Unpack gzip piece by piece, for a few kilobytes can unpack to gigabytes."""
+    try:
+        with gzip.open(io.BytesIO(content)) as file:
+            return bytes(_pieces(file, limit))  # type: ignore[arg-type]  # a binary file
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"cannot unpack the log: {error}") from error
 
 
 def _read(source: str | PathLike[str] | IO[Any], limit: int) -> bytes | str:
@@ -80,6 +151,23 @@ def _pieces(file: IO[Any], limit: int) -> bytes | str:
         size += len(content[-1])
     joined: bytes | str = content[-1].join(content)  # the last piece is empty, and of the file's type
     return joined
+
+
+def _in_folder(folder: Path) -> Path:
+    """Return the file that says who was aggregated in a run."""
+    try:
+        settings = tomllib.loads((folder / "config.toml").read_text("utf-8"))
+        kind = settings.get("aggregation", {}).get("kind", "secure")
+    except (OSError, ValueError, AttributeError):
+        kind = "secure"
+    if kind != "secure":
+        raise InputError(
+            "this run aggregated in the clear: the server saw every update, and there are no sums to audit"
+        )
+    for name in ("ledger.sqlite", "metrics.jsonl"):
+        if (folder / name).is_file():
+            return folder / name
+    raise InputError(f"cannot read the log: {folder} is a folder, and has no ledger.sqlite or metrics.jsonl of a run")
 
 
 def _is_ledger(source: str | PathLike[str]) -> bool:
@@ -108,4 +196,5 @@ def _read_ledger(location: str, head: Head | None, limit: int) -> Participation:
     except SQLAlchemyError as error:
         raise InputError(f"cannot read the ledger: {getattr(error, 'orig', error)}") from error
     verified = f"the ledger's chain of {end.sequence:,} entries holds; its head, to be kept elsewhere, is {end}"
-    return replace(participation, notes=(*participation.notes, verified))
+    reading = LogReading("ledger", "entries", "entries", head=str(end))
+    return replace(participation, notes=(*participation.notes, verified), reading=reading)

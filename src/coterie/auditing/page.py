@@ -1,11 +1,13 @@
 """The page of ``coterie audit --html``: verdict, plots, and the proof of every exposure."""
 
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
 from coterie.auditing.figures import RoundAxis, exposure, frequency, participation_map, privacy, series
 from coterie.auditing.findings import AuditReport, Exposure
 from coterie.auditing.logs import Participation
+from coterie.auditing.preview import evidence_words, gather_evidence, preview
 from coterie.auditing.verdict import (
     Requirement,
     affordable,
@@ -14,10 +16,11 @@ from coterie.auditing.verdict import (
     equation,
     extent,
     judge,
+    least_leak,
     measures,
 )
 from coterie.reports.html import render
-from coterie.reports.words import Level, count, printable
+from coterie.reports.words import count, printable
 
 _ROWS = 200  # exposed clients in the table
 _DETAILS = (20, 20_000)  # rows with all coefficients, and digits of these in one row
@@ -31,8 +34,12 @@ def audit_page(
     *,
     requirement: Requirement | None = None,
     witnesses: int | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return one self-contained HTML page on ``report``, the audit of ``participation`` from ``source``."""
+    """Return one self-contained HTML page on ``report``, the audit of ``participation`` from ``source``.
+
+    ``options`` are those with which it was read and judged.
+    """
     figures, captions = {}, {}
     if report.leak:  # else nothing was revealed, and there is nothing to draw
         rounds = RoundAxis(participation.rounds)
@@ -60,8 +67,9 @@ def audit_page(
         collusion=collusion_words(report),
         exposed=[_row(number, found, number < written) for number, found in enumerate(listed)],
         more_exposed=len(report.exposed) - len(listed),
-        leak=report.leak and verdict.level is Level.CAUTION and equation(report.leak.witness, report.leak.clients),
-        notes=participation.notes,
+        leak=least_leak(report),
+        preview=preview(participation),
+        evidence=evidence_words(gather_evidence(participation, source, options or {})),
         unreadable=[(problem.line, problem.reason, printable(problem.text, 80)) for problem in problems[:_UNREADABLE]],
         unreadable_count=count(len(problems), "line"),
         unreadable_more=len(problems) > _UNREADABLE,

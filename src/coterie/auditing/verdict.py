@@ -100,12 +100,16 @@ def judge(report: AuditReport) -> Verdict:
             "ledger refuse every round that would split one.",
         )
     if strong == 1:
+        alone, total = sum(len(group) == 1 for group in report.groups), len(report.clients)
+        subject = (
+            f"{alone:,} of {count(total, 'client')} {'has' if alone == 1 else 'have'} a history like nobody else's"
+        )
         return Verdict(
             Level.CAUTION,
-            f"No client is exposed, but the server can compute combinations of only {count(weak, 'client')}",
-            "Nobody's contribution comes out alone, but weighted combinations of a few do, and one client may "
-            "dominate such a combination. Some clients share their history with nobody else, so every further round "
-            "can only bring them closer to exposure.",
+            f"Strong T is 1: {subject}. No client is exposed yet",
+            "A client hides among those who were always aggregated together with it, and some have no such companion. "
+            "Nobody's contribution comes out alone so far, but weighted combinations of several clients do, one client "
+            "may dominate such a combination, and every further round can only bring somebody closer to exposure.",
             "Do not wait for the round that exposes somebody: form cohorts as unions of fixed circles (policy "
             "multi-round), and let the ledger refuse every round that would split one.",
         )
@@ -117,6 +121,13 @@ def judge(report: AuditReport) -> Verdict:
         "Keep it so: one round that splits a group ends the guarantee. A ledger refuses such a round before it is "
         "revealed.",
     )
+
+
+def least_leak(report: AuditReport) -> str | None:
+    """Write down the least that can be computed, if that takes more than one round: one round's own sum is no news."""
+    if report.leak is None or report.strong_privacy != 1 or report.exposed or len(report.leak.witness) < 2:
+        return None
+    return equation(report.leak.witness, report.leak.clients)
 
 
 def collusion_words(report: AuditReport) -> str | None:
@@ -162,7 +173,7 @@ def _weak(report: AuditReport) -> tuple[str, str]:
     involved = "the fewest clients in any combination"
     if report.weak_privacy_exact:
         return _number(most), f"{involved} (exact)"
-    return f"{_number(least)}–{_number(most)}", f"{involved} (no time to tell exactly)"
+    return f"{_number(least)}–{_number(most)}", f"{involved} (more time may tell: --weak-seconds)"
 
 
 def affordable(exposed: Sequence[Exposure], limit: int | None = None, digits: int = 1_250_000) -> int:

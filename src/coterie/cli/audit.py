@@ -2,14 +2,16 @@
 
 import json
 import sys
+import time
 from contextlib import nullcontext
-from enum import StrEnum
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from coterie.cli.audit_input import LogFormat, LogInput, complain, plain
 from coterie.cli.common import ExitStatus
 
 if TYPE_CHECKING:
@@ -19,32 +21,45 @@ if TYPE_CHECKING:
     from coterie.auditing.logs import Participation
     from coterie.auditing.verdict import Requirement
 
-_COMPLAINTS = 5  # unreadable lines shown on stderr
-_LISTED = 100  # and in the JSON
-
-
-class LogFormat(StrEnum):
-    """The kinds of logs."""
-
-    CSV = "csv"
-    PAIRS = "pairs"
-    MATRIX = "matrix"
-    JSONL = "jsonl"
-    NPY = "npy"
-    NPZ = "npz"
-    LEDGER = "ledger"
+_CHEAP_SECONDS, _WEAK_SECONDS = 2.0, 60.0  # for weak T: by the way, and where it is required
+_TELL_SECONDS = 10.0  # between two lines on how far it is, where there is no terminal
+_LISTED = 100  # unreadable lines in the JSON
 
 
 def audit(
-    log: Annotated[str, typer.Argument(metavar="LOG", help="A file, a ledger (file or database URL), or - for stdin.")],
+    log: Annotated[
+        str,
+        typer.Argument(metavar="LOG", help="A file, a ledger (file or database URL), a run's folder, or - for stdin."),
+    ],
     log_format: Annotated[
         LogFormat | None,
         typer.Option(
-            "--format", help="Told from the content unless given; csv is pairs or matrix.", show_default=False
+            "--format", help="Told from the content unless given; csv is pairs, lists or matrix.", show_default=False
         ),
     ] = None,
+    round_column: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The column or field with the rounds; or its number.", show_default=False),
+    ] = None,
+    client_column: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The column or field with the clients; or its number.", show_default=False),
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=VALUE",
+            help="Read only rows with this value, or with any for *. May be given several times: values of one column "
+            "add up, several columns must all agree.",
+            show_default=False,
+        ),
+    ] = None,
+    encoding: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of a text that is not UTF-8, as in latin-1.", show_default=False)
+    ] = None,
     require: Annotated[
-        int | None, typer.Option(metavar="T", min=1, help="Fail unless T is at least this.", show_default=False)
+        int | None,
+        typer.Option(metavar="T", min=1, help="Fail also unless T is at least this.", show_default=False),
     ] = None,
     weak: Annotated[
         bool, typer.Option("--weak/--strong", help="Which T is required. Weak T promises much less.")
@@ -53,7 +68,17 @@ def audit(
         int,
         typer.Option(metavar="C", min=0, help="Also tell, and require, the T left when C members of a group collude."),
     ] = 0,
-    weak_seconds: Annotated[float, typer.Option(min=0, help="Time for the exact weak T; after it, bounds.")] = 60.0,
+    report_only: Annotated[
+        bool, typer.Option("--report-only", help="Do not fail because of what is found, only because of the input.")
+    ] = False,
+    weak_seconds: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="Time for the exact weak T; after it, bounds. If not given: 60 if it is required, else 2.",
+            show_default=False,
+        ),
+    ] = None,
     witnesses: Annotated[
         int | None,
         typer.Option(
@@ -87,26 +112,32 @@ def audit(
 
     LOG says who was aggregated in each round. It is a file, or - for standard input, with one of
     · CSV lines: round,client
+    · CSV lines with all clients of a round in one cell: round,"a;b;c"
     · a CSV matrix of 0 and 1, a row for each round
-    · JSONL: {"round": 7, "clients": ["a", "b"]}
-    · a .npy or .npz matrix
-    or a ledger of Coterie: its file, or the URL of its database.
+    · JSON, also by lines: {"round": 7, "clients": ["a", "b"]}
+    · a .npy or .npz matrix, or a Parquet table
+    any of them packed with gzip; or a ledger of Coterie, its file or the URL of its database; or the folder of a run.
 
+    What could mean several things is refused, with the option that settles it.
+    Before the verdict stands how the log was read.
     A ledger is verified, entry by entry, and nothing is written to it.
 
     [bold]Exit status[/]
-    0  all is well
-    1  the required T does not hold, or could not be shown to hold
+    0  nobody is exposed, and the required T holds if one is given; or --report-only
+    1  a client is exposed, or the required T does not hold or could not be shown to hold
     2  wrong usage, or the log or some of its lines could not be read: do not rely on the verdict
     3  refused: the ledger was tampered with, or the log is above the limit
     70  a fault in Coterie itself
+    Strong T = 1 without anybody exposed is 0: ask for more with --require 2.
 
     [dim]Examples[/]
     coterie audit rounds.csv --html audit.html
     coterie audit - --require 6 --json < rounds.csv
+    coterie audit events.csv --round-column iteration --client-column device --where event=aggregated
     """
     from rich.console import Console
 
+    from coterie.auditing.preview import gather_evidence
     from coterie.auditing.verdict import Requirement
     from coterie.errors import CoterieError, LedgerTampered, LogTooLarge
 
@@ -116,88 +147,61 @@ def audit(
         raise typer.BadParameter("colluding members of a group concern strong T; leave --weak or --collusion out")
     if html and not all(map(find_spec, ("jinja2", "plotly"))):
         raise typer.BadParameter("--html needs more packages; get them with: pip install 'coterie[report]'")
+    given = {
+        "--format": log_format and log_format.value,
+        "--round-column": round_column,
+        "--client-column": client_column,
+        "--where": where,
+        "--encoding": encoding,
+        "--require": require,
+        "--weak": weak or None,
+        "--collusion": collusion or None,
+        "--weak-seconds": weak_seconds,
+        "--head": head,
+        "--report-only": report_only or None,
+    }
+    options = {name: value for name, value in given.items() if value is not None and value != []}
+    log_input = LogInput(log, log_format, round_column, client_column, where or [], encoding, head, limit)
     errors = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
     try:
         with errors.status("Reading the log ...") if errors.is_terminal else nullcontext():
-            participation = _read(log, log_format, head, limit)
+            participation = log_input.read()
     except CoterieError as error:
-        errors.print(f"coterie: {_plain(str(error))}", style="red", markup=False)
+        errors.print(f"coterie: {plain(str(error))}", style="red", markup=False)
         refused = isinstance(error, LedgerTampered | LogTooLarge)
         raise typer.Exit(ExitStatus.REFUSED if refused else ExitStatus.BAD_INPUT) from None
-    _complain(participation, errors)
+    complain(participation, errors, notes=as_json)
+    if not as_json:
+        from coterie.cli.audit_text import show, show_preview
+
+        show_preview(participation)
+    if weak_seconds is None:
+        weak_seconds = _WEAK_SECONDS if weak else _CHEAP_SECONDS
     report = _examine(participation, weak_seconds, collusion, errors)
     requirement = None if require is None else Requirement(require, weak)
 
     if as_json:
-        typer.echo(json.dumps(_as_dict(report, participation, requirement, witnesses), indent=2))
+        found = _as_dict(report, participation, requirement, witnesses)
+        found["evidence"] = asdict(gather_evidence(participation, log_input.name, options))
+        typer.echo(json.dumps(found, indent=2))
     else:
-        from coterie.cli.audit_text import show
-
         show(report, participation, requirement, witnesses)
     if html:
         from coterie.auditing.page import audit_page
 
-        page = audit_page(report, participation, _source(log), requirement=requirement, witnesses=witnesses)
+        page = audit_page(
+            report, participation, log_input.name, requirement=requirement, witnesses=witnesses, options=options
+        )
         try:
             html.write_text(page, encoding="utf-8")
         except OSError as error:
             errors.print(f"coterie: cannot write {html}: {error.strerror}", style="red", markup=False)
             raise typer.Exit(ExitStatus.BAD_INPUT) from None
         errors.print(f"The page is in {html}", markup=False)
-    if requirement and not requirement.holds(report):
-        raise typer.Exit(ExitStatus.NOT_MET)
-    if participation.problems:
+    if participation.problems:  # a missing line can make a verdict worse as well as better
         raise typer.Exit(ExitStatus.BAD_INPUT)
-
-
-def _read(log: str, log_format: LogFormat | None, head: str | None, limit: float) -> "Participation":
-    from coterie.auditing.log_size import MEGABYTE
-    from coterie.auditing.logs import Format, read_log
-
-    known: dict[LogFormat | None, Format] = {
-        LogFormat.PAIRS: "pairs",
-        LogFormat.MATRIX: "matrix",
-        LogFormat.JSONL: "jsonl",
-        LogFormat.NPY: "npy",
-        LogFormat.NPZ: "npy",
-        LogFormat.LEDGER: "ledger",
-    }
-    kept = None
-    if head is not None:
-        from coterie.cohorts.ledger import Head
-
-        kept = Head.parse(head)
-    return read_log(log, known.get(log_format), limit=int(limit * MEGABYTE), head=kept)
-
-
-def _source(log: str) -> str:
-    if "://" in log:
-        from sqlalchemy import make_url
-
-        return make_url(log).render_as_string(hide_password=True)
-    return "standard input" if log == "-" else Path(log).name
-
-
-def _plain(text: str) -> str:
-    from coterie.reports.words import printable
-
-    return printable(text, 500)
-
-
-def _complain(participation: "Participation", errors: "Console") -> None:
-    from coterie.reports.words import count
-
-    for note in participation.notes:
-        errors.print(f"Note: {_plain(note)}.", markup=False)
-    problems = participation.problems
-    if not problems:
-        return
-    unread = count(len(problems), "line")
-    errors.print(f"{unread} could not be read; do not rely on the verdict:", style="red", markup=False)
-    for problem in problems[:_COMPLAINTS]:
-        errors.print(f"  line {problem.line}: {_plain(problem.reason)}: {_plain(problem.text)}", markup=False)
-    if len(problems) > _COMPLAINTS:
-        errors.print(f"  ... and {len(problems) - _COMPLAINTS:,} more")
+    if not report_only and (report.exposed or (requirement and not requirement.holds(report))):
+        raise typer.Exit(ExitStatus.NOT_MET)
 
 
 def _examine(participation: "Participation", weak_seconds: float, collusion: int, errors: "Console") -> "AuditReport":
@@ -206,19 +210,25 @@ def _examine(participation: "Participation", weak_seconds: float, collusion: int
     from coterie.auditing.auditor import Auditor
 
     auditor = Auditor(participation.clients)
+    total = len(participation.rounds)
     columns = (SpinnerColumn(), *Progress.get_default_columns()[:3], TimeElapsedColumn())
     with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
-        for label, members in progress.track(participation, len(participation.rounds), description="Rounds"):
+        began = told = time.monotonic()
+        for done, (label, members) in enumerate(progress.track(participation, total, description="Rounds")):
             auditor.add_round(label, members)
+            if not errors.is_terminal and time.monotonic() - told >= _TELL_SECONDS:
+                told = time.monotonic()
+                errors.print(f"{done + 1:,} of {total:,} rounds after {told - began:.0f} s", markup=False)
         progress.add_task(f"Weak T (at most {weak_seconds:.0f} s)", total=None)
+        if not errors.is_terminal and weak_seconds >= _TELL_SECONDS:
+            errors.print(f"All rounds; weak T takes at most {weak_seconds:.0f} s more", markup=False)
         return auditor.report(weak_budget_seconds=weak_seconds, collusion=collusion)
 
 
 def _as_dict(
     report: "AuditReport", participation: "Participation", requirement: "Requirement | None", witnesses: int | None
 ) -> dict[str, Any]:
-    from dataclasses import asdict
-
+    from coterie.auditing.preview import preview_values
     from coterie.auditing.verdict import affordable, judge
 
     # Coefficients over thousands of rounds outgrow Python's limit, which guards the parsing of strangers' numbers.
@@ -229,6 +239,7 @@ def _as_dict(
     found["series"] = {"round": report.rounds, **asdict(report.series)}
     found["unreadable"] = {"lines": len(problems), "first": [asdict(problem) for problem in problems[:_LISTED]]}
     found["notes"] = participation.notes
+    found["read"] = preview_values(participation)
     if requirement:
         found["required"] = {**asdict(requirement), "holds": requirement.holds(report)}
     return found

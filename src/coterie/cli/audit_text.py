@@ -1,4 +1,4 @@
-"""The findings of ``coterie audit`` on a terminal: the verdict first, readable without colours."""
+"""The findings of ``coterie audit`` on a terminal: how the log was read, then the verdict; readable without colours."""
 
 from fractions import Fraction
 
@@ -8,6 +8,7 @@ from rich.table import Table
 
 from coterie.auditing.findings import AuditReport
 from coterie.auditing.logs import Participation
+from coterie.auditing.preview import preview
 from coterie.auditing.verdict import (
     Requirement,
     affordable,
@@ -15,21 +16,32 @@ from coterie.auditing.verdict import (
     equation,
     extent,
     judge,
+    least_leak,
     measures,
     whose,
 )
-from coterie.reports.words import Level, printable
+from coterie.reports.words import printable
 
 _LISTED = 10  # exposed clients
 _DIGITS = 100_000  # of their witnesses, if not told how many; longer ones are only counted here anyway
 _GROUPS = 5  # too small for the requirement, and names in each
 
 
+def show_preview(participation: Participation) -> None:
+    """Print how the log was understood, before anything is concluded from it."""
+    table = Table(box=None, show_header=False, padding=(0, 2), pad_edge=False)
+    table.add_column(no_wrap=True, style="dim")
+    table.add_column()
+    for words in preview(participation):
+        table.add_row(*map(escape, words))
+    _console().print(table)
+
+
 def show(
     report: AuditReport, participation: Participation, requirement: Requirement | None, witnesses: int | None
 ) -> None:
     """Print verdict, measures, earliest exposures, and what they mean."""
-    console = Console(highlight=False, emoji=False)
+    console = _console()
     verdict = judge(report)
     level = verdict.level
     console.print(f"\n{level.mark} {verdict.headline}.", style=f"bold {level.color}", markup=False)
@@ -44,8 +56,7 @@ def show(
     console.print()
     if report.exposed:
         _show_exposed(report, witnesses, console)
-    elif report.leak and level is Level.CAUTION:
-        least = equation(report.leak.witness, report.leak.clients)
+    elif least := least_leak(report):
         console.print(f"The least that can be computed: {least}\n", markup=False)
     console.print(f"[bold]What it means.[/] {verdict.meaning}")
     console.print(f"[bold]What to do.[/] {verdict.advice}")
@@ -56,6 +67,10 @@ def show(
         console.print(f"\n{'✓' if holds else '✗'} {requirement.words(report)}", style="green" if holds else "red")
         if not holds and not requirement.weak:
             _show_small(report, requirement.privacy + (report.collusion.members if report.collusion else 0), console)
+
+
+def _console() -> Console:
+    return Console(highlight=False, emoji=False)
 
 
 def _show_exposed(report: AuditReport, witnesses: int | None, console: Console) -> None:

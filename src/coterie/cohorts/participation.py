@@ -29,6 +29,27 @@ class UnusedLine:
 
 
 @dataclass(frozen=True)
+class LogReading:
+    """How a log was understood: what was taken for what, and what was left out."""
+
+    format: str
+    rounds: str = ""
+    """Where the rounds are, as in "column server_round"."""
+    clients: str = ""
+    """Where the clients are."""
+    left_out: tuple[tuple[str, int], ...] = ()
+    """What rows say that do not count, as in "status = dropped", and how many there are."""
+    ignored: tuple[str, ...] = ()
+    """Columns that were not looked at."""
+    sha256: str = ""
+    """The digest of the bytes that were read, before any unpacking; a ledger has its head instead."""
+    size: int = 0
+    """Their number."""
+    head: str = ""
+    """The verified head of a ledger."""
+
+
+@dataclass(frozen=True)
 class Participation:
     """Who was aggregated in which round, in order; ``members`` holds positions in ``clients``."""
 
@@ -37,6 +58,8 @@ class Participation:
     members: tuple[tuple[int, ...], ...]
     problems: tuple[UnusedLine, ...] = ()
     notes: tuple[str, ...] = ()
+    reading: LogReading | None = None
+    """How it was read, if it comes from a log."""
 
     @classmethod
     def from_matrix(

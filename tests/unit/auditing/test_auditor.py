@@ -142,6 +142,7 @@ def test_without_time_weak_privacy_is_bounded(matrix: list[list[int]]) -> None:
         assert report.weak_privacy_at_least <= least_weight(matrix, [1] * len(matrix[0])) <= report.weak_privacy
         assert len(report.leak.clients) == report.weak_privacy
         assert combine(matrix, report.leak.witness) == report.leak.clients
+        assert report.weak_privacy_at_least > 1 or report.exposed
         assert report.weak_privacy_exact == (report.weak_privacy_at_least == report.weak_privacy)
 
 

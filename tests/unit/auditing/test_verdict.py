@@ -18,6 +18,7 @@ from coterie.auditing.verdict import (
     equation,
     extent,
     judge,
+    least_leak,
     measures,
     whose,
 )
@@ -80,7 +81,12 @@ def test_the_verdict_follows_from_the_findings(matrix: list[list[int]], collusio
         assert f"at least {report.strong_privacy} clients" in verdict.headline
     if verdict.level == "caution":
         assert report.strong_privacy == 1
-        assert f"only {report.weak_privacy} clients" in verdict.headline
+        alone = sum(len(group) == 1 for group in report.groups)
+        assert verdict.headline.startswith(f"Strong T is 1: {alone} of ")
+        least = least_leak(report)
+        assert (least is None) == (report.leak is None or len(report.leak.witness) == 1)
+    else:
+        assert least_leak(report) is None
     shown = {measure.name: measure.value for measure in measures(report)}
     assert shown["Strong T"] == ("–" if report.strong_privacy is None else str(report.strong_privacy))
     assert shown["Weak T"] == ("–" if report.weak_privacy is None else str(report.weak_privacy))

@@ -15,9 +15,12 @@ import typer
 from click.testing import Result
 from typer.testing import CliRunner
 
+from coterie.auditing.auditor import Auditor, AuditReport
 from coterie.cli import audit as command
 from coterie.cli import main
+from coterie.cli.audit_input import LogInput
 from coterie.cohorts.ledger import Entry, EntryKind, Ledger
+from coterie.version import __version__
 
 ROUNDS = {1: ["ann", "bob", "cyd", "dan"], 2: ["ann", "bob"], 3: ["cyd", "dan", "eve"]}
 CLIENTS = sorted({client for members in ROUNDS.values() for client in members})
@@ -30,9 +33,10 @@ def run(*arguments: str | Path, stdin: str | bytes | None = None) -> Result:
     return CliRunner().invoke(app, list(map(str, arguments)), input=stdin, env={"COLUMNS": "200"})
 
 
-def findings(*arguments: str | Path, stdin: str | bytes | None = None, status: int = 0) -> dict[str, Any]:
+def findings(*arguments: str | Path, stdin: str | bytes | None = None, status: int | None = None) -> dict[str, Any]:
     result = run(*arguments, "--json", stdin=stdin)
-    assert result.exit_code == status, result.output
+    expected = bool(json.loads(result.stdout)["exposed"]) if status is None else status
+    assert result.exit_code == expected, result.output
     found: dict[str, Any] = json.loads(result.stdout)
     return found
 
@@ -118,9 +122,12 @@ def test_the_series_go_with_the_rounds(log: Path) -> None:
 
 def test_a_person_understands_the_verdict(log: Path) -> None:
     result = run(log)
-    assert result.exit_code == 0
+    assert result.exit_code == 1
     lines = result.stdout.strip().splitlines()
-    assert lines[0] == "✗ 1 of 5 clients is exposed: the server can compute its individual update (eve, since round 3)."
+    assert (
+        lines[lines.index("") + 1]
+        == "✗ 1 of 5 clients is exposed: the server can compute its individual update (eve, since round 3)."
+    )
     assert "−round 1 + round 2 + round 3 = eve's update" in result.stdout
     assert "What to do" in result.stdout
     assert not result.stderr
@@ -133,10 +140,27 @@ def test_standard_input_and_safety() -> None:
     assert "It holds" in result.stdout
 
 
-def test_weak_privacy_alone_is_a_warning() -> None:
+def test_strong_t_of_one_leads_and_one_rounds_own_sum_is_no_news() -> None:
+    """Nobody is exposed: a pipeline that asks for nothing passes, and one that asks for T = 2 does not."""
     result = run("-", stdin="1,a\n1,b\n2,b\n2,c\n")
-    assert "only 2 clients" in result.stdout
-    assert "The least that can be computed: round 1 = a's update + b's update" in result.stdout
+    assert result.exit_code == 0
+    assert (
+        "! Strong T is 1: 3 of 3 clients have a history like nobody else's. No client is exposed yet." in result.stdout
+    )
+    assert "The least that can be computed" not in result.stdout
+    assert run("-", "--require", "2", stdin="1,a\n1,b\n2,b\n2,c\n").exit_code == 1
+    both = "".join(f"{number},{client}\n" for number in (1, 2) for client in "pqrs")
+    shown = run("-", stdin="1,a\n2,b\n" + both).stdout
+    assert "The least that can be computed: −round 1 + round 2 = −a's update + b's update" in shown
+
+
+def test_exposure_fails_unless_only_a_report_is_wanted(log: Path) -> None:
+    assert run(log).exit_code == 1
+    assert run(log, "--require", "1").exit_code == 1
+    assert run(log, "--report-only").exit_code == 0
+    assert run(log, "--report-only", "--require", "4").exit_code == 0
+    assert run("-", "--report-only", stdin="round,client\n1,a\n2\n").exit_code == 2
+    assert findings(log, "--report-only", status=0)["level"] == "danger"
 
 
 @pytest.mark.parametrize(
@@ -192,13 +216,136 @@ def test_unreadable_lines_are_named_and_make_the_verdict_unsafe() -> None:
     found = findings("-", stdin=text, status=2)
     assert found["unreadable"]["lines"] == 7
     assert found["unreadable"]["first"][0]["line"] == 10
-    assert run("-", "--require", "3", stdin=text).exit_code == 1  # broken on what was read already
+    assert run("-", "--require", "3", stdin=text).exit_code == 2  # what is missing may have made it worse
 
 
-def test_notes_go_to_stderr() -> None:
-    result = run("-", "--json", stdin="1,a,x\n1,b,y\n")
-    assert "Note: only the round and the client were read" in result.stderr
+def test_notes_are_in_the_preview_or_on_stderr() -> None:
+    result = run("-", "--json", stdin="1,a\n3,a\n3,b\n")
+    assert "Note: 1 round numbers never occur" in result.stderr
     assert json.loads(result.stdout)["notes"]
+    shown = run("-", stdin="1,a\n3,a\n3,b\n")
+    assert "1 round numbers never occur" in shown.stdout
+    assert not shown.stderr
+
+
+def test_the_preview_comes_before_the_verdict_and_says_what_was_left_out() -> None:
+    text = "server_round,cid,status,loss\n1,a,ok,1\n1,b,ok,2\n1,c,dropped,3\n2,a,ok,4\n2,b,ok,5\n"
+    shown = run("-", stdin=text).stdout
+    preview, _, verdict = shown.partition("\n\n")
+    for words in (
+        "Read as     pairs",
+        "Rounds      2: 1 to 2, from column server_round",
+        "Clients     2 clients: a, b, from column cid",
+        "Round 1     2 clients: a, b",
+        "Left out    1 row: status = dropped (1)",
+        "Ignored     1 column: loss",
+    ):
+        assert words in preview
+    assert verdict.startswith("✓")
+    read = findings("-", stdin=text)["read"]
+    assert read == {
+        "format": "pairs",
+        "rounds": "column server_round",
+        "clients": "column cid",
+        "ignored": ["loss"],
+        "left_out": {"status = dropped": 1},
+        "first_rounds": [
+            {"round": 1, "clients": ["a", "b"], "of": 2},
+            {"round": 2, "clients": ["a", "b"], "of": 2},
+        ],
+    }
+
+
+def test_the_verdict_is_evidence(log: Path, tmp_path: Path) -> None:
+    options = ["--require", "2", "--where", "client=*", "--format", "pairs"]
+    found = findings(log, *options, "--html", tmp_path / "page.html")
+    digest = hashlib.sha256(log.read_bytes()).hexdigest()
+    assert found["evidence"] == {
+        "source": "log.csv",
+        "sha256": digest,
+        "size": log.stat().st_size,
+        "head": "",
+        "version": __version__,
+        "options": {"--format": "pairs", "--where": ["client=*"], "--require": 2},
+    }
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert digest in page
+    assert "--format pairs --where client=* --require 2" in page
+    assert f"coterie {__version__}" in page
+
+
+def test_a_ledgers_head_is_its_evidence(tmp_path: Path) -> None:
+    write_ledger(tmp_path / "ledger.db")
+    with Ledger.open(tmp_path / "ledger.db") as ledger:
+        head = str(ledger.head())
+    evidence = findings(tmp_path / "ledger.db")["evidence"]
+    assert (evidence["head"], evidence["sha256"]) == (head, "")
+
+
+def test_columns_and_rows_can_be_chosen() -> None:
+    text = "iteration,round,device,user,event,run\n" + "".join(
+        f"{step},9,{device},u,{event},{number}\n"
+        for number in (1, 2)
+        for step in (1, 2)
+        for device in "ab"
+        for event in ("uploaded", "merged")
+    )
+    chosen = ["--round-column", "iteration", "--client-column", "device"]
+    assert run("-", stdin=text).exit_code == 2
+    assert run("-", *chosen, stdin=text).exit_code == 2
+    found = findings("-", *chosen, "--where", "event=merged", "--where", "run=1", stdin=text)
+    assert (found["rounds"], found["clients"], found["strong_privacy"]) == (2, 2, 2)
+    assert sum(found["read"]["left_out"].values()) == 12
+    assert run("-", "--where", "event", stdin=text).exit_code == 2
+    assert "no column evnt" in run("-", *chosen, "--where", "evnt=merged", stdin=text).stderr
+
+
+def test_an_encoding_can_be_named(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_bytes("round,client\n1,Zoë\n1,José\n".encode("latin-1"))
+    assert run(log).exit_code == 2
+    assert findings(log, "--encoding", "latin-1")["read"]["first_rounds"][0]["clients"] == ["Zoë", "José"]
+    assert run(log, "--encoding", "klingon").exit_code == 2
+    assert run(log, "--encoding", "zlib").exit_code == 2
+
+
+def test_weak_t_is_given_time_only_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    budgets: list[float] = []
+    report = Auditor.report
+
+    def spy(self: Auditor, *, weak_budget_seconds: float, collusion: int) -> AuditReport:
+        budgets.append(weak_budget_seconds)
+        return report(self, weak_budget_seconds=weak_budget_seconds, collusion=collusion)
+
+    monkeypatch.setattr(Auditor, "report", spy)
+    run("-", stdin=SAFE)
+    run("-", "--require", "2", stdin=SAFE)
+    run("-", "--require", "2", "--weak", stdin=SAFE)
+    run("-", "--weak-seconds", "7", stdin=SAFE)
+    assert budgets == [2, 2, 60, 7]
+
+
+def test_progress_is_told_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "_TELL_SECONDS", 0.0)
+    result = run("-", "--json", stdin=SAFE)
+    json.loads(result.stdout)
+    assert "1 of 2 rounds after" in result.stderr
+    assert "weak T takes at most 2 s more" in result.stderr
+
+
+def test_the_folder_of_a_run(tmp_path: Path) -> None:
+    assert "no ledger.sqlite or metrics.jsonl" in run(tmp_path).stderr
+    record = {"round": 1, "outcome": "aborted after reveal", "selected": 3, "aggregated": ["a", "b"], "dropped": ["c"]}
+    records = [{**record, "stranded": []}, {**record, "round": 2, "stranded": [], "outcome": "completed"}]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, records)))
+    found = findings(tmp_path)
+    assert (found["rounds"], found["clients"], found["read"]["format"]) == (2, 2, "jsonl")
+    write_ledger(tmp_path / "ledger.sqlite")
+    assert findings(tmp_path)["read"]["format"] == "ledger"
+    (tmp_path / "config.toml").write_text('[aggregation]\nkind = "plain"\n')
+    result = run(tmp_path)
+    assert result.exit_code == 2
+    assert "in the clear" in result.stderr
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"\x93NUMPY broken", b"SQLite format 3\0 broken" + bytes(200)])
@@ -238,7 +385,7 @@ def test_a_ledger_with_its_skipped_and_broken_rounds(tmp_path: Path) -> None:
 def test_auditing_a_ledger_writes_nothing(tmp_path: Path) -> None:
     write_ledger(tmp_path / "ledger.db")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert run(tmp_path / "ledger.db").exit_code == 0
+    assert run(tmp_path / "ledger.db").exit_code == 1  # somebody is exposed
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
@@ -278,7 +425,7 @@ def test_a_lost_tail_is_found_with_a_head_kept_elsewhere(tmp_path: Path) -> None
     write_ledger(path)
     with Ledger.open(path) as ledger:
         head = str(ledger.head())
-    assert run(path, "--head", head).exit_code == 0
+    assert run(path, "--head", head).exit_code == 1  # somebody is exposed
     with sqlite3.connect(path) as connection:
         connection.execute("DELETE FROM coterie_ledger WHERE sequence >= 5")
     connection.close()
@@ -301,14 +448,14 @@ def test_a_log_above_the_limit_is_refused(format_name: str, tmp_path: Path) -> N
     result = run(tmp_path / "log", "--limit", "0.00001")
     assert result.exit_code == 3
     assert "raise the limit (--limit MB)" in result.stderr
-    assert run(tmp_path / "log", "--limit", "1").exit_code == 0
+    assert run(tmp_path / "log", "--limit", "1").exit_code == 1
 
 
 def test_a_crash_is_no_verdict(log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(command, "_read", fail)
+    monkeypatch.setattr(LogInput, "read", fail)
     monkeypatch.setattr("sys.argv", ["coterie", "audit", str(log)])
     with pytest.raises(SystemExit) as left:
         main()
@@ -354,7 +501,7 @@ def test_wrong_usage(arguments: list[str]) -> None:
 
 def test_the_page_is_written(log: Path, tmp_path: Path) -> None:
     result = run(log, "--html", tmp_path / "page.html", "--json")
-    assert result.exit_code == 0
+    assert result.exit_code == 1
     json.loads(result.stdout)
     page = (tmp_path / "page.html").read_text("utf-8")
     assert "Privacy audit of <bdi>log.csv</bdi>" in page
@@ -362,8 +509,11 @@ def test_the_page_is_written(log: Path, tmp_path: Path) -> None:
 
 
 def test_a_page_of_a_database_does_not_show_its_password(log: Path, tmp_path: Path) -> None:
-    assert command._source("postgresql://ann:secret@host/db") == "postgresql://ann:***@host/db"
-    assert command._source("-") == "standard input"
+    def name(source: str) -> str:
+        return LogInput(source, None, None, None, [], None, None, 1).name
+
+    assert name("postgresql://ann:secret@host/db") == "postgresql://ann:***@host/db"
+    assert name("-") == "standard input"
 
 
 def test_a_page_that_cannot_be_written_does_not_cost_the_verdict(log: Path, tmp_path: Path) -> None:

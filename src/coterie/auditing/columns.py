@@ -1,0 +1,192 @@
+"""Names of columns and what they mean: rounds, clients, or whether a row counts at all.
+
+The log of another system says more than who was aggregated: who was selected, who dropped out, when, with which loss.
+What a name or a value means is looked up in short lists of words, and what is in none of them is never guessed. A
+column that may decide whether a row counts, with a value that is not understood, is a reason to refuse the log
+(:mod:`coterie.auditing.row_filter`).
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from functools import lru_cache
+
+from coterie.errors import InputError
+from coterie.reports.words import printable
+
+_SHOWN = 12  # names in a message
+_REMEMBERED = 10_000  # names and values, which are strangers'
+_LONGEST = 200  # characters of a name that are looked at
+
+
+def words_of(name: str) -> list[str]:
+    """Split a name in snake_case, camelCase or any other into its words, in lower case."""
+    found = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+", name[:_LONGEST])
+    return [word.casefold() for word in found]
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_ROUND = _words("round rounds rnd")
+_STEP = _words("epoch iteration step t")  # rounds too, if nothing is called round
+_CLIENT = _words("client clientid cid")
+_PARTY = _words(
+    "user userid node nodeid participant device party silo site worker trainer member collaborator learner peer"
+)
+_CLIENTS = _words(
+    "clients cids users nodes participants devices parties silos sites workers trainers members collaborators learners "
+    "peers cohort"
+)
+_BEFORE = _words("server global fl comm communication training train federated current aggregation")
+_AFTER = _words("id idx index number num no nr name key uid uuid")
+_AFTER_MANY = _words("ids names keys list")
+
+_STATUS = _words("status state event outcome")  # whatever stands before it
+_KIND = _words("type kind phase stage action result operation task mode")  # alone, or behind one of the next
+_KIND_OF = _words("event client update message record row entry log task round")
+_SCOPE = _words("run experiment job trial seed fold repetition population campaign")
+_AUXILIARY = _words("is was has did client clients update updates node nodes ids")
+
+_KEPT = _words(
+    "aggregated included completed complete success succeeded successful ok contributed participated survived survivors"
+)
+_CHOSEN = _words(
+    "selected sampled invited chosen scheduled assigned available online eligible registered connected started joined "
+    "pending"
+)
+_LOST = _words(
+    "dropped dropout dropouts droppedout failed failure failures error errors timeout timedout rejected excluded "
+    "skipped cancelled canceled aborted unavailable offline disconnected crashed discarded unresponsive noresponse "
+    "missing unselected stranded evaluate evaluated evaluation eval"
+)
+_TRUE, _FALSE = frozenset({"1", "1.0", "true", "yes", "y"}), frozenset({"0", "0.0", "false", "no", "n"})
+_NOTHING = frozenset({"", "[]", "none", "null"})
+
+
+class Meaning(Enum):
+    """What a column is for, as far as its name tells."""
+
+    ROUND = auto()
+    STEP = auto()
+    """The round, if no other column is."""
+    CLIENT = auto()
+    PARTY = auto()
+    """The client, if no other column is."""
+    CLIENTS = auto()
+    """All clients of a round."""
+    STATUS = auto()
+    """Its values are words for what became of a client."""
+    KEPT = auto()
+    """Its values tell whether the client's update is in the sum."""
+    CHOSEN = auto()
+    """Its values tell whether the client was asked for its update."""
+    LOST = auto()
+    """Its values tell whether the client's update was lost."""
+    SCOPE = auto()
+    """Its values tell several histories apart, in which the same rounds may occur."""
+    OTHER = auto()
+
+
+ROUND = (Meaning.ROUND, Meaning.STEP)
+ONE_CLIENT = (Meaning.CLIENT, Meaning.PARTY)
+DECISIVE = (Meaning.STATUS, Meaning.KEPT, Meaning.CHOSEN, Meaning.LOST, Meaning.SCOPE)
+"""Columns that may decide whether a row counts."""
+
+
+@dataclass(frozen=True)
+class LogOptions:
+    """What the user says about a log, so that it need not be told from the log."""
+
+    round_column: str | None = None
+    client_column: str | None = None
+    where: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """For each column named, the values of the rows that count; ``*`` stands for any."""
+
+
+@lru_cache(_REMEMBERED)
+def meaning_of(name: str) -> Meaning:
+    """Tell what a column is for from its name."""
+    words = words_of(name)
+    if not words:
+        return Meaning.OTHER
+    if words[-1] in _STATUS or (words[-1] in _KIND and (len(words) == 1 or words[-2] in _KIND_OF)):
+        return Meaning.STATUS
+    if words[-1] == "reason":
+        return Meaning.LOST  # nobody gives reasons where all went well
+    bare = "".join(word for word in words if word not in _AUXILIARY)
+    for meaning, known in ((Meaning.KEPT, _KEPT), (Meaning.CHOSEN, _CHOSEN), (Meaning.LOST, _LOST)):
+        if bare in known:
+            return meaning
+    many = len(words) > 1 and words[-1] in _AFTER_MANY
+    core = words[:-1] if many or (len(words) > 1 and words[-1] in _AFTER) else words
+    while len(core) > 1 and core[0] in _BEFORE:
+        core = core[1:]
+    word = core[0] if len(core) == 1 else ""
+    if many or word in _CLIENTS:
+        return Meaning.CLIENTS if word in _CLIENTS | _CLIENT | _PARTY else Meaning.OTHER
+    single = {
+        Meaning.ROUND: _ROUND,
+        Meaning.STEP: _STEP,
+        Meaning.CLIENT: _CLIENT,
+        Meaning.PARTY: _PARTY,
+        Meaning.SCOPE: _SCOPE,
+    }
+    return next((meaning for meaning, known in single.items() if word in known), Meaning.OTHER)
+
+
+@lru_cache(_REMEMBERED)
+def counts(meaning: Meaning, value: str) -> bool | None:
+    """Tell whether a row with ``value`` in a decisive column stands for an aggregated client; None if it is not known.
+
+    For :attr:`Meaning.CHOSEN`, true only says that the row is not against it.
+    """
+    if meaning is Meaning.SCOPE:
+        return True
+    if meaning is Meaning.STATUS:
+        negated, *rest = words_of(value) or [""]
+        if negated == "not" and "".join(rest) in _KEPT | _CHOSEN:
+            return False
+        word = "".join((negated, *rest))
+        return True if word in _KEPT else False if word in _CHOSEN | _LOST else None
+    plain = value.strip().casefold()
+    if meaning is Meaning.LOST and plain in _NOTHING:
+        return True
+    truth = True if plain in _TRUE else False if plain in _FALSE else None
+    return not truth if meaning is Meaning.LOST and truth is not None else truth
+
+
+def find_column(names: Sequence[str], given: str | None, ranks: Iterable[Meaning], holds: str) -> int:
+    """Return where the column is that was ``given``, or the only one whose name has the first of these meanings.
+
+    -1 if none has. A column that holds the ``holds`` can be given by its name, or by its number from 1.
+    """
+    if given is not None:
+        folded = [name.casefold() for name in names]
+        if folded.count(given.casefold()) == 1:
+            return folded.index(given.casefold())
+        if given.isascii() and given.isdecimal() and 1 <= int(given[:9]) <= len(names):
+            return int(given) - 1
+        raise InputError(f"there is no column {printable(given)}: {list_columns(names)}")
+    for meaning in ranks:
+        found = [at for at, name in enumerate(names) if meaning_of(name) is meaning]
+        if len(found) > 1:
+            several = " and ".join(printable(names[at]) for at in found)
+            raise InputError(f"the columns {several} may each hold the {holds}: say which with {option_for(holds)}")
+        if found:
+            return found[0]
+    return -1
+
+
+def option_for(holds: str) -> str:
+    """Name the option that says where the rounds or the clients are."""
+    return f"--{holds.removesuffix('s')}-column NAME"
+
+
+def list_columns(names: Iterable[str]) -> str:
+    """Name the columns in a message."""
+    listed = [printable(name) or "(without a name)" for name in names]
+    more = f" and {len(listed) - _SHOWN:,} more" if len(listed) > _SHOWN else ""
+    return f"the columns are {', '.join(listed[:_SHOWN])}{more}"

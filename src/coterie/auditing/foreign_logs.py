@@ -1,0 +1,60 @@
+"""Files that are no participation logs, and what their owners should do instead."""
+
+import re
+from collections.abc import Sequence
+
+from coterie.errors import InputError
+from coterie.reports.words import printable
+
+INSTEAD = (
+    'Write one line of JSON for each round when its sum is computed, {"round": 7, "clients": ["a", "b"]}, with those '
+    "who are in the sum"
+)
+
+_PACKED = {
+    b"SQLite format 3\0": "a database: a ledger is opened by its path",
+    b"BZh": "packed with bzip2: unpack it first",
+    b"\xfd7zXZ\0": "packed with xz: unpack it first",
+    b"\x28\xb5\x2f\xfd": "packed with zstd: unpack it first",
+    b"%PDF": "a PDF document",
+    b"\xd0\xcf\x11\xe0": "a spreadsheet of an old kind: save it as CSV",
+    b"\x80\x04": "a Python pickle, which is never opened here since it can run programs: write it as CSV or JSON",
+}
+_FLOWER = re.compile(
+    r"\b(configure|aggregate)_(fit|train|evaluate): (strategy )?(sampled|received)|\bfit_round \d+\b", re.IGNORECASE
+)
+_LINE = 200  # characters of a line that are looked at: a row of a matrix has thousands
+_PROGRAM = re.compile(
+    r"\W*(\d{4}-\d\d-\d\d|\d\d?:\d\d:\d\d\b|(DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL)\b)", re.IGNORECASE
+)
+
+
+def refuse_binary(content: bytes) -> None:
+    """Raise :class:`InputError` for a file that is neither text nor of a kind that is read here."""
+    for start, kind in _PACKED.items():
+        if content.startswith(start):
+            raise InputError(f"this is {kind}")
+    if b"\0" in content[:1000]:
+        raise InputError("this is no text, or UTF-16 without its mark: say --encoding utf-16-le if it is that")
+
+
+def refuse_flower(lines: Sequence[str]) -> None:
+    """Raise :class:`InputError` if these are lines of a Flower server."""
+    for line in lines:
+        if _FLOWER.search(line[:_LINE]):
+            raise InputError(
+                "this is the log of a Flower server. It counts the clients of each round and names none, as in "
+                f"“{printable(line.strip(), 70)}”, so nobody can tell from it who is exposed. {INSTEAD}: in your "
+                "strategy's aggregate_fit these are [proxy.cid for proxy, _ in results]; in aggregate_train, "
+                "[reply.metadata.src_node_id for reply in replies if not reply.has_error()]"
+            )
+
+
+def refuse_program_output(lines: Sequence[str]) -> None:
+    """Raise :class:`InputError` if most of these lines begin as those do that a program prints."""
+    if 2 * sum(bool(_PROGRAM.match(line)) for line in lines) > len(lines):
+        raise InputError(
+            f"the lines begin with times or levels, as in “{printable(lines[0].strip(), 70)}”. If this is what a "
+            f"program prints, it is no participation log. {INSTEAD}. If it is a table, say --round-column and "
+            "--client-column, each with a name or a number from 1"
+        )

@@ -1,0 +1,76 @@
+"""Matrices of 0 and 1: a row for each round and a column for each client, or the other way round.
+
+A header gives the clients' names; if its first cell is empty or names the rounds, the first column labels them. Rows
+are clients, and columns rounds, only where a header or the labels say so.
+"""
+
+import re
+from collections import Counter
+
+from coterie.auditing.collector import Collector, round_label
+from coterie.auditing.columns import ONE_CLIENT, LogOptions, meaning_of
+from coterie.auditing.tables import Table, bit_of
+from coterie.cohorts.participation import LogReading, Participation
+from coterie.errors import InputError
+
+_A_ROUND = re.compile(r"(r|rnd|round|t|epoch|iteration|step)[\s_-]?\d+", re.IGNORECASE)
+_A_CLIENT = re.compile(r"(c|cid|client|user|node|device|worker|party|site|silo)[\s_-]?\d+", re.IGNORECASE)
+
+
+def read_matrix(table: Table, options: LogOptions, found: Collector) -> Participation:
+    """Collect the rounds of a matrix."""
+    if options.where or options.client_column or options.round_column:
+        raise InputError("a matrix has no column of rounds or of clients to choose, and none to choose rows by")
+    header, labelled = table.header, table.labelled
+    # A damaged row of bits repeats them, so it is not taken for a header: names are unique.
+    named = labelled or (None in map(bit_of, header) and len(set(header)) == len(header))
+    if named:
+        found.note("the first line was read as the names of the columns")
+    lengths = Counter(map(len, table.sample))
+    width = len(header) if named else lengths.most_common(1)[0][0]
+    names = header[labelled:] if named else list(map(str, range(1, width + 1)))
+    if not all(names) or len(set(names)) < len(names):
+        raise InputError("the header of the matrix must name every client, each differently")
+    turned = named and _is_turned(table)
+    labels = [round_label(name) for name in names] if turned else []
+    for label in labels:
+        found.rounds[label] = set()
+    if not turned:
+        found.clients.update((name, at) for at, name in enumerate(names))
+    position = 0
+
+    def use(line: object) -> None:
+        nonlocal position
+        position += 1  # also for a row that cannot be read, so that those after it keep their numbers
+        cells = table.cut(line)
+        if len(cells) != width:
+            raise InputError(f"{len(cells)} columns instead of {width}")
+        bits = list(map(bit_of, cells[labelled:]))
+        if None in bits:
+            raise InputError(f"neither 0 nor 1: {cells[labelled:][bits.index(None)]}")
+        if not turned:
+            label = round_label(cells[0]) if labelled else position
+            found.add(label, [name for name, bit in zip(names, bits, strict=True) if bit], complete=True)
+            return
+        name = cells[0] if labelled else str(position)
+        if not name or name in found.clients:
+            raise InputError("the client is missing, or was there before")
+        number = found.clients.setdefault(name, len(found.clients))
+        for label, bit in zip(labels, bits, strict=True):
+            if bit:
+                found.rounds[label].add(number)
+
+    found.each(table.lines[int(named) :], use)
+    rounds, clients = ("columns", "rows") if turned else ("rows", "columns")
+    return found.finish(LogReading("matrix", rounds, clients))
+
+
+def _is_turned(table: Table) -> bool:
+    """Tell whether the rows of a matrix with a header are clients, and its columns rounds."""
+    first = table.header[0]
+    if table.labelled and first:
+        return meaning_of(first) in ONE_CLIENT
+    if all(map(_A_ROUND.fullmatch, table.header[table.labelled :])):
+        return True
+    rows = [cells[0] for cells in table.sample[1:]]
+    return table.labelled and bool(rows) and all(map(_A_CLIENT.fullmatch, rows))

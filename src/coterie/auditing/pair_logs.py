@@ -1,0 +1,226 @@
+"""Pairs and lists: tables with a column of rounds and one of clients.
+
+* ``pairs``: a row for each client in each round. A round without a client was skipped.
+* ``lists``: a row for each round, with all of its clients in one cell, or in the cells after the first.
+
+A header says which columns count. Without one the round comes first and is a number; what could be read in more than
+one way is refused, with the option that settles it.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from coterie.auditing.collector import Collector, round_label, text_of
+from coterie.auditing.columns import (
+    ONE_CLIENT,
+    ROUND,
+    LogOptions,
+    Meaning,
+    find_column,
+    list_columns,
+    meaning_of,
+    option_for,
+)
+from coterie.auditing.row_filter import Fate, RowFilter
+from coterie.auditing.tables import Table
+from coterie.cohorts.participation import LogReading, Participation
+from coterie.errors import InputError
+from coterie.reports.words import printable
+
+_A_TIME = re.compile(r"\d{9,}|(19|20)\d{6}")
+_SEVERAL = re.compile(r"[\[({].*|.*[,;|].*", re.DOTALL)  # what a cell with several clients looks like
+
+
+class _Places(NamedTuple):
+    """Where the columns are that hold rounds and clients, and with which line the rows start."""
+
+    round: int
+    client: int
+    start: int
+
+
+class PairLog:
+    """A table with a column of rounds and one of clients."""
+
+    def __init__(self, table: Table, options: LogOptions, found: Collector) -> None:
+        self._table, self._options, self._found = table, options, found
+
+    def read_pairs(self, insisted: bool) -> Participation:
+        """Read a row for each client in each round; ``insisted`` if the user says that it is so."""
+        at = self._find_columns(ONE_CLIENT, insisted)
+        rows, watched = self._filter(at)
+        round_at, client_at, _ = at
+        rounds: dict[str, set[int]] = {}  # there may be millions of lines, with few rounds
+        last, width = max(round_at, client_at, *watched), self._width(at)
+        found, cut, clients = self._found, self._table.cut, self._found.clients
+        title = self._table.header[round_at] if at.start else None
+
+        def use(line: object) -> None:
+            cells = cut(line)
+            if len(cells) <= last:
+                raise InputError("a round and a client are expected")
+            if len(cells) > width and any(cells[width:]):
+                raise InputError(f"{len(cells)} cells instead of {width}")
+            text, client = cells[round_at], cells[client_at]
+            if watched:
+                fate = rows.judge({name: cells[at] for at, name in watched.items()})
+                if fate is Fate.NOT_ASKED_FOR:
+                    return
+                if fate is Fate.NOT_AGGREGATED:
+                    client = ""
+            if text not in rounds:
+                if text == title:
+                    raise InputError("the header again; several logs in one file cannot be told apart")
+                rounds[text] = found.rounds.setdefault(round_label(text), set())
+            if client:
+                rounds[text].add(clients.setdefault(client, len(clients)))
+
+        found.each(self._table.lines[at.start :], use)
+        return found.finish(self._reading("pairs", at, watched), rows)
+
+    def read_lists(self, insisted: bool) -> Participation:
+        """Read a row for each round with all of its clients."""
+        at = self._find_columns((Meaning.CLIENTS, *ONE_CLIENT), insisted)
+        rows, watched = self._filter(at)
+        round_at, client_at, start = at
+        to_the_end = client_at > round_at and (not start or client_at == len(self._table.header) - 1)
+
+        def use(line: object) -> None:
+            cells = self._table.cut(line)
+            if len(cells) <= max(round_at, client_at, *watched):
+                raise InputError("a round and its clients are expected")
+            fate = rows.judge({name: cells[at] for at, name in watched.items()}, many=True)
+            if fate is Fate.NOT_ASKED_FOR:
+                return
+            given = cells[client_at:] if to_the_end else [cells[client_at]]
+            clients = [name for cell in given for name in split_list(cell)] if fate is Fate.COUNTS else []
+            self._found.add(round_label(cells[round_at]), clients, complete=True)
+
+        self._found.each(self._table.lines[start:], use)
+        return self._found.finish(self._reading("lists", at, watched), rows)
+
+    def _find_columns(self, ranks: Sequence[Meaning], insisted: bool) -> _Places:
+        """Find the rounds and the clients, by what the user says, the header, or the order of the columns."""
+        options, header = self._options, self._table.header
+        folded = {name.casefold() for name in header if not name.isdecimal()}
+        given = [name for name in (options.round_column, options.client_column) if name is not None]
+        if self._table.named or options.where or any(name.casefold() in folded for name in given):
+            round_at = find_column(header, options.round_column, ROUND, "rounds")
+            client_at = find_column(header, options.client_column, ranks, "clients")
+            for at, holds in ((round_at, "rounds"), (client_at, "clients")):
+                if at < 0:
+                    raise InputError(
+                        f"no column is known to hold the {holds}: {list_columns(header)}. Say {option_for(holds)}"
+                    )
+            if not insisted:
+                self._check_lists(_Places(round_at, client_at, 1))
+            return self._apart(_Places(round_at, client_at, 1))
+        if not given and not insisted:
+            self._check_headerless()
+            self._check_lists(_Places(0, 1, 0))
+            return _Places(0, 1, 0)
+        numbers = [str(number) for number in range(1, max(len(header), 2) + 1)]
+        round_at = find_column(numbers, options.round_column or "1", (), "rounds")
+        client_at = find_column(numbers, options.client_column or "2", (), "clients")
+        after = self._table.sample[1] if len(self._table.sample) > 1 else ()
+        begins = [len(row) > round_at and row[round_at].isdecimal() for row in (header, after)]
+        start = int(begins == [False, True])
+        if start:
+            self._found.note("the first line was taken for a header")
+        return self._apart(_Places(round_at, client_at, start))
+
+    def _apart(self, at: _Places) -> _Places:
+        if at.round == at.client:
+            raise InputError("the rounds and the clients cannot be in one column")
+        return at
+
+    def _width(self, at: _Places) -> int:
+        """Return how many cells a row has."""
+        return len(self._table.header) if at.start else Counter(map(len, self._table.sample)).most_common(1)[0][0]
+
+    def _check_headerless(self) -> None:
+        """Refuse what may be something else than a number of a round and a client."""
+        lengths = Counter(map(len, self._table.sample))
+        length = lengths.most_common(1)[0][0]
+        example = f"“{printable(text_of(self._table.lines[0][1]), 70)}”"
+        say = "say --round-column and --client-column with a name, or a number from 1"
+        if length == 1 and lengths[2] == 0:
+            return  # every line will be listed
+        if length > 2 or len(lengths) > 2:
+            cells = f"{min(lengths)} to {max(lengths)}" if len(lengths) > 1 else str(length)
+            raise InputError(
+                f"the lines have {cells} cells and no header that names a round and a client, "
+                f"as in {example}. If each line is a round and its clients, say --format lists; if 0 and 1 for each "
+                f"client, --format matrix; else {say}"
+            )
+        pairs = [row for row in self._table.sample if len(row) == 2]
+        numbered = [row for row in pairs if row[0].isdecimal()]
+        if 2 * len(numbered) < len(pairs):
+            raise InputError(
+                f"no header names a round and a client, and the lines do not begin with numbers, as in {example}: {say}"
+            )
+        if self._table.sample[0] not in numbered and len(numbered) == len(pairs) - 1:
+            raise InputError(
+                f"the first line seems to name the columns, but not a round and a client: {example}; {say}"
+            )
+        if all(_A_TIME.fullmatch(row[0]) for row in numbered):
+            raise InputError(f"the lines begin with times, not with rounds, as in {example}: {say}")
+        firsts, seconds = ([int(row[at][:19]) for row in pairs if row[at].isdecimal()] for at in (0, 1))
+        if len(firsts) == len(seconds) == len(pairs) and firsts != sorted(firsts) and seconds == sorted(seconds):
+            raise InputError(
+                f"not clear which column holds the rounds: the second is in order, the first is not; {say}"
+            )
+
+    def _check_lists(self, at: _Places) -> None:
+        """Refuse cells that may hold several clients, unless the header says so."""
+        sample = [cells for cells in self._table.sample[at.start :] if len(cells) > max(at)]
+        if at.start and meaning_of(self._table.header[at.client]) is Meaning.CLIENTS:
+            if sample and all(
+                len(cells) <= len(self._table.header) and cells[at.client].isdecimal() for cells in sample
+            ):
+                raise InputError(
+                    f"not clear whether {printable(sample[0][at.client])} in column "
+                    f"{printable(self._table.header[at.client])} is a client or how many there were: say --format "
+                    "lists if it is a client"
+                )
+            return
+        lists = [cells[at.client] for cells in sample if _SEVERAL.fullmatch(cells[at.client])]
+        once = len({cells[at.round] for cells in sample}) == len(sample)
+        if lists and (once or lists[0].startswith(("[", "{", "("))):
+            raise InputError(
+                f"not clear whether “{printable(lists[0], 70)}” is one client or several: say --format pairs or lists"
+            )
+
+    def _filter(self, at: _Places) -> tuple[RowFilter, dict[int, str]]:
+        """Return the filter of rows, and the columns that it looks at."""
+        rows, names = RowFilter(self._options.where), self._table.header if at.start else ()
+        deciding = rows.watch(names)
+        if len(set(names)) < len(names):
+            raise InputError(f"two columns have the same name: {list_columns(names)}")
+        return rows, {n: name for name in deciding if (n := names.index(name)) not in at[:2]}
+
+    def _reading(self, format_name: str, at: _Places, watched: Collection[int]) -> LogReading:
+        def name(n: int) -> str:
+            return (printable(self._table.header[n]) or "(without a name)") if at.start else str(n + 1)
+
+        rest = range(self._width(at)) if format_name == "pairs" or at.start else ()
+        ignored = tuple(name(n) for n in rest if n not in (*at[:2], *watched))
+        return LogReading(format_name, f"column {name(at.round)}", f"column {name(at.client)}", ignored=ignored)
+
+
+def split_list(cell: str) -> list[str]:
+    """Return the clients that one cell holds, however they are separated."""
+    inner = cell.strip()
+    bracketed = inner[:1] in ("[", "(", "{") and inner[-1:] in ("]", ")", "}")
+    inner = inner[1:-1] if bracketed else inner
+    if bracketed and (quoted := re.findall(r"'([^']*)'|\"([^\"]*)\"", inner)):
+        return [one or other for one, other in quoted]
+    if re.search(r"[,;|]", inner):
+        parts = re.split(r"[,;|]", inner)
+    else:
+        parts = inner.split()
+        if len(parts) > 1 and not bracketed and not all(part.isdecimal() for part in parts):
+            raise InputError("not clear whether blanks separate clients or belong to a name")
+    return [part.strip() for part in parts if part.strip()]

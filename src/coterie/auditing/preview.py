@@ -1,0 +1,100 @@
+"""A preview of what was understood of a log, and the evidence that goes with a verdict.
+
+Whoever relies on a verdict must be able to see that the log was read as it was meant, and to tell later which bytes
+were judged, by which version and with which options.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Any
+
+from coterie.cohorts.participation import Participation
+from coterie.reports.words import count, printable, size
+from coterie.version import __version__
+
+_ROUNDS = 3  # shown as they were read
+_NAMES = 6  # of clients in a row
+_KINDS = 8  # of rows left out
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a verdict rests on."""
+
+    source: str
+    sha256: str
+    """The digest of the input, as it lies on disk; nothing for a ledger, whose head says the same."""
+    size: int
+    head: str
+    version: str
+    options: Mapping[str, Any]
+    """The options that were given."""
+
+
+def gather_evidence(participation: Participation, source: str, options: Mapping[str, Any]) -> Evidence:
+    """Put down what the verdict on ``participation``, read from ``source``, rests on."""
+    reading = participation.reading
+    if reading is None:
+        return Evidence(source, "", 0, "", __version__, dict(options))
+    return Evidence(source, reading.sha256, reading.size, reading.head, __version__, dict(options))
+
+
+def evidence_words(evidence: Evidence) -> list[tuple[str, str]]:
+    """Say what a verdict rests on."""
+    words = [("Source", printable(evidence.source, 200))]
+    if evidence.sha256:
+        words.append(("SHA-256", f"{evidence.sha256} ({size(evidence.size)})"))
+    if evidence.head:
+        words.append(("Head", evidence.head))
+    given = " ".join(_option(name, value) for name, value in evidence.options.items())
+    return [*words, ("Options", given or "none"), ("Version", f"coterie {evidence.version}")]
+
+
+def preview(participation: Participation) -> list[tuple[str, str]]:
+    """Say how a log was understood, before anything is concluded from it."""
+    reading = participation.reading
+    rounds, clients = participation.rounds, participation.clients
+    span = f": {printable(rounds[0])} to {printable(rounds[-1])}" if len(rounds) > 1 else ""
+    words = [
+        ("Rounds", f"{len(rounds):,}{span}" + (f", from {reading.rounds}" if reading else "")),
+        ("Clients", f"{_some(clients)}" + (f", from {reading.clients}" if reading else "")),
+    ]
+    if reading:
+        words.insert(0, ("Read as", reading.format))
+    for label, members in islice(participation, _ROUNDS):
+        words.append((f"Round {printable(label, 20)}", _some(members)))
+    if reading and reading.left_out:
+        rows = sum(times for _, times in reading.left_out)
+        kinds = ", ".join(f"{what} ({times:,})" for what, times in reading.left_out[:_KINDS])
+        more = ", ..." if len(reading.left_out) > _KINDS else ""
+        words.append(("Left out", f"{count(rows, 'row')}: {kinds}{more}"))
+    if reading and reading.ignored:
+        words.append(("Ignored", _some(reading.ignored, "column")))
+    return words + [("Note", printable(note, 300)) for note in participation.notes]
+
+
+def preview_values(participation: Participation) -> dict[str, Any]:
+    """Return the same as plain values for JSON."""
+    reading = asdict(participation.reading) if participation.reading else {}
+    found = {name: reading.get(name) for name in ("format", "rounds", "clients", "ignored")}
+    found["left_out"] = dict(reading.get("left_out", ()))
+    found["first_rounds"] = [
+        {"round": label, "clients": members[:_NAMES], "of": len(members)}
+        for label, members in islice(participation, _ROUNDS)
+    ]
+    return found
+
+
+def _option(name: str, value: object) -> str:
+    """Write an option down as it was given."""
+    values = value if isinstance(value, list) else [value]
+    return name if value is True else " ".join(f"{name} {printable(one)}" for one in values)
+
+
+def _some(names: "tuple[str, ...] | list[str]", noun: str = "client") -> str:
+    """Return how many there are, and the first of them."""
+    if not names:
+        return "nobody"
+    shown = ", ".join(printable(name, 24) for name in names[:_NAMES])
+    return f"{count(len(names), noun)}: {shown}{', ...' if len(names) > _NAMES else ''}"

@@ -1,0 +1,149 @@
+"""Records with named fields, as in JSON: ``{"round": 7, "clients": ["a", "b"]}`` or ``{"round": 7, "client": "a"}``.
+
+Of several lists, the one that says who was aggregated counts. A record of one of Coterie's own runs, a line of
+``metrics.jsonl``, has such a list, and its outcome changes nothing: what was revealed stays revealed.
+"""
+
+import json
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from coterie.auditing.collector import Collector, round_label
+from coterie.auditing.columns import (
+    DECISIVE,
+    ONE_CLIENT,
+    ROUND,
+    LogOptions,
+    Meaning,
+    find_column,
+    list_columns,
+    meaning_of,
+)
+from coterie.auditing.row_filter import LIST, Fate, RowFilter
+from coterie.cohorts.participation import LogReading, Participation
+from coterie.errors import InputError
+from coterie.reports.words import printable
+
+_OWN = {"round", "outcome", "aggregated", "stranded"}  # what all lines of our metrics have, and nobody else's
+
+
+class _Layout(NamedTuple):
+    """Which fields of a record matter."""
+
+    round: str
+    client: str
+    watched: tuple[str, ...]
+
+
+class RecordLog:
+    """Records, each on a round or on a client in a round."""
+
+    def __init__(self, options: LogOptions, found: Collector) -> None:
+        self._options, self._found = options, found
+        self._rows = RowFilter(options.where)
+        self._layouts: dict[tuple[object, ...], _Layout] = {}
+        self._fields: dict[str, None] = {}
+
+    def read_lines(self, lines: Iterable[tuple[int, str]]) -> Participation:
+        """Read one record from each line."""
+
+        def use(line: str) -> None:
+            if "\ufffd" in line:
+                raise InputError("not text in the encoding that was assumed")
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise InputError(f"not JSON: {error}") from error
+            self._use(record)
+
+        self._found.each(lines, use)
+        return self._finish("jsonl")
+
+    def read_records(self, records: Iterable[object], format_name: str) -> Participation:
+        """Read records that are in memory already, numbered from 1."""
+        self._found.each(enumerate(records, start=1), self._use)
+        return self._finish(format_name)
+
+    def _use(self, record: object) -> None:
+        if not isinstance(record, dict):
+            raise InputError("not a JSON object")
+        kind = (*record, *map(type, record.values()))
+        layout = self._layouts.get(kind) or self._layouts.setdefault(kind, self._lay_out(record))
+        clients = record[layout.client]
+        many = isinstance(clients, list)
+        fate = Fate.COUNTS
+        if layout.watched:
+            fate = self._rows.judge({name: _text(record[name]) for name in layout.watched}, many=many)
+        if fate is Fate.NOT_ASKED_FOR:
+            return
+        label = round_label(_name(record[layout.round]))
+        names = [_name(client) for client in (clients if many else [clients])]
+        self._found.add(label, names if fate is Fate.COUNTS else [], complete=many)
+
+    def _lay_out(self, record: dict[str, Any]) -> _Layout:
+        """Find out which fields matter in records like this one."""
+        names = list(record)
+        self._fields.update(dict.fromkeys(names))
+        round_at = find_column(names, self._options.round_column, ROUND, "rounds")
+        client = self._find_clients(record)
+        if round_at < 0 or not client:
+            asked = [name for name in names if isinstance(record[name], list) and meaning_of(name) is Meaning.CHOSEN]
+            if round_at >= 0 and asked:
+                name = printable(asked[0])
+                raise InputError(
+                    f'"{name}" says who was asked, not who was aggregated; if that is the same here, say '
+                    f"--client-column {name}"
+                )
+            raise InputError(f'one "round" and either "client" or "clients" are expected; {list_columns(names)}')
+        if meaning_of(client) is Meaning.CLIENTS and not isinstance(record[client], list):
+            raise InputError(f'"{printable(client)}" is not a list')
+        watched = [name for name in self._rows.watch(names) if name not in (names[round_at], client)]
+        kinds: tuple[Meaning, ...] = DECISIVE
+        if set(record) >= _OWN:
+            kinds = ()
+        elif isinstance(record[client], list) and meaning_of(client) is Meaning.KEPT:
+            kinds = (Meaning.STATUS, Meaning.SCOPE)  # who was asked and who was lost are others, or mere counts
+        settled = self._rows.settled
+        watched = [name for name in watched if name in settled or meaning_of(name) in kinds]
+        return _Layout(names[round_at], client, tuple(watched))
+
+    def _find_clients(self, record: dict[str, Any]) -> str:
+        """Return the field that says who was aggregated; nothing if there is none, or more than one."""
+        names = list(record)
+        if self._options.client_column is not None:
+            return names[find_column(names, self._options.client_column, (), "clients")]
+        kept = [name for name in names if isinstance(record[name], list) and meaning_of(name) is Meaning.KEPT]
+        if kept:
+            return kept[0] if len(kept) == 1 else ""
+        many = [name for name in names if meaning_of(name) is Meaning.CLIENTS]
+        one = find_column(names, None, ONE_CLIENT, "clients")
+        if len(many) + (one >= 0) != 1:
+            return ""
+        return many[0] if many else names[one]
+
+    def _finish(self, format_name: str) -> Participation:
+        layouts = self._layouts.values()
+        rounds, clients = {layout.round for layout in layouts}, {layout.client for layout in layouts}
+        used = rounds | clients | {name for layout in layouts for name in layout.watched}
+        ignored = tuple(printable(name) for name in self._fields if name not in used)
+        return self._found.finish(
+            LogReading(format_name, _fields(rounds), _fields(clients), ignored=ignored), self._rows
+        )
+
+
+def _fields(names: Iterable[str]) -> str:
+    return f"field {', '.join(map(printable, sorted(names)))}"
+
+
+def _name(value: object) -> str:
+    """Return a JSON string or whole number as a name."""
+    if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip():
+        raise InputError(f"not a name: {value!r}")
+    return str(value).strip()
+
+
+def _text(value: object) -> str:
+    """Return a value as a cell of a table would have it."""
+    if isinstance(value, list):
+        return f"{LIST}{len(value):,}" if value else "[]"
+    return "" if value is None else str(value)

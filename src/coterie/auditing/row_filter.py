@@ -1,0 +1,117 @@
+"""A filter of rows: which of a log's rows say that a client was aggregated."""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from enum import Enum, auto
+
+from coterie.auditing.columns import DECISIVE, Meaning, counts, list_columns, meaning_of, words_of
+from coterie.errors import InputError
+from coterie.reports.words import printable
+
+_SHOWN = 8  # values of a column in a message
+_MOST = 1000  # values of a column that are told apart
+_OTHERS = "(others)"
+
+LIST = "a list of "
+"""How a value begins that stands for a list: there is no condition on it."""
+
+
+class Fate(Enum):
+    """What becomes of a row."""
+
+    COUNTS = auto()
+    NOT_AGGREGATED = auto()
+    """There was such a round, and this client is not in its sum."""
+    NOT_ASKED_FOR = auto()
+    """It is as if it were not there."""
+
+
+class RowFilter:
+    """Decides about rows one by one; in the end, refuses the log if some could not be decided.
+
+    A condition of the user says which rows are read at all, and settles its column. Any other column that may decide
+    whether a row counts is understood or refused.
+    """
+
+    def __init__(self, where: Mapping[str, Collection[str]]) -> None:
+        self._where = {name.casefold(): {value.casefold() for value in values} for name, values in where.items()}
+        self._columns: dict[str, None] = {}  # all there are
+        self._seen: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._unknown: set[str] = set()
+        self._fates: Counter[Fate] = Counter()
+        self.left_out: Counter[str] = Counter()
+        """What rows say that do not count, and how many there are."""
+
+    def watch(self, columns: Iterable[str]) -> list[str]:
+        """Take note of the columns that there are; return those that decide about a row, in the order to judge by."""
+        named = dict.fromkeys(columns)
+        self._columns.update(named)
+        settled = [name for name in named if name.casefold() in self._where]
+        return settled + [name for name in named if name not in settled and meaning_of(name) in DECISIVE]
+
+    @property
+    def settled(self) -> set[str]:
+        """The columns for which the user set a condition."""
+        return {name for name in self._columns if name.casefold() in self._where}
+
+    def judge(self, row: Mapping[str, str], *, many: bool = False) -> Fate:
+        """Decide about a row by its values in the columns that are watched.
+
+        A row on ``many`` clients may have how many were lost, for example, where one on a client has whether it was.
+        """
+        fate = Fate.COUNTS
+        for name, value in row.items():
+            seen = self._seen[name]
+            seen[value if value in seen or len(seen) < _MOST else _OTHERS] += 1
+            if (wanted := self._where.get(name.casefold())) is not None:
+                if "*" not in wanted and value.casefold() not in wanted:
+                    fate = Fate.NOT_ASKED_FOR
+                    break
+                continue
+            meaning = meaning_of(name)
+            verdict = counts(meaning, value)
+            if many and meaning in (Meaning.KEPT, Meaning.CHOSEN, Meaning.LOST) and value.isdecimal() and value != "0":
+                verdict = None
+            if verdict is None:
+                self._unknown.add(name)
+            elif not verdict:
+                fate = Fate.NOT_AGGREGATED
+                break
+        if fate is not Fate.COUNTS:
+            self.left_out[f"{printable(name)} = {printable(value) or 'nothing'}"] += 1
+        self._fates[fate] += 1
+        return fate
+
+    def finish(self) -> None:
+        """Raise :class:`InputError` unless every row was understood and some count."""
+        known = {name.casefold() for name in self._columns}
+        for name in self._where:
+            if name not in known:
+                raise InputError(f"there is no column {printable(name)} for --where: {list_columns(self._columns)}")
+        for name in self._seen:
+            if name in self._unknown:
+                self._refuse(name, "may say whether a client was aggregated, and not all of its values are understood")
+        if self._fates and not self._fates[Fate.COUNTS]:
+            said = ", ".join(f"{what} ({times:,})" for what, times in self.left_out.most_common(_SHOWN))
+            raise InputError(f"no row says that a client was aggregated: {said}")
+        left = {name: meaning_of(name) for name in self._seen if name.casefold() not in self._where}
+        for name, meaning in left.items():
+            kept = {"".join(words_of(value)) for value in self._seen[name] if counts(meaning, value)}
+            if meaning is Meaning.STATUS and len(kept) > 1:  # as in completed, and later aggregated
+                self._refuse(name, "has several values that may mean aggregated")
+            if meaning is Meaning.SCOPE and len(self._seen[name]) > 1:
+                self._refuse(name, "tells several histories apart, and only one can be audited at a time")
+            if meaning is Meaning.CHOSEN and not {Meaning.STATUS, Meaning.KEPT, Meaning.LOST} & {*left.values()}:
+                self._refuse(name, "says who was asked, not who was aggregated")
+
+    def _refuse(self, name: str, why: str) -> None:
+        values = self._seen[name].most_common(_SHOWN)
+        seen = ", ".join(f"{printable(value) or 'nothing'} ({times:,})" for value, times in values)
+        more = " and others" if len(self._seen[name]) > _SHOWN else ""
+        example = next((value for value, _ in values if counts(meaning_of(name), value)), values[0][0])
+        column = printable(name)
+        one = f"--where '{column}={printable(example)}' (several times for several values), or "
+        raise InputError(
+            f"the column {column} {why}: {seen}{more}. Say which rows count, as in "
+            f"{'' if example.startswith(LIST) else one}--where '{column}=*' if it does not matter"
+        )

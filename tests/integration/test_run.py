@@ -230,6 +230,10 @@ def test_noise_is_added_accounted_for_and_explained(tmp_path: Path, kind: str) -
     # Each of 6 clients adds a quarter of the variance (0.5 x norm)^2, and the mean divides the sum by 6.
     expected = 3**0.5 * (6 / 4) ** 0.5 * 0.5 / 6
     assert 0.8 * expected < (noise - signal).std() < 1.3 * expected
+    # What the clients' training says besides would be free of noise: it is not written down.
+    assert {record.train_loss for record in result.records} == {None}
+    assert {record.clipped for record in result.records} == {0.0}
+    assert all(record.train_loss for record in quiet.records)
     page = (tmp_path / "noisy" / "report.html").read_text()
     assert "Differential privacy" in page
     assert all(line.split("'")[0][:40] in page for line in result.summary.assumptions)

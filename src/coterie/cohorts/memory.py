@@ -158,10 +158,16 @@ class ClientMemory:
             raise _refusal(str(error)) from None
         return roster
 
-    def enter(self, session: bytes) -> None:
-        """Note that the client enters a session; it does so once, ever."""
+    def enter(self, session: bytes, roster: bytes | None = None) -> None:
+        """Note that the client enters a session; it does so once, ever, and only under the roster it trusts by now.
+
+        ``roster`` is the digest of the one that the session is under; another process may have trusted a later one.
+        """
         try:
             with self._file.writing() as connection:
+                trusted = _trusted(connection, self.client.name)
+                if roster is not None and trusted is not None and trusted.digest != roster:
+                    raise _refusal(f"the session is not under the roster that is trusted, version {trusted.version}")
                 connection.execute(
                     "INSERT INTO sessions VALUES (?, ?, 0, NULL, NULL)",
                     (self.client.name, session),
@@ -176,7 +182,7 @@ class ClientMemory:
     def agree(self, session: bytes, step: int, aggregated: Collection[str]) -> None:
         """The same for the answer that helps to open the sum over these clients: the whole circle or nobody of it."""
         names = client_names(aggregated)
-        circle = frozenset(mate.name for mate in self._circle())
+        circle = self._circle()
         inside = circle.intersection(names)
         if inside and inside != circle:
             missing = ", ".join(sorted(circle - inside))
@@ -203,8 +209,16 @@ class ClientMemory:
         if not moved:
             raise _refusal(f"session {session.hex()[:8]} was never entered, or this step of it answered before")
 
-    def _circle(self) -> tuple[Client, ...]:
-        return (self._roster.circle_of(self.client.name) or ()) if self._roster else ()
+    def _circle(self) -> frozenset[str]:
+        """Name the circle of this client, retired or not: its members were summed together, and stay together."""
+        roster = self._roster
+        if roster is None:
+            return frozenset()
+        mine = roster.clients.index(self.client)
+        for circle in roster.circles:
+            if mine in circle:
+                return frozenset(roster.clients[mate].name for mate in circle)
+        raise _refusal(f"{self.client.name} waits for a circle, and is in no sum before it has one")
 
 
 def clients_digest(clients: Collection[str]) -> str:

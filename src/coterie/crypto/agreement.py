@@ -10,6 +10,8 @@ from coterie.errors import VerificationError
 
 KEY_BYTES = 32
 
+#: The order of the field that public keys are numbers of; other bytes for the same number are refused.
+_FIELD = 2**255 - 19
 #: Any private key will do to recognise a public key of low order.
 _PROBE = X25519PrivateKey.from_private_bytes(bytes(range(KEY_BYTES)))
 
@@ -20,6 +22,8 @@ def check_public(public: bytes) -> None:
 
 
 def _exchange(private: X25519PrivateKey, public: bytes) -> bytes:
+    if int.from_bytes(public, "little") >= _FIELD:
+        raise VerificationError("a public key is malformed or of low order")
     try:
         return private.exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError:

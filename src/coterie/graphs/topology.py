@@ -42,7 +42,7 @@ class Complete(msgspec.Struct, frozen=True, tag="complete"):
 
     def graph(self, size: int, seed: bytes) -> "Graph":
         """Return the only graph there is."""
-        return _from_matrix(~np.eye(size, dtype=np.bool_))
+        return CompleteGraph(size)
 
 
 class ErdosRenyi(msgspec.Struct, frozen=True, tag="erdos-renyi"):
@@ -139,6 +139,56 @@ class Graph:
     def _check(self, node: int) -> None:
         if not 0 <= node < self.size:
             raise IndexError(f"node {node} is not in a graph of {self.size} nodes")
+
+
+class CompleteGraph(Graph):
+    """The graph in which all are neighbours; it takes no memory, however many there are."""
+
+    __slots__ = ("_size",)
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def __repr__(self) -> str:
+        return f"CompleteGraph(size={self.size})"
+
+    @property
+    def size(self) -> int:
+        """The number of nodes."""
+        return self._size
+
+    def degree(self, node: int) -> int:
+        """Return the number of all others."""
+        self._check(node)
+        return self._size - 1
+
+    def connected(self, members: Collection[int]) -> bool:
+        """Tell that they are."""
+        for member in members:
+            self._check(member)
+        return True
+
+    def degrees_within(self, members: Collection[int]) -> NDArray[np.int64]:
+        """Return for every node how many of the others are among ``members``."""
+        inside = np.zeros(self._size, np.int64)
+        inside[list(members)] = 1
+        others: NDArray[np.int64] = inside.sum() - inside
+        return others
+
+    def _row(self, node: int) -> list[int]:
+        return [*range(node), *range(node + 1, self._size)]
+
+
+def is_complete(topology: Topology, size: int) -> bool:
+    """Tell whether all of ``size`` clients are neighbours, whatever the seed and whatever the topology is called."""
+    match topology:
+        case Complete():
+            return True
+        case Harary():
+            return topology.degree >= size - 1
+        case ErdosRenyi():
+            return topology.probability >= 1
+    return False
 
 
 def build(topology: Topology, size: int, seed: bytes) -> Graph:

@@ -1,15 +1,19 @@
 """A client's floor: the least it insists on, whatever terms a server offers it.
 
 Nobody in the protocol decides the terms; the server proposes them. A client that took what it is given would let the
-server choose the weaker threat mode, a threshold of one, identities of its own making, or a circle of strangers.
+server choose the weaker threat mode, a threshold of one, a graph in which its colluders are the only neighbours,
+identities of its own making, or a circle of strangers.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 
 from coterie.cohorts.roster import Roster
 from coterie.errors import ConfigError, PeerProtocolError
-from coterie.graphs.failures import part_of
+from coterie.graphs.failures import ThreatModel, part_of
+from coterie.graphs.search import assess
+from coterie.graphs.topology import is_complete
 from coterie.secagg.messages import SERVER
 from coterie.secagg.terms import Terms, ThreatMode
 
@@ -25,9 +29,21 @@ class Floor:
     minimum: int = 2
     """The fewest clients that may be aggregated."""
     colluders: float = 0.0
-    """The share of a session's clients that must be allowed to collude with an active server."""
+    """The share of a session's clients that must be allowed to collude with the server."""
     threshold: int = 2
     """The fewest shares that may open a secret."""
+    sparse_bits: float | None = None
+    """None: complete graphs only, on which nothing is left to chance and T holds whoever drops out.
+
+    A number accepts a sparse graph if its privacy fails with probability ``2 ** -sparse_bits`` at most, by this
+    client's own reckoning with its share of colluders and its ``dropout``. The terms must then state the threshold. A
+    server that lies can still choose who drops out once it knows the graph, and learn sums of parts that circles
+    do not bound.
+    """
+    dropout: float = 0.0
+    """On a sparse graph, the share of clients that may drop out."""
+    most_clients: int = 10_000
+    """The largest session."""
     most_bits: int = 64
     """The largest ring element, in bits."""
     most_length: int = 1 << 28
@@ -36,33 +52,70 @@ class Floor:
     def __post_init__(self) -> None:
         if self.privacy < 1 or self.minimum < 2 or self.threshold < 1:
             raise ConfigError("a floor asks for T >= 1, a minimum of 2 or more clients and a threshold of at least 1")
-        if not 0 <= self.colluders < 1:
-            raise ConfigError(f"colluders are a share of the clients, from 0 to below 1, not {self.colluders}")
+        if not 0 <= self.colluders < 1 or not 0 <= self.dropout < 1:
+            raise ConfigError("colluders and dropout are shares of the clients, from 0 to below 1")
 
     def check(self, terms: Terms, client: str, roster: Roster | None = None) -> None:
         """Refuse terms below this floor, and any participant who is not as in the roster this client trusts."""
+        if len(terms.clients) > self.most_clients:
+            raise _refusal(f"a session of {len(terms.clients)} clients is larger than this client takes part in")
         if client not in terms.index:
             raise _refusal(f"{client} was invited to a session without it")
         if self.mode is ThreatMode.ACTIVE_SERVER and not terms.active:
             raise _refusal("the session would not be safe against a server that lies")
-        withstood = part_of(self.colluders, len(terms.clients))
-        if terms.active and terms.tolerated < withstood:
-            raise _refusal(f"the session withstands {terms.tolerated} colluders; the least is {withstood}")
         if terms.minimum < self.minimum:
             raise _refusal(f"as few as {terms.minimum} clients might be summed; the least is {self.minimum}")
-        if terms.threshold is not None and terms.threshold < self.threshold:
-            raise _refusal(f"{terms.threshold} shares would open a secret; the least is {self.threshold}")
         if terms.bits > self.most_bits or terms.length > self.most_length:
             raise _refusal(f"{terms.length} elements of {terms.bits} bits are more than this client sends")
-        if self.privacy > 1 and terms.circles is None:
+        self._check_secrets(terms)
+        self._check_circles(terms, roster)
+
+    def _check_secrets(self, terms: Terms) -> None:
+        """Look at what opens a secret: how many shares, held by whom, among so many colluders."""
+        size = len(terms.clients)
+        withstood = part_of(self.colluders, size)
+        if terms.active and terms.tolerated < withstood:
+            raise _refusal(f"the session withstands {terms.tolerated} colluders; the least is {withstood}")
+        complete = is_complete(terms.topology, size)
+        if terms.threshold is None and not complete:
+            raise _refusal("a session on a sparse graph must state its threshold")
+        threshold = terms.threshold_for(size)
+        if threshold < self.threshold:
+            raise _refusal(f"{threshold} shares would open a secret; the least is {self.threshold}")
+        if complete:
+            if threshold <= withstood:
+                raise _refusal(f"{threshold} shares would open a secret, and {withstood} clients may collude")
+        elif self.sparse_bits is None:
+            raise _refusal("this client shares its secrets with everybody or not at all")
+        elif _sparse_failure(terms, self.colluders, self.dropout, threshold) > -self.sparse_bits:
+            raise _refusal(f"on this graph privacy may fail more often than 2^-{self.sparse_bits:g}")
+
+    def _check_circles(self, terms: Terms, roster: Roster | None) -> None:
+        """Look at who would be summed with whom."""
+        promised = max(self.privacy, roster.privacy if roster else 1)
+        if promised > 1 and terms.circles is None:
             raise _refusal("circles could be split: the session has none")
-        if terms.circles is not None and roster is None and self.privacy > _smallest(terms):
-            raise _refusal(f"a circle of {_smallest(terms)} cannot hide a client among {self.privacy}")
-        if roster is not None:
-            if roster.privacy < self.privacy:
-                raise _refusal(f"the roster promises T = {roster.privacy}; the least is {self.privacy}")
-            if (complaint := _complaint(terms, roster)) is not None:
-                raise _refusal(complaint)
+        if roster is None:
+            if terms.circles is not None and self.privacy > min(Counter(terms.circles).values()):
+                raise _refusal(f"a circle is too small to hide a client among {self.privacy}")
+            return
+        if roster.privacy < self.privacy:
+            raise _refusal(f"the roster promises T = {roster.privacy}; the least is {self.privacy}")
+        if (complaint := _complaint(terms, roster)) is not None:
+            raise _refusal(complaint)
+
+
+@lru_cache(maxsize=4)
+def _sparse_failure(terms: Terms, colluders: float, dropout: float, threshold: int) -> float:
+    """Bound how often privacy fails on this graph, as log2 of a probability; the same for all clients of a simulation.
+
+    Graphs that no bound is known for promise nothing.
+    """
+    try:
+        model = ThreatModel(len(terms.clients), dropout, colluders, active=terms.active)
+        return assess(model, terms.topology, threshold).privacy_failure_log2
+    except ConfigError:
+        return 0.0
 
 
 @lru_cache(maxsize=4)
@@ -86,11 +139,6 @@ def _complaint(terms: Terms, roster: Roster) -> str | None:
     usable = {number: set(circle) for number, circle in enumerate(roster.circles) if number not in roster.retired}
     wrong = sorted(circle for circle, members in named.items() if usable.get(circle) != members)
     return f"circle {wrong[0]} is not that of the roster, or was retired" if wrong else None
-
-
-def _smallest(terms: Terms) -> int:
-    circles = terms.circles or ()
-    return min(map(circles.count, set(circles)), default=len(terms.clients))
 
 
 def _refusal(reason: str) -> PeerProtocolError:

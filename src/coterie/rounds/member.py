@@ -14,13 +14,18 @@ from coterie.arithmetic.ring import RingVector
 from coterie.cohorts.memory import ClientMemory
 from coterie.crypto.entropy import Entropy, SystemEntropy
 from coterie.crypto.signing import Identity
-from coterie.errors import LocalProtocolError
+from coterie.errors import LocalProtocolError, PeerProtocolError
 from coterie.rounds.floor import Floor
 from coterie.secagg import client as protocol
-from coterie.secagg.terms import Terms
+from coterie.secagg import messages
+from coterie.secagg.messages import SERVER
+from coterie.secagg.terms import MOST_CLIENTS, Terms
 
 Contribute: TypeAlias = Callable[[Terms], RingVector]
 """Makes a client's input for a session, when it is needed."""
+
+ANY_TERMS = Floor(threshold=1, sparse_bits=0.0, most_clients=MOST_CLIENTS)
+"""The floor of a client whose caller made the terms itself."""
 
 # How often a client has answered after it entered, once it answers from this state. Against an active server, the
 # answer to the announcement signs it, and one more reveals.
@@ -57,6 +62,8 @@ class Member:
         self._floor = floor or Floor()
         self._identity = identity
         self._entropy = entropy or SystemEntropy()
+        self.content: bytes | None = None
+        """What this client works on, if it knows: a session whose terms name another content is refused."""
         self._state: protocol.AnyState | None = None
 
     def __repr__(self) -> str:
@@ -99,14 +106,22 @@ class Member:
 
     def _enter(self, message: bytes) -> tuple[protocol.AnyState, bytes]:
         terms = protocol.read_invitation(message)
+        if self._memory and self._memory.roster is None:
+            raise PeerProtocolError(SERVER, f"invited {self.name}, who was never shown a roster")
         self._floor.check(terms, self.name, self._memory.roster if self._memory else None)
+        if self.content is not None and terms.content != self.content:
+            raise PeerProtocolError(SERVER, f"gave {self.name} something else to work on than the session is about")
         entered = protocol.join(terms, self.name, self._entropy, self._identity)
         if self._memory:
-            self._memory.enter(terms.session)
+            self._memory.enter(terms.session, terms.roster)
         return entered
 
     def _go_on(self, state: protocol.AnyState, message: bytes) -> tuple[protocol.AnyState, bytes]:
-        vector = self._contribute(state.terms) if isinstance(state, protocol.Shared) else None
+        vector = None
+        if isinstance(state, protocol.Shared):
+            # Making the input may take a training: not for a message that is refused anyway.
+            messages.decode(message, messages.Deliveries, SERVER, state.terms.digest)
+            vector = self._contribute(state.terms)
         answered = protocol.answer(state, message, entropy=self._entropy, vector=vector, identity=self._identity)
         if self._memory:
             # Only now: a message that is refused leaves no trace, and the answer has not left yet.
@@ -135,7 +150,7 @@ def one_off(
         name: Member(
             name,
             contribution(name),
-            floor=Floor(threshold=1),
+            floor=ANY_TERMS,
             identity=(identities or {}).get(name),
             entropy=entropy(name) if entropy else None,
         )

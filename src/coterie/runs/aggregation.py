@@ -5,10 +5,13 @@ that they differ in protection and rounding and in nothing else. Only where so m
 be removed does a secure round fail that would succeed without masks.
 """
 
+from dataclasses import replace
+
 from coterie.cohorts.memory import MemoryFile
 from coterie.cohorts.roster import Roster
 from coterie.errors import LocalProtocolError
 from coterie.rounds import Coordinator, Floor, Member
+from coterie.rounds.member import ANY_TERMS
 from coterie.runs.build import BuiltRun
 from coterie.runs.local_updates import LocalUpdates
 from coterie.runs.plain import Plain
@@ -41,7 +44,7 @@ def cohort_rounds(built: BuiltRun, resources: RunResources) -> Aggregation:
         roster, cohorts.policy, resources.ledger, protection.session, contributions.decode, parallel=carrier.map
     )
     memories = resources.closing.enter_context(MemoryFile(folder.memory_file, durable=False))
-    floor = Floor(protection.session.mode, roster.privacy, config.cohort.minimum, threshold=1)
+    floor = replace(ANY_TERMS, mode=protection.session.mode, privacy=roster.privacy, minimum=config.cohort.minimum)
     return Secure(rounds, make_members(roster, memories, floor, secrets, contributions), carrier, contributions)
 
 

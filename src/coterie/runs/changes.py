@@ -10,7 +10,13 @@ CHANGEABLE = (
     *("rounds", "data.folder", "training.evaluate_every", "training.workers"),
     *("aggregation.threads", "tracking.tensorboard", "tracking.mlflow"),
 )
-"""Settings that may differ when a run is taken up again: none of them changes what a round that was played would be."""
+"""Settings that may differ when a run is taken up again."""
+NOISY = {"rounds", "data.folder"}
+"""Of these, what can change updates after all: rounds, by a schedule that knows how many there will be, and the data.
+
+With noise they stay as they are. A round repeated with other updates has other noise, and with enough repetitions the
+noise could be averaged away.
+"""
 
 
 def check_changes(before: RunConfig, after: RunConfig) -> None:
@@ -19,12 +25,13 @@ def check_changes(before: RunConfig, after: RunConfig) -> None:
     A round that was interrupted after its sum was opened is played again. With another learning rate, say, its updates
     would be others, and what the server learns from the two sums together is more than anybody was promised.
     """
-    fixed = [key for key in _differences(before.model_dump(), after.model_dump()) if key not in CHANGEABLE]
+    allowed = set(CHANGEABLE) - (NOISY if before.noise.kind != "none" else set())
+    fixed = [key for key in _differences(before.model_dump(), after.model_dump()) if key not in allowed]
     if fixed:
         were = "; ".join(f"{key} was {_at(before, key)!r} and is {_at(after, key)!r}" for key in fixed)
         raise ConfigError(
             f"the run began under other settings: {were}. Put them back, or begin a new run; "
-            f"only these may change: {', '.join(CHANGEABLE)}"
+            f"only these may change: {', '.join(key for key in CHANGEABLE if key in allowed)}"
         )
 
 

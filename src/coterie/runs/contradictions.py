@@ -59,6 +59,11 @@ def noise(
         return
     if aggregation.kind == "plain":
         yield "noise.kind", "noise is added before masking: it needs aggregation.kind = secure"
+    if aggregation.threat == "active-server" and aggregation.topology != "complete":
+        yield (
+            "aggregation.topology",
+            "must be complete with noise: a lying server may see sums of parts, with less of it",
+        )
     if clients.weighting != "uniform":
         yield "clients.weighting", "must be uniform with noise: weights would travel without any"
     if part_of(max(0.0, aggregation.collusion), cohort.size) >= cohort.minimum:

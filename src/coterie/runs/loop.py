@@ -82,6 +82,7 @@ class Engine:
             self._scores = {}
         scores = self._evaluate(number)
         strong_privacy, exposed = self._exposure()
+        noisy = any(protection.release for protection in self._built.protections)
         record = RoundRecord(
             round=number,
             outcome=played.outcome,
@@ -91,14 +92,15 @@ class Engine:
             dropped=played.dropped,
             stranded=played.stranded,
             learning_rate=config.training.learning_rate * self._built.schedule(number),
-            train_loss=_mean([played.losses[name] for name in sorted(played.losses)]),
+            # Nothing else about the clients is as noisy as their sum: with noise it is not written down at all.
+            train_loss=None if noisy else _mean([played.losses[name] for name in sorted(played.losses)]),
             test_loss=_mean([score.loss for score in scores.values()]),
             accuracy=_mean([score.accuracy for score in scores.values() if score.accuracy is not None]),
             strong_privacy=strong_privacy,
             exposed=exposed,
             fairness_gap=self._auditor.fairness_gap,
             cardinality=self._auditor.cardinality,
-            clipped=played.clipped,
+            clipped=0.0 if noisy else played.clipped,
             upload_bytes=played.upload_bytes,
             download_bytes=played.download_bytes,
             epsilon=algorithm.epsilon(self._built, self._auditor.revealed),

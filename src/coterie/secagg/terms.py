@@ -13,7 +13,7 @@ from coterie.crypto.signing import IDENTITY_BYTES
 from coterie.errors import ConfigError
 from coterie.graphs.guarantees import majority_threshold, quorum_of
 from coterie.graphs.table import read_topology, topology_name
-from coterie.graphs.topology import Complete, Graph, Topology, build
+from coterie.graphs.topology import Complete, Graph, Topology, build, is_complete
 from coterie.secagg.circles import whole_circles
 
 MOST_CLIENTS = PRIME - 1
@@ -69,7 +69,8 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, 
     roster: bytes = b""
     """The digest of the roster that circles and identities were taken from, for clients that pin theirs."""
     content: bytes = b""
-    """A digest of what the clients work on, such as a model; a client that was given something else refuses."""
+    """A digest of what the clients work on, such as a model; a :class:`~coterie.rounds.Member` that knows its own
+    compares them."""
 
     def __post_init__(self) -> None:
         size = len(self.clients)
@@ -93,8 +94,9 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, 
             self._check_active()
 
     def _check_active(self) -> None:
-        size, complete = len(self.clients), isinstance(self.topology, Complete)
-        if len(set(self.identities)) != size or any(len(key) != IDENTITY_BYTES for key in self.identities):
+        size, complete = len(self.clients), is_complete(self.topology, len(self.clients))
+        distinct = len(set(self.identities)) == len(self.identities) == size
+        if not distinct or any(len(key) != IDENTITY_BYTES for key in self.identities):
             raise ConfigError("against an active server every client needs its own 32-byte identity key")
         if self.colluders is None and not complete:
             raise ConfigError("against an active server a sparse graph is planned for a number of colluders: give it")
@@ -167,7 +169,7 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, 
         On the complete graph an honest client has another honest one beside it if ``c + 2`` are aggregated. On a sparse
         graph :func:`coterie.secagg.rules.check_company` looks at everybody's neighbours.
         """
-        complete = self.active and isinstance(self.topology, Complete)
+        complete = self.active and is_complete(self.topology, len(self.clients))
         return max(self.minimum, self.tolerated + 2) if complete else self.minimum
 
     def threshold_for(self, shares: int) -> int:

@@ -204,3 +204,29 @@ def test_an_unusable_file_is_a_configuration_error(tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text("not a database" * 100)
     with pytest.raises(ConfigError, match="cannot keep a client's memory"):
         MemoryFile(tmp_path / "text.db")
+
+
+def test_a_retired_circle_stays_together(memory: ClientMemory) -> None:
+    """It was summed as a whole before: a sum over a part of it would tell that part apart."""
+    memory.trust(ROSTER.leave(["bob"]))
+    memory.enter(b"\x01")
+    with pytest.raises(PeerProtocolError, match="separate the circle of ann"):
+        memory.agree(b"\x01", 1, ["ann", "dan", "eve", "fay"])
+
+
+def test_whoever_waits_for_a_circle_is_in_no_sum(path: Path) -> None:
+    gil = Client("gil", b"gil")
+    with MemoryFile(path) as file:
+        memory = file.of(gil)
+        memory.trust(ROSTER.join([gil]))
+        memory.enter(b"\x01")
+        with pytest.raises(PeerProtocolError, match="waits for a circle"):
+            memory.agree(b"\x01", 1, [*CIRCLE, "gil"])
+
+
+def test_a_roster_trusted_by_another_process_counts_at_once(memory: ClientMemory, path: Path) -> None:
+    later = ROSTER.leave(["bob"])
+    again(path).trust(later)
+    with pytest.raises(PeerProtocolError, match="not under the roster that is trusted, version 1"):
+        memory.enter(b"\x01", ROSTER.digest)
+    memory.enter(b"\x01", later.digest)

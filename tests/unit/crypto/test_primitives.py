@@ -122,3 +122,17 @@ def test_nothing_shows_its_secret() -> None:
         shown = f"{thing!r} {thing}"
         assert secret.hex() not in shown
         assert str(secret) not in shown
+
+
+@given(st.integers(0, 18), st.booleans())
+def test_a_public_key_has_one_form(excess: int, high: bool) -> None:
+    """Other bytes for the same point would be another key to whoever looks for repeated ones."""
+    own = PrivateKey.generate(SystemEntropy(), "key")
+    again = bytearray(own.public)
+    again[-1] |= 0x80
+    wrapped = (2**255 - 19 + excess).to_bytes(32, "little")
+    for public in (bytes(again), wrapped if not high else bytes([*wrapped[:-1], wrapped[-1] | 0x80])):
+        with pytest.raises(VerificationError, match="malformed"):
+            check_public(public)
+        with pytest.raises(VerificationError, match="malformed"):
+            own.agree(public, b"context")

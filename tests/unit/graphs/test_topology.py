@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from coterie.errors import ConfigError
 from coterie.graphs import Complete, ErdosRenyi, Graph, Harary, Topology, build
 from coterie.graphs.table import read_topology
+from coterie.graphs.topology import is_complete
 
 sizes = st.integers(1, 40)
 seeds = st.binary(max_size=40)
@@ -190,4 +191,25 @@ def test_nodes_outside_the_graph_are_refused(node: int) -> None:
 
 
 def test_repr_is_short() -> None:
-    assert repr(build(Complete(), 100, b"")) == "Graph(size=100, edges=4950)"
+    assert repr(build(Complete(), 100, b"")) == "CompleteGraph(size=100)"
+    assert repr(build(Harary(4), 100, b"")) == "Graph(size=100, edges=200)"
+
+
+@given(st.integers(1, 30), st.data())
+def test_the_complete_graph_takes_no_memory_and_is_the_same(size: int, data: st.DataObject) -> None:
+    lazy, listed = build(Complete(), size, b""), build(ErdosRenyi(1.0), size, b"")
+    members = data.draw(st.sets(st.integers(0, size - 1)))
+    assert lazy.size == listed.size
+    assert [lazy.neighbours(node) for node in range(size)] == [listed.neighbours(node) for node in range(size)]
+    assert [lazy.degree(node) for node in range(size)] == [listed.degree(node) for node in range(size)]
+    assert lazy.connected(members) == listed.connected(members)
+    assert lazy.degrees_within(members).tolist() == listed.degrees_within(members).tolist()
+    for outside in (-1, size):
+        with pytest.raises(IndexError):
+            lazy.neighbours(outside)
+
+
+@pytest.mark.parametrize("topology", [Complete(), Harary(4), Harary(6), ErdosRenyi(0.5), ErdosRenyi(1.0)])
+def test_what_is_complete_is_seen_from_the_parameters(topology: Topology) -> None:
+    graph = build(topology, 6, b"seed")
+    assert is_complete(topology, 6) == all(graph.degree(node) == 5 for node in range(6))

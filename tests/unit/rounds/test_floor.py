@@ -1,5 +1,6 @@
 """A client's floor: a server may propose what it likes, and gets nobody below it."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -9,6 +10,8 @@ from tests.support.rounds import make_roster
 
 from coterie.cohorts.roster import Client, Roster
 from coterie.errors import ConfigError, PeerProtocolError
+from coterie.graphs import Complete, ErdosRenyi, Harary, Topology
+from coterie.planning.session import recommend
 from coterie.rounds import Floor
 from coterie.secagg import Terms, ThreatMode
 
@@ -101,7 +104,7 @@ def test_a_roster_that_promises_less_is_refused() -> None:
 def test_without_a_roster_circles_are_counted() -> None:
     floor = Floor(privacy=3)
     floor.check(make_terms(6, circles=(0, 0, 0, 1, 1, 1)), "client-00")
-    with pytest.raises(PeerProtocolError, match="a circle of 2"):
+    with pytest.raises(PeerProtocolError, match="too small to hide a client among 3"):
         floor.check(make_terms(6, circles=(0, 0, 0, 0, 1, 1)), "client-00")
 
 
@@ -129,3 +132,70 @@ def test_waiting_clients_are_not_summed() -> None:
 def test_a_floor_below_the_ground_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError):
         Floor(**wrong)  # type: ignore[arg-type]
+
+
+LOW = Floor(ThreatMode.ACTIVE_SERVER, minimum=4, colluders=1 / 3)
+
+
+@pytest.mark.parametrize("topology", [Harary(20), ErdosRenyi(1.0), Complete()])
+def test_a_threshold_that_colluders_reach_is_refused_whatever_the_graph_is_called(topology: Topology) -> None:
+    """Each of these is the complete graph of 12 clients: four colluders would hold four shares of every secret."""
+    with pytest.raises(ConfigError, match="must be above that"):
+        make_terms(12, active=True, topology=topology, threshold=2, colluders=4, minimum=4)
+    LOW.check(make_terms(12, active=True, topology=topology, threshold=7, colluders=4, minimum=4), "client-00")
+
+
+def test_in_the_other_mode_the_floor_counts_colluders_itself() -> None:
+    floor = Floor(colluders=0.4)
+    with pytest.raises(PeerProtocolError, match="4 shares would open a secret, and 4 clients may collude"):
+        floor.check(make_terms(10, threshold=4), "client-00")
+    floor.check(make_terms(10, threshold=5), "client-00")
+
+
+@pytest.mark.parametrize("topology", [Harary(4), ErdosRenyi(0.5)])
+def test_a_sparse_graph_is_for_clients_that_ask_for_it(topology: Topology) -> None:
+    terms = make_terms(12, topology=topology, threshold=3)
+    with pytest.raises(PeerProtocolError, match="with everybody or not at all"):
+        Floor().check(terms, "client-00")
+    with pytest.raises(PeerProtocolError, match="must state its threshold"):
+        Floor(sparse_bits=0.0).check(make_terms(12, topology=topology), "client-00")
+    with pytest.raises(PeerProtocolError, match="more often than 2\\^-40"):
+        Floor(sparse_bits=40, colluders=0.4).check(terms, "client-00")
+
+
+def test_a_sparse_graph_is_accepted_by_the_clients_own_reckoning() -> None:
+    plan = recommend(1000, 0.05, collusion=0.1, topology="harary", active=True)
+    names = tuple(f"client-{number:04}" for number in range(1000))
+    terms = make_terms(
+        1000,
+        clients=names,
+        identities=tuple(number.to_bytes(32, "big") for number in range(1000)),
+        mode=ThreatMode.ACTIVE_SERVER,
+        topology=plan.guarantee.topology,
+        threshold=plan.guarantee.threshold,
+        colluders=plan.colluders,
+    )
+    floor = Floor(ThreatMode.ACTIVE_SERVER, colluders=0.1, dropout=0.05, sparse_bits=40)
+    floor.check(terms, names[0])
+    with pytest.raises(PeerProtocolError, match="more often"):
+        replace(floor, dropout=0.3).check(terms, names[0])
+    with pytest.raises(PeerProtocolError, match="more often"):
+        floor.check(msgspec.structs.replace(terms, threshold=3), names[0])
+
+
+def test_a_threshold_left_open_is_not_a_way_below_the_floor() -> None:
+    with pytest.raises(PeerProtocolError, match="4 shares would open a secret; the least is 7"):
+        Floor(threshold=7).check(make_terms(6), "client-00")
+
+
+def test_a_roster_with_circles_does_not_let_them_be_left_out() -> None:
+    """Whatever T the client's own floor asks for."""
+    terms = terms_of(ROSTER, circles=None)
+    with pytest.raises(PeerProtocolError, match="the session has none"):
+        Floor().check(terms, MEMBER, ROSTER)
+
+
+def test_huge_sessions_are_refused_before_anything_is_built() -> None:
+    terms = make_terms(2000, clients=tuple(map(str, range(2000))))
+    with pytest.raises(PeerProtocolError, match="larger than this client takes part in"):
+        Floor(most_clients=1999).check(terms, "0")

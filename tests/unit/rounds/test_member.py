@@ -9,10 +9,13 @@ from tests.support.cast import flip
 from tests.support.rounds import Population, make_roster
 
 from coterie.cohorts.ledger import Ledger
+from coterie.cohorts.memory import MemoryFile
+from coterie.cohorts.roster import Client
 from coterie.errors import LocalProtocolError, PeerProtocolError
 from coterie.rounds import Member, Round
 from coterie.secagg import Aggregate, Step, ThreatMode
 
+ANYBODY = Client("client-02", b"")
 MODES = pytest.mark.parametrize("mode", list(ThreatMode))
 
 
@@ -157,3 +160,32 @@ def test_a_member_says_nothing_secret(tmp_path: Path) -> None:
     stage = Stage(tmp_path).until(Step.MASK)
     assert repr(stage.members["client-02"]) == "<Member 'client-02', Shared>"
     assert repr(stage.population.file.of(stage.population.roster.clients[2])) == "<ClientMemory of 'client-02'>"
+
+
+def test_a_client_that_was_never_shown_a_roster_does_not_come(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    newcomer = Member("client-02", lambda _: np.zeros(4, np.uint16), memory=MemoryFile(":memory:").of(ANYBODY))
+    with pytest.raises(PeerProtocolError, match="never shown a roster"):
+        newcomer.answer(stage.inbox["client-02"])
+
+
+def test_nobody_trains_for_a_message_that_is_refused(tmp_path: Path) -> None:
+    stage = Stage(tmp_path).until(Step.MASK)
+    made: list[object] = []
+    member = stage.members["client-02"]
+    member._contribute = lambda terms: made.append(terms) or np.zeros(4, np.uint16)  # type: ignore[func-returns-value]
+    for garbage in (b"", b"garbage", flip(stage.inbox["client-02"], 77), stage.inbox["client-03"][:-1]):
+        with pytest.raises(PeerProtocolError):
+            member.answer(garbage)
+    assert made == []
+    member.answer(stage.inbox["client-02"])
+    assert len(made) == 1
+
+
+def test_a_client_compares_what_it_works_on(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.members["client-02"].content = b"the digest of another model"
+    with pytest.raises(PeerProtocolError, match="something else to work on"):
+        stage.members["client-02"].answer(stage.inbox["client-02"])
+    stage.members["client-02"].content = b""
+    stage.members["client-02"].answer(stage.inbox["client-02"])

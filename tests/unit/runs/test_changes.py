@@ -41,3 +41,11 @@ def test_what_may_change_may_change() -> None:
 def test_all_that_changed_is_named() -> None:
     with pytest.raises(ConfigError, match=r"seed was 0 and is 1; training.learning_rate was 0.1 and is 0.2"):
         check_changes(RunConfig(), load_config(None, ["seed=1", "training.learning_rate=0.2", "rounds=3"]))
+
+
+@pytest.mark.parametrize("key", ["rounds", "data.folder"])
+def test_with_noise_nothing_changes_that_could_change_an_update(key: str) -> None:
+    """A schedule may know how many rounds there will be: then other rounds are other updates, and other noise."""
+    noisy = load_config(None, ["noise.kind=skellam"])
+    with pytest.raises(ConfigError, match=f"{key} was"):
+        check_changes(noisy, load_config(None, ["noise.kind=skellam", f"{key}={ALLOWED[key]}"]))

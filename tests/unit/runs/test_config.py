@@ -216,6 +216,10 @@ def test_contradictions_are_reported_beside_other_mistakes_unless_these_may_be_t
         (["cohort.policy=balanced-halves", "cohort.size=7"], "must be even"),
         (["noise.kind=skellam", "aggregation.kind=plain"], "needs aggregation.kind = secure"),
         (["noise.kind=skellam", "clients.weighting=samples"], "must be uniform with noise"),
+        (
+            ["noise.kind=skellam", "aggregation.threat=active-server", "aggregation.topology=harary"],
+            "must be complete with noise",
+        ),
         (["noise.kind=skellam", "aggregation.collusion=0.3"], "may all collude"),
         (["aggregation.collusion=0.5"], "of 2 clients 1 may collude"),
         (["aggregation.collusion=-0.5"], "is a share of the clients, or -1"),

@@ -62,7 +62,7 @@ def noise(
     if aggregation.threat == "active-server" and aggregation.topology != "complete":
         yield (
             "aggregation.topology",
-            "must be complete with noise: a lying server may see sums of parts, with less of it",
+            "must be complete with noise: a lying server may see sums of parts, with less",
         )
     if clients.weighting != "uniform":
         yield "clients.weighting", "must be uniform with noise: weights would travel without any"

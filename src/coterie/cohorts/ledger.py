@@ -21,7 +21,6 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from enum import StrEnum
 from types import TracebackType
 from typing import Self
 
@@ -29,6 +28,7 @@ from sqlalchemy import Connection
 
 from coterie.cohorts.guard import Guard, client_names
 from coterie.cohorts.ledger_store import START, Entry, EntryKind, Head, LedgerStore
+from coterie.cohorts.outcome import Outcome
 from coterie.cohorts.participation import Participation
 from coterie.errors import InputError, LedgerConflict, LedgerTampered, LocalProtocolError
 
@@ -39,20 +39,6 @@ __all__ = [
     "Ledger",
     "Outcome",
 ]
-
-
-class Outcome(StrEnum):
-    """How a round stands, read from its entries."""
-
-    REVEALED = "revealed"
-    """Announced, with no end recorded: it is running, or its server crashed. It counts as seen."""
-    COMPLETED = "completed"
-    SKIPPED = "skipped"
-    """Nobody was selected."""
-    ABORTED_BEFORE_REVEAL = "aborted before reveal"
-    """It ended before any share left a client: it is no row of the participation matrix."""
-    ABORTED_AFTER_REVEAL = "aborted after reveal"
-    """No result, but shares may have left: it counts as seen."""
 
 
 _TRANSITIONS = {

@@ -15,12 +15,12 @@ first and called completed afterwards.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic
+from typing import TYPE_CHECKING, Generic
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coterie.cohorts.ledger import Ledger, Outcome
+from coterie.cohorts.outcome import Outcome
 from coterie.cohorts.policies import Policy
 from coterie.cohorts.roster import Roster
 from coterie.crypto.entropy import Entropy, SystemEntropy
@@ -30,6 +30,9 @@ from coterie.rounds.outcome import Attendance, D, RoundResult
 from coterie.secagg.masking import Map
 from coterie.secagg.server import Aggregate, Rejected, Server, Step
 from coterie.secagg.terms import Terms, ThreatMode
+
+if TYPE_CHECKING:
+    from coterie.cohorts.ledger import Ledger
 
 SESSION_BYTES = 32
 TOO_FEW = "too few clients are available"
@@ -73,7 +76,7 @@ class Coordinator(Generic[D]):
         self,
         roster: Roster,
         policy: Policy,
-        ledger: Ledger,
+        ledger: "Ledger",
         settings: SessionSettings,
         decode: Callable[[Aggregate], D],
         *,

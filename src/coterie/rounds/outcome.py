@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from coterie.cohorts.ledger import Outcome
+from coterie.cohorts.outcome import Outcome
 from coterie.errors import CoterieError
 from coterie.secagg.server import Rejected
 

@@ -1,5 +1,7 @@
 """A member: it answers each message once, whatever is replayed, restored or sent twice."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -189,3 +191,13 @@ def test_a_client_compares_what_it_works_on(tmp_path: Path) -> None:
         stage.members["client-02"].answer(stage.inbox["client-02"])
     stage.members["client-02"].content = b""
     stage.members["client-02"].answer(stage.inbox["client-02"])
+
+
+def test_a_client_imports_nothing_heavy() -> None:
+    """Some deployments start a new process for every message."""
+    program = (
+        "import sys; import coterie.rounds\n"
+        "print(*{'sqlalchemy', 'scipy', 'torch', 'pydantic', 'typer', 'rich', 'matplotlib'} & sys.modules.keys())"
+    )
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert said.strip() == ""

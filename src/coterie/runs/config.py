@@ -271,13 +271,14 @@ class RunConfig(Section):
 
     @property
     def promised(self) -> int:
-        """The T that every history of this run keeps, by the way clients are selected and summed."""
+        """The T that every history of this run keeps, however long: the size of the smallest circle of its roster."""
         if self.aggregation.kind == "plain" or not self.algorithm.aggregates:
             return 1
-        if self.cohort.policy == "partition":
-            groups = -(-self.clients.count // self.cohort.size)
-            return self.clients.count // groups
-        return self.cohort.privacy if self.cohort.policy == "multi-round" else 1
+        count, cohort = self.clients.count, self.cohort
+        if cohort.policy == "partition":
+            return count // -(-count // cohort.size)
+        # Clients left over join circles, and all of them do where there are too few for a second circle.
+        return count // (count // cohort.privacy) if cohort.policy == "multi-round" else 1
 
 
 def contradictions(sections: Mapping[str, Any]) -> Iterator[Contradiction]:

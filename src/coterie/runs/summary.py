@@ -26,6 +26,7 @@ class Summary:
     best_accuracy: float | None
     test_loss: float | None
     strong_privacy: int | None
+    """T so far; see :attr:`promised` for the one that lasts."""
     exposed: int
     never: int
     """Clients that were never aggregated."""
@@ -55,6 +56,16 @@ class Summary:
     def finished(self) -> bool:
         """Whether all rounds were played."""
         return self.rounds >= self.config.rounds
+
+    @property
+    def promised(self) -> int:
+        """The T that no number of rounds changes; 1 where nothing is promised."""
+        return self.config.promised
+
+    @property
+    def kept(self) -> bool:
+        """Whether there is such a promise, and nothing that was revealed breaks it."""
+        return self.promised > 1 and not self.exposed and (self.strong_privacy or self.promised) >= self.promised
 
     @classmethod
     def of(
@@ -103,6 +114,12 @@ class Summary:
             assumptions=assumptions,
             extras={name: getattr(last, name) for name in own_columns(last)},
         )
+
+
+def told_privacy(promised: int, so_far: int | None) -> str:
+    """Tell the T that lasts and the T that was found so far, which rounds to come may lower, apart."""
+    lasting = f"T = {promised} promised for any number of rounds" if promised > 1 else "no T promised"
+    return f"{lasting}, nothing revealed yet" if so_far is None else f"{lasting}, T = {so_far} so far"
 
 
 def in_words(summary: Summary) -> Iterator[tuple[str, str]]:

@@ -22,6 +22,7 @@ from coterie.arithmetic.quantize import Quantizer
 from coterie.cli.run import init, resume, run
 from coterie.cohorts.ledger import Ledger, Outcome
 from coterie.errors import ConfigError, TrainingError
+from coterie.host import install_command
 from coterie.runs.config import RunConfig
 from coterie.runs.config_file import load_config
 from coterie.runs.console import Watcher
@@ -349,7 +350,7 @@ def test_without_torch_the_command_says_what_to_install() -> None:
         "try: run()\nexcept ConfigError as error: print(error)"
     )
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert "pip install 'coterie[train]'" in said
+    assert install_command("train") in said
 
 
 def test_init_writes_every_setting_and_nothing_over(tmp_path: Path) -> None:

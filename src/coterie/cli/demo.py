@@ -48,9 +48,11 @@ def demo(
 
     import msgspec
     from rich.console import Console
+    from rich.markup import escape
 
     from coterie.demo import Demo, Settings, draw
     from coterie.errors import ConfigError, RoundAborted
+    from coterie.host import install_command
 
     console, errors = Console(quiet=as_json, highlight=False), Console(stderr=True, highlight=False)
     settings = Settings(clients, length, dropout, topology, active, circles, seed)
@@ -71,7 +73,8 @@ def demo(
     try:
         draw(report, vectors, out / PLOT)
     except ImportError:
-        errors.print("No picture, because matplotlib is not installed; get it with: pip install 'coterie\\[report]'")
+        advice = escape(install_command("report"))
+        errors.print(f"No picture, because matplotlib is not installed; get it with: {advice}", soft_wrap=True)
     else:
         report = replace(report, plot=PLOT)
     data = msgspec.json.format(msgspec.json.encode(report), indent=2)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from click.core import ParameterSource
 
 from coterie.cli.plan_population import show_population
 
@@ -134,7 +133,7 @@ def _given(context: typer.Context, panel: str) -> list[str]:
         for parameter in context.command.params
         if getattr(parameter, "rich_help_panel", None) == panel
         and parameter.name is not None
-        and context.get_parameter_source(parameter.name) is not ParameterSource.DEFAULT
+        and getattr(context.get_parameter_source(parameter.name), "name", "DEFAULT") != "DEFAULT"
     ]
 
 

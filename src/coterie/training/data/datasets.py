@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.errors import ConfigError, InputError
+from coterie.host import install_command
 from coterie.training.data.readers import (
     Bytes,
     read_cifar_batch,
@@ -114,7 +115,7 @@ def digits(_folder: Path | None = None) -> Dataset:
     # Importing scikit-learn takes more than a second, reading its file some hundredths.
     package = importlib.util.find_spec("sklearn")
     if package is None or package.origin is None:
-        raise ConfigError("the bundled digits come with scikit-learn, which is missing: pip install 'coterie[train]'")
+        raise ConfigError(f"the bundled digits come with scikit-learn, which is missing: {install_command('train')}")
     path = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
     if not path.is_file():
         raise ConfigError(f"this version of scikit-learn has no {path}, from which the digits are read")

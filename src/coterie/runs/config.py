@@ -19,6 +19,7 @@ from coterie.privacy import DISTRIBUTIONS
 from coterie.runs.algorithms import ALGORITHMS, Algorithm
 from coterie.runs.choices import OneOf
 from coterie.runs.contradictions import Contradiction
+from coterie.runs.named import is_named, takes
 from coterie.training.data.datasets import DATASETS
 from coterie.training.data.partitions import PARTITIONS
 from coterie.training.models import MODELS
@@ -52,16 +53,26 @@ class Section(BaseModel):
         return self
 
 
-class DataSettings(Section):
+class NamedSection(Section):
+    """Settings of something that has a name, which may stand for all of them: ``model = "mlp"``."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_name(cls, given: object) -> object:
+        return {"name": given} if isinstance(given, str) else given
+
+
+class DataSettings(NamedSection):
     """What is learnt from."""
 
-    name: Annotated[str, OneOf(DATASETS, OWN)] = Field(
+    name: Annotated[str, OneOf(DATASETS, OWN, named=True)] = Field(
         default="digits",
-        description="the data set: digits comes with Coterie, own is for Python programs, others are in the folder",
+        description="the data set: digits comes with Coterie, others are in the folder, own is for Python programs; or "
+        "module:function, yours in the current folder, which returns examples",
     )
     folder: str = Field(default="", description="where data sets are; if empty, what COTERIE_DATA says")
     options: dict[str, Any] = Field(
-        default={}, description="what the data set's loader takes, such as {test_share = 0.2}"
+        default={}, description="what the data set's loader or your function takes, such as {train_rows = 1000}"
     )
 
 
@@ -69,7 +80,8 @@ class PartitionSettings(Section):
     """Who holds which examples."""
 
     kind: Annotated[str, OneOf(PARTITIONS)] = Field(
-        default="label-shards", description="how examples are divided among the clients"
+        default="label-shards",
+        description="how examples are divided among the clients, unless they come with their clients",
     )
     shards: Count = Field(
         default=2, description="label-shards: pieces of the data, sorted by label, that each client gets"
@@ -80,11 +92,13 @@ class PartitionSettings(Section):
     )
 
 
-class ModelSettings(Section):
+class ModelSettings(NamedSection):
     """What is learnt."""
 
-    name: Annotated[str, OneOf(MODELS, OWN)] = Field(
-        default="mlp", description="the model; its sizes follow from the data; own is for Python programs"
+    name: Annotated[str, OneOf(MODELS, OWN, named=True)] = Field(
+        default="mlp",
+        description="the model; its sizes follow from the data; own is for Python programs; or module:function, yours "
+        "in the current folder, which returns a torch module",
     )
 
 
@@ -133,12 +147,15 @@ class FaultSettings(Section):
 class CohortSettings(Section):
     """Who takes part in a round, and what that promises."""
 
-    policy: Annotated[str, OneOf(POLICIES)] = Field(
+    policy: Annotated[str, OneOf(POLICIES, OWN, named=True)] = Field(
         default="multi-round",
-        description="how clients are selected; only multi-round and partition protect over many rounds",
+        description="how clients are selected; only multi-round and partition protect over many rounds; own is for "
+        "Python programs; or module:Class, yours in the current folder",
     )
     size: Count = Field(default=8, description="K: clients selected for a round")
-    privacy: Count = Field(default=2, description="multi-round: T, fewer than so many clients can never be told apart")
+    privacy: Count = Field(
+        default=2, description="multi-round, yours: T, fewer than so many clients can never be told apart"
+    )
     mode: Mode = Field(default="fair", description="multi-round: how much to prefer circles that took part less often")
     circles: Literal["random", "similar"] = Field(
         default="random", description="multi-round: circles drawn at random, or of clients that are similarly available"
@@ -277,8 +294,14 @@ class RunConfig(Section):
         count, cohort = self.clients.count, self.cohort
         if cohort.policy == "partition":
             return count // -(-count // cohort.size)
+        if cohort.policy == OWN:
+            return cohort.privacy
+        if cohort.policy != "multi-round" and not (
+            is_named(cohort.policy) and takes("cohort.policy", cohort.policy, "circles")
+        ):
+            return 1
         # Clients left over join circles, and all of them do where there are too few for a second circle.
-        return count // (count // cohort.privacy) if cohort.policy == "multi-round" else 1
+        return count // (count // cohort.privacy)
 
 
 def contradictions(sections: Mapping[str, Any]) -> Iterator[Contradiction]:

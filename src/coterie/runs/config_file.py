@@ -133,7 +133,7 @@ def _parse_override(text: str) -> tuple[str, Any]:
     try:
         return key, tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
-        if re.fullmatch(r"[\w./~-]*", value):  # a word needs no quotation marks
+        if re.fullmatch(r"[\w./~:-]*", value):  # a word needs no quotation marks
             return key, value
         raise ConfigError(f"--set {key}: {value!r} is not a TOML value") from None
 
@@ -184,7 +184,7 @@ def _comment(field: FieldInfo) -> Iterator[str]:
     tables = [name for choice in field.metadata if isinstance(choice, OneOf) for name in choice.names]
     choices = tables or [choice for choice in get_args(field.annotation) if isinstance(choice, str)]
     words = f"{field.description}" + (f" ({' | '.join(choices)})" if choices else "")
-    for line in textwrap.wrap(words, _WIDTH - 2):
+    for line in textwrap.wrap(words, _WIDTH - 2, break_on_hyphens=False):
         yield f"# {line}"
 
 

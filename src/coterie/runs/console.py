@@ -140,6 +140,8 @@ def line(record: RoundRecord, rounds: int) -> str:
     score = f"accuracy {record.accuracy:.1%}" if record.accuracy is not None else ""
     if not score and record.test_loss is not None:
         score = f"loss {record.test_loss:.4g}"
+    if not score and record.train_loss is not None:
+        score = f"training loss {record.train_loss:.4g}"
     measures = f"T={record.strong_privacy or '-'} so far, F={record.fairness_gap:.2f} C={record.cardinality:.1f}"
     epsilon = f" epsilon={record.epsilon:.3g}" if record.epsilon is not None else ""
     return (

@@ -152,6 +152,8 @@ def _model(summary: Summary) -> str:
         return f"The {what} is right on {summary.accuracy:.1%} of the test examples{best}."
     if summary.test_loss is not None:
         return f"The {what} has a loss of {summary.test_loss:.4g} on the test examples."
+    if summary.finished:
+        return f"The {what} was not evaluated: there are no test examples."
     return f"The {what} was not evaluated yet."
 
 

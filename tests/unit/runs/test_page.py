@@ -52,7 +52,8 @@ def test_numbers_add_up() -> None:
         ({}, {"clipped": 0.2}, "20.0% of the entries of updates were cut off at ±0.5"),
         ({}, {"epsilon": 2.5}, "(2.5, 1e-05)-differential privacy"),
         ({}, {"accuracy": None}, "has a loss of 0.2 on the test examples"),
-        ({}, {"accuracy": None, "test_loss": None}, "was not evaluated yet"),
+        ({}, {"accuracy": None, "test_loss": None}, "was not evaluated: there are no test examples"),
+        ({"rounds": 40}, {"accuracy": None, "test_loss": None}, "was not evaluated yet"),
         ({"rounds": 40}, {}, "30 are still to be played"),
     ],
 )

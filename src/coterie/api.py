@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 import numpy as np
 
-from coterie.arithmetic.quantize import Arrays, FloatArray, Layout, Quantizer
+from coterie.arithmetic.quantize import Layout, Quantizer
 from coterie.arithmetic.ring import RingVector
+from coterie.arithmetic.structures import V, listed, rebuilt
+from coterie.arithmetic.structures import names as keys_of
 from coterie.crypto.signing import Identity
 from coterie.errors import ConfigError, InputError
 from coterie.graphs.topology import Complete, Topology
@@ -35,11 +37,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class AggregationResult:
+class AggregationResult(Generic[V]):
     """The mean over those who stayed, and what is known of it."""
 
-    mean: FloatArray | list[FloatArray]
-    """The weighted mean over ``clients``: one array if each gave one array, else a list."""
+    mean: V
+    """The weighted mean over ``clients``, in the form that each gave: an array, a tensor, a list or a dictionary."""
     total_weight: int
     """The sum of their weights; the number of clients where no weights were given."""
     clients: tuple[str, ...]
@@ -52,15 +54,13 @@ class AggregationResult:
     """What it cost, and who refused to go on."""
 
     @property
-    def sum(self) -> FloatArray | list[FloatArray]:
+    def sum(self) -> V:
         """The weighted sum."""
-        if isinstance(self.mean, list):
-            return [array * self.total_weight for array in self.mean]
-        return self.mean * self.total_weight
+        return rebuilt([array * self.total_weight for array in listed(self.mean)], self.mean)
 
 
 def aggregate(
-    inputs: Mapping[str, Arrays],
+    inputs: Mapping[str, V],
     *,
     clip: float,
     weights: Mapping[str, int] | None = None,
@@ -74,8 +74,8 @@ def aggregate(
     faults: Faults | None = None,
     workers: int | None = None,
     seed: int | None = None,
-) -> AggregationResult:
-    """Aggregate each client's array, or list of arrays, without the server seeing any of them.
+) -> AggregationResult[V]:
+    """Aggregate each client's arrays or tensors without the server seeing any of them.
 
     >>> import numpy as np
     >>> result = aggregate({name: np.full(3, 0.5) for name in ("ann", "bob", "cid")}, clip=1.0)
@@ -83,7 +83,8 @@ def aggregate(
     (('ann', 'bob', 'cid'), 3, [0.5, 0.5, 0.5])
 
     Args:
-        inputs: for each client by name, a float array or a list of them; all clients the same shapes.
+        inputs: for each client by name, a float array, a list of them, or a dictionary such as a torch module's
+            ``state_dict`` (of which only floats are aggregated); or tensors instead. All clients the same shapes.
         clip: entries are clipped to ``[-clip, clip]``.
         weights: a whole number for each client; the mean is weighted, and nobody's weight is disclosed.
         precision: bits for each entry; the ring is made large enough that no sum overflows.
@@ -101,11 +102,13 @@ def aggregate(
     if not inputs:
         raise InputError("there is nothing to aggregate")
     names = tuple(inputs)
-    layouts = {name: Layout.of(arrays) for name, arrays in inputs.items()}
+    arrays = {name: listed(given) for name, given in inputs.items()}
+    layouts = {name: Layout.of(given) for name, given in arrays.items()}
+    keys = {name: keys_of(given) for name, given in inputs.items()}
     layout = layouts[names[0]]
-    odd = [name for name in names if layouts[name] != layout]
+    odd = [name for name in names if layouts[name] != layout or keys[name] != keys[names[0]]]
     if odd:
-        raise InputError(f"the arrays of {odd[0]!r} differ in shape or dtype from those of {names[0]!r}")
+        raise InputError(f"the arrays of {odd[0]!r} differ in name, shape or dtype from those of {names[0]!r}")
     for label, given in (("weights", weights), ("circles", circles), ("identities", identities)):
         if given is not None and given.keys() != inputs.keys():
             raise ConfigError(f"{label} must be given for exactly the clients with inputs")
@@ -130,15 +133,14 @@ def aggregate(
     vectors: dict[str, RingVector] = {}
     clipped = 0
     for name in names:
-        encoded = quantizer.encode(inputs[name], streams[name], weights[name] if weights else 1)
+        encoded = quantizer.encode(arrays[name], streams[name], weights[name] if weights else 1)
         vectors[name] = encoded.vector
         clipped += encoded.clipped
     session = Session(terms, one_off(terms, vectors, identities=identities), Carrier(faults, workers))
     result = session.run()
     decoded = quantizer.decode(result.total, layout, len(result.clients))
-    single = isinstance(inputs[names[0]], np.ndarray)
     return AggregationResult(
-        mean=decoded.mean[0] if single else decoded.mean,
+        mean=rebuilt(decoded.mean, inputs[names[0]]),
         total_weight=decoded.total_weight,
         clients=result.clients,
         clipped=clipped,

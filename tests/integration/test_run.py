@@ -1,6 +1,7 @@
 """Whole training runs: what they learn, what they protect, and what they leave behind."""
 
 import csv
+import json
 import runpy
 import signal
 import subprocess
@@ -316,6 +317,18 @@ def test_the_command_end_to_end(tmp_path: Path) -> None:
     code, output = command("run", "--out", str(folder))
     assert code == 1
     assert "holds a run already" in output
+
+
+def test_json_is_all_that_is_printed(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    code, output = command("run", "--json", *(w for s in SMALL for w in ("--set", s)), "--out", str(folder))
+    found = json.loads(output)
+    assert code == 0
+    assert found["folder"] == str(folder)
+    assert (found["rounds"], found["promised"], found["finished"]) == (5, 2, True)
+    assert found["accuracy"] == RunFolder.open(folder).records()[-1].accuracy
+    code, output = command("resume", "--json", str(folder))
+    assert (code, json.loads(output)) == (0, found)
 
 
 class Impatient(Watcher):

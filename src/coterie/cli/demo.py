@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coterie.cli.options import TopologyOption
+from coterie.cli.options import MOST_CLIENTS, MOST_LENGTH, TopologyOption
 from coterie.reports.words import count, duration, size
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ _NAMED = 3  # clients listed in a row of the table before the rest is counted
 
 
 def demo(
-    clients: Annotated[int, typer.Option(help="How many clients take part.")] = 100,
-    length: Annotated[int, typer.Option(help="How many numbers each client's vector has.")] = 100_000,
+    clients: Annotated[int, typer.Option(help="How many clients take part.", max=MOST_CLIENTS)] = 100,
+    length: Annotated[int, typer.Option(help="How many numbers each client's vector has.", max=MOST_LENGTH)] = 100_000,
     dropout: Annotated[float, typer.Option(help="Share of the clients that leave, spread over all steps.")] = 0.1,
     topology: TopologyOption = "harary",
     active: Annotated[

@@ -7,5 +7,8 @@ import typer
 TOPOLOGIES = ("complete", "erdos-renyi", "harary")
 """The names of all topologies; importing their table for a line of help would make every command start slowly."""
 
+# More than any session has, or any machine; what is beyond is a slip of the keyboard, and is told so.
+MOST_CLIENTS, MOST_LENGTH, MOST_WORKERS, MOST_TRIALS = 65_536, 1 << 28, 1_024, 1_000_000
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print the numbers as JSON and nothing else.")]
 TopologyOption = Annotated[str, typer.Option(metavar="|".join(TOPOLOGIES), help="Who shares secrets with whom.")]

@@ -30,10 +30,11 @@ OWN = "own"
 _SPARSE = sorted(SEARCHES.keys() - {"complete"}, reverse=True)  # shown in this order, whatever the table's is
 
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
-Positive: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+# What is beyond these bounds, that of float32 among them, would fail later, where nobody can tell why.
+Positive: TypeAlias = Annotated[float, Field(gt=0, le=1e38, allow_inf_nan=False)]
+NotNegative: TypeAlias = Annotated[float, Field(ge=0, le=1e38, allow_inf_nan=False)]
 BelowOne: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
-Count: TypeAlias = Annotated[int, Field(ge=1)]
+Count: TypeAlias = Annotated[int, Field(ge=1, le=10**9)]
 
 
 class Section(BaseModel):
@@ -88,7 +89,7 @@ class PartitionSettings(Section):
     )
     alpha: Positive = Field(default=0.5, description="dirichlet: the smaller, the fewer labels each client has")
     shared: int = Field(
-        default=20, ge=0, description="shared-and-own-label: examples of each label that everybody holds"
+        default=20, ge=0, le=10**9, description="shared-and-own-label: examples of each label that everybody holds"
     )
 
 
@@ -105,7 +106,9 @@ class ModelSettings(NamedSection):
 class ClientSettings(Section):
     """Who there is."""
 
-    count: int = Field(default=40, ge=2, description="how many clients there are; by-person needs one for each person")
+    count: int = Field(
+        default=40, ge=2, le=10**6, description="how many clients there are; by-person needs one for each person"
+    )
     weighting: Literal["uniform", "samples"] = Field(
         default="uniform", description="a client's weight in the mean: the same for all, or the number of its examples"
     )
@@ -163,7 +166,7 @@ class CohortSettings(Section):
     survival: Annotated[float, Field(gt=0, le=1)] = Field(
         default=1.0, description="multi-round: below 1, select more circles because members are lost with 1 - survival"
     )
-    minimum: int = Field(default=2, ge=2, description="fewer clients than this are never aggregated")
+    minimum: int = Field(default=2, ge=2, le=10**6, description="fewer clients than this are never aggregated")
 
 
 class ScheduleSettings(Section):
@@ -204,7 +207,7 @@ class TrainingSettings(Section):
         "auto measures both and records its choice, which decides how sums are rounded",
     )
     workers: int = Field(
-        default=-1, ge=-1, description="worker processes; -1 is one for each core, 0 none; changes no result"
+        default=-1, ge=-1, le=1024, description="worker processes; -1 is one for each core, 0 none; changes no result"
     )
 
 
@@ -228,11 +231,13 @@ class AggregationSettings(Section):
         default=0.0, description="erdos-renyi: probability that two clients share secrets; 0 is as planned"
     )
     threshold: int = Field(
-        default=0, ge=0, description="shares that open a client's secret; 0 is a majority, or as planned"
+        default=0, ge=0, le=10**6, description="shares that open a client's secret; 0 is a majority, or as planned"
     )
     dropout: BelowOne = Field(default=0.1, description="not complete: the share of a cohort that may drop out")
     collusion: BelowOne = Field(default=0.0, description="not complete: the share of a cohort that may help the server")
-    threads: int = Field(default=-1, ge=-1, description="threads that mask and unmask; -1 is one for each core")
+    threads: int = Field(
+        default=-1, ge=-1, le=1024, description="threads that mask and unmask; -1 is one for each core"
+    )
 
 
 class NoiseSettings(Section):
@@ -262,7 +267,10 @@ class RunConfig(Section):
         default="digits", description="what the run folder is called"
     )
     seed: int = Field(
-        default=0, ge=0, description="decides data, order, selection, faults and rounding; never a key or a mask"
+        default=0,
+        ge=0,
+        lt=2**63,
+        description="decides data, order, selection, faults and rounding; never a key or a mask",
     )
     rounds: Count = Field(default=100, description="how many rounds to play")
     data: DataSettings = DataSettings()

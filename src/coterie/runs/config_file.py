@@ -37,7 +37,7 @@ def load_config(path: Path | None = None, overrides: Iterable[str] = ()) -> RunC
             tree = tomllib.loads(text)
         except OSError as error:
             raise ConfigError(f"cannot read {path}: {error.strerror}") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except ValueError as error:  # also of numbers with thousands of digits
             raise ConfigError(f"{path} is not TOML: {error}") from None
     settled = dict(map(_parse_override, overrides))
     for key, value in settled.items():
@@ -132,7 +132,7 @@ def _parse_override(text: str) -> tuple[str, Any]:
         raise ConfigError(f"--set takes section.key=value, not {text!r}")
     try:
         return key, tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except ValueError:
         if re.fullmatch(r"[\w./~:-]*", value):  # a word needs no quotation marks
             return key, value
         raise ConfigError(f"--set {key}: {value!r} is not a TOML value") from None

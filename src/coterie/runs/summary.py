@@ -1,9 +1,13 @@
 """The summary of a run, as numbers and in plain words."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from coterie.cohorts.ledger import Outcome
+from coterie.errors import ConfigError
+from coterie.planning.session import FEW_CLIENTS, recommend
 from coterie.reports.words import duration, size
 from coterie.runs.config import RunConfig
 from coterie.runs.records import RoundRecord, own_columns
@@ -66,6 +70,12 @@ class Summary:
     def kept(self) -> bool:
         """Whether there is such a promise, and nothing that was revealed breaks it."""
         return self.promised > 1 and not self.exposed and (self.strong_privacy or self.promised) >= self.promised
+
+    def numbers(self) -> dict[str, Any]:
+        """Return everything but the settings under its name; what is no finite number is None."""
+        found = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "config"}
+        found |= {"promised": self.promised, "finished": self.finished}
+        return {name: None if isinstance(it, float) and not math.isfinite(it) else it for name, it in found.items()}
 
     @classmethod
     def of(
@@ -189,5 +199,26 @@ def _cost(summary: Summary) -> str:
         f"{size(summary.upload_bytes)} up and {size(summary.download_bytes)} down for a client in a round, the model "
         f"itself not counted. Of {duration(summary.seconds)} in all, {duration(summary.train_seconds)} went into "
         f"training, {duration(summary.protect_seconds)} ({share:.0%}) into protection, {duration(rest)} into "
-        "evaluation and safe-keeping."
+        f"evaluation and safe-keeping.{_sparser(summary)}"
+    )
+
+
+def _sparser(summary: Summary) -> str:
+    """Say what a sparse graph would save where the complete one is large; not against a server that may lie."""
+    aggregation, cohort = summary.config.aggregation, summary.config.cohort.size
+    secure = aggregation.kind == "secure" and aggregation.threat == "honest-but-curious"
+    if not secure or aggregation.topology != "complete" or aggregation.threshold or cohort <= FEW_CLIENTS:
+        return ""
+    try:
+        plan = recommend(
+            cohort, aggregation.dropout, collusion=aggregation.collusion, length=max(1, summary.parameters)
+        )
+    except ConfigError:
+        return ""
+    if plan.guarantee.degree >= cohort - 1:
+        return ""
+    saved = plan.complete.client_upload_bytes - plan.costs.client_upload_bytes
+    return (
+        f" With aggregation.topology = auto, a client would share its secrets with {plan.guarantee.degree:.3g} others "
+        f"instead of {cohort - 1}, and send {size(saved)} less in a round."
     )

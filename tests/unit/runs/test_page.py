@@ -84,6 +84,26 @@ def test_what_is_promised_is_the_smallest_circle_of_the_roster(clients: int, pri
     assert make_config(settings).promised == circles.privacy
 
 
+LARGE: dict[str, object] = {"clients__count": 100, "cohort__size": 100}
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (LARGE, True),
+        ({**LARGE, "aggregation__topology": "auto"}, False),
+        ({**LARGE, "aggregation__threshold": 51}, False),
+        ({**LARGE, "aggregation__threat": "active-server"}, False),
+        ({**LARGE, "aggregation__kind": "plain"}, False),
+        ({**LARGE, "aggregation__dropout": 0.9, "aggregation__collusion": 0.5}, False),
+        ({}, False),
+    ],
+)
+def test_a_large_complete_graph_is_told_what_a_sparse_one_would_save(settings: dict[str, object], said: bool) -> None:
+    summary = summarised(made_up(3), **settings)
+    assert ("aggregation.topology = auto, a client would share its secrets with" in words(summary)) is said
+
+
 def test_a_run_that_has_not_begun_has_words_and_a_page() -> None:
     summary = summarised([], rounds=5)
     assert "not evaluated yet" in words(summary)

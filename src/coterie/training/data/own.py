@@ -17,7 +17,7 @@ from coterie.training.data.datasets import Dataset, InputArray, Inputs
 
 Examples: TypeAlias = Any
 """A torch data set, map-style or iterable, a data loader, a pair of arrays (inputs, targets), or a list of pairs."""
-Arrays: TypeAlias = tuple[Inputs, npt.NDArray[Any]]
+ExampleArrays: TypeAlias = tuple[Inputs, npt.NDArray[Any]]
 
 
 def from_torch(train: Examples, test: Examples = None, *, classes: int | None = None, name: str = "custom") -> Dataset:
@@ -93,7 +93,7 @@ def client_names(count: int) -> list[str]:
     return [f"client-{number:0{width}}" for number in range(1, count + 1)]
 
 
-def read_examples(source: Examples, name: str) -> Arrays:
+def read_examples(source: Examples, name: str) -> ExampleArrays:
     """Read examples into two arrays; :class:`InputError` where they are not equally shaped pairs of numbers."""
     try:
         if isinstance(source, tuple) and _are_arrays(source):
@@ -136,14 +136,14 @@ def _loaded(loader: Examples) -> Iterator[Any]:
             yield x[0], y[0]
 
 
-def _test(test: Examples, name: str) -> Arrays | None:
+def _test(test: Examples, name: str) -> ExampleArrays | None:
     return None if test is None else read_examples(test, f"{name}, test set")
 
 
 def _dataset(
     name: str,
-    train: Arrays,
-    test: Arrays | None,
+    train: ExampleArrays,
+    test: ExampleArrays | None,
     classes: int | None,
     clients: Mapping[str, npt.NDArray[np.int64]] | None = None,
 ) -> Dataset:

@@ -7,7 +7,7 @@ import typer
 
 from coterie.cli.bench_training import training
 from coterie.cli.common import new_console, print_json, progress_bars
-from coterie.cli.options import MOST_CLIENTS, MOST_LENGTH, MOST_WORKERS, AsJson, TopologyOption
+from coterie.cli.options import MOST_CLIENTS, MOST_LENGTH, MOST_SEED, MOST_WORKERS, AsJson, TopologyOption
 from coterie.reports.words import count, duration, size
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class RivalName(StrEnum):
     FLOWER = "flower"
 
 
-Seed = Annotated[int, typer.Option(help="Chooses inputs, graph and dropouts; secrets are always fresh.")]
+Seed = Annotated[int, typer.Option(help="Chooses inputs, graph and dropouts; secrets are always fresh.", max=MOST_SEED)]
 
 
 @app.command()

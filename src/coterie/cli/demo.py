@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coterie.cli.options import MOST_CLIENTS, MOST_LENGTH, TopologyOption
+from coterie.cli.options import MOST_CLIENTS, MOST_LENGTH, MOST_SEED, TopologyOption
 from coterie.reports.words import count, duration, size
 
 if TYPE_CHECKING:
@@ -36,7 +36,9 @@ def demo(
     circles: Annotated[
         int | None, typer.Option(metavar="SIZE", help="Sum whole circles of this size or not at all.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Chooses inputs and dropouts; secrets are always fresh.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Chooses inputs and dropouts; secrets are always fresh.", max=MOST_SEED)
+    ] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the picture and the report.")] = Path("coterie-demo"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON and nothing else.")] = False,
 ) -> None:

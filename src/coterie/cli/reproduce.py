@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coterie.cli.common import train_extra
-from coterie.cli.options import MOST_TRIALS, MOST_WORKERS
+from coterie.cli.options import MOST_SEED, MOST_TRIALS, MOST_WORKERS
 from coterie.host import cores
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def reproduce(
     out: Annotated[
         Path | None, typer.Option(help="Folder for the results.", show_default="coterie-results/NAME")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Decides every random choice.")] = 0,
+    seed: Annotated[int, typer.Option(help="Decides every random choice.", max=MOST_SEED)] = 0,
     data_dir: Annotated[
         Path | None, typer.Option(help="Where data sets are; or set COTERIE_DATA. Nothing is downloaded.")
     ] = None,

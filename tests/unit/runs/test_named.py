@@ -10,10 +10,10 @@ from coterie.errors import ConfigError
 from coterie.runs.named import call_named, is_named, takes
 
 MODULE = """
-import helper_of_mine
+import neighbour_of_mine
 
 def shout(word: str, times: int = 2):
-    return helper_of_mine.loud(word) * times
+    return neighbour_of_mine.loud(word) * times
 
 def torn():
     raise OSError("the tape is torn")
@@ -28,7 +28,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
     (tmp_path / "mine_in_this_folder.py").write_text(MODULE)
-    (tmp_path / "helper_of_mine.py").write_text("def loud(word): return word.upper()")
+    (tmp_path / "neighbour_of_mine.py").write_text("def loud(word): return word.upper()")
     return tmp_path
 
 

@@ -28,6 +28,6 @@ if __name__ == "__main__":
         cohort=9,
         privacy=3,
         rounds=20,
-        settings={"training.learning_rate": 0.2, "availability.kind": "equal"},
+        settings={"training.learning_rate": 0.2},
     )
     print(f"accuracy {result.accuracy:.1%}, T = {result.privacy}, report in {result.folder / 'report.html'}")

@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 import numpy as np
 
-from coterie.arithmetic.quantize import Arrays, FloatArray, Layout, Quantizer
+from coterie.arithmetic.quantize import Layout, Quantizer
 from coterie.arithmetic.ring import RingVector
+from coterie.arithmetic.structures import V, listed, rebuilt
+from coterie.arithmetic.structures import names as keys_of
 from coterie.crypto.signing import Identity
 from coterie.errors import ConfigError, InputError
 from coterie.graphs.topology import Complete, Topology
@@ -26,21 +28,20 @@ if TYPE_CHECKING:
 
     from coterie.auditing.findings import AuditReport
     from coterie.cohorts.participation import Participation
+    from coterie.cohorts.policies import Policy
     from coterie.planning.population import PopulationPlan
-    from coterie.runs.config import RunConfig
     from coterie.runs.observers import Observer
     from coterie.runs.run import RunResult
-    from coterie.training.data.datasets import Dataset
     from coterie.training.local import Loss
     from coterie.training.own import Module
 
 
 @dataclass(frozen=True, eq=False)
-class AggregationResult:
+class AggregationResult(Generic[V]):
     """The mean over those who stayed, and what is known of it."""
 
-    mean: FloatArray | list[FloatArray]
-    """The weighted mean over ``clients``: one array if each gave one array, else a list."""
+    mean: V
+    """The weighted mean over ``clients``, in the form that each gave: an array, a tensor, a list or a dictionary."""
     total_weight: int
     """The sum of their weights; the number of clients where no weights were given."""
     clients: tuple[str, ...]
@@ -53,15 +54,13 @@ class AggregationResult:
     """What it cost, and who refused to go on."""
 
     @property
-    def sum(self) -> FloatArray | list[FloatArray]:
+    def sum(self) -> V:
         """The weighted sum."""
-        if isinstance(self.mean, list):
-            return [array * self.total_weight for array in self.mean]
-        return self.mean * self.total_weight
+        return rebuilt([array * self.total_weight for array in listed(self.mean)], self.mean)
 
 
 def aggregate(
-    inputs: Mapping[str, Arrays],
+    inputs: Mapping[str, V],
     *,
     clip: float,
     weights: Mapping[str, int] | None = None,
@@ -76,8 +75,8 @@ def aggregate(
     faults: Faults | None = None,
     workers: int | None = None,
     seed: int | None = None,
-) -> AggregationResult:
-    """Aggregate each client's array, or list of arrays, without the server seeing any of them.
+) -> AggregationResult[V]:
+    """Aggregate each client's arrays or tensors without the server seeing any of them.
 
     >>> import numpy as np
     >>> result = aggregate({name: np.full(3, 0.5) for name in ("ann", "bob", "cid")}, clip=1.0)
@@ -85,7 +84,8 @@ def aggregate(
     (('ann', 'bob', 'cid'), 3, [0.5, 0.5, 0.5])
 
     Args:
-        inputs: for each client by name, a float array or a list of them; all clients the same shapes.
+        inputs: for each client by name, a float array, a list of them, or a dictionary such as a torch module's
+            ``state_dict`` (of which only floats are aggregated); or tensors instead. All clients the same shapes.
         clip: entries are clipped to ``[-clip, clip]``.
         weights: a whole number for each client; the mean is weighted, and nobody's weight is disclosed.
         precision: bits for each entry; the ring is made large enough that no sum overflows.
@@ -104,11 +104,13 @@ def aggregate(
     if not inputs:
         raise InputError("there is nothing to aggregate")
     names = tuple(inputs)
-    layouts = {name: Layout.of(arrays) for name, arrays in inputs.items()}
+    arrays = {name: listed(given) for name, given in inputs.items()}
+    layouts = {name: Layout.of(given) for name, given in arrays.items()}
+    keys = {name: keys_of(given) for name, given in inputs.items()}
     layout = layouts[names[0]]
-    odd = [name for name in names if layouts[name] != layout]
+    odd = [name for name in names if layouts[name] != layout or keys[name] != keys[names[0]]]
     if odd:
-        raise InputError(f"the arrays of {odd[0]!r} differ in shape or dtype from those of {names[0]!r}")
+        raise InputError(f"the arrays of {odd[0]!r} differ in name, shape or dtype from those of {names[0]!r}")
     for label, given in (("weights", weights), ("circles", circles), ("identities", identities)):
         if given is not None and given.keys() != inputs.keys():
             raise ConfigError(f"{label} must be given for exactly the clients with inputs")
@@ -134,15 +136,14 @@ def aggregate(
     vectors: dict[str, RingVector] = {}
     clipped = 0
     for name in names:
-        encoded = quantizer.encode(inputs[name], streams[name], weights[name] if weights else 1)
+        encoded = quantizer.encode(arrays[name], streams[name], weights[name] if weights else 1)
         vectors[name] = encoded.vector
         clipped += encoded.clipped
     session = Session(terms, one_off(terms, vectors, identities=identities), Carrier(faults, workers))
     result = session.run()
     decoded = quantizer.decode(result.total, layout, len(result.clients))
-    single = isinstance(inputs[names[0]], np.ndarray)
     return AggregationResult(
-        mean=decoded.mean[0] if single else decoded.mean,
+        mean=rebuilt(decoded.mean, inputs[names[0]]),
         total_weight=decoded.total_weight,
         clients=result.clients,
         clipped=clipped,
@@ -163,13 +164,14 @@ def _choose(
 
 def train(
     model: "Module | Callable[[], Module]",
-    train_set: Any,  # noqa: ANN401 - anything with (input, target) pairs
+    train_set: Any = None,  # noqa: ANN401 - anything with (input, target) pairs
     test_set: Any = None,  # noqa: ANN401
     *,
-    clients: int = 40,
-    cohort: int = 8,
+    clients: int | Mapping[str, Any] | Sequence[Any] = 40,
+    cohort: int | None = None,
     privacy: int = 2,
     rounds: int = 100,
+    policy: "Policy | None" = None,
     settings: Mapping[str, Any] | None = None,
     loss: "Loss | None" = None,
     out: str | Path | None = None,
@@ -179,51 +181,55 @@ def train(
 ) -> "RunResult":
     """Train a model across simulated clients, every round under secure aggregation.
 
+    ``train(model, clients={"ann": data, "bob": other, ...}, test_set=test)`` or, with examples that are to be divided,
     ``train(model, train_set, test_set, clients=20, cohort=9, privacy=3)`` is what ``coterie run`` does, with a model
-    and data of your own.
+    and data of your own. Examples are a torch data set, a data loader, a pair of arrays (X, y), or a list of pairs.
 
     Args:
         model: a module, or a function that makes one; it is then made with random numbers that ``seed`` decides.
-        train_set: (input, target) pairs, such as a torch data set; read into memory and divided among the clients.
-        test_set: the same, to judge the model by; a :class:`~coterie.training.Dataset` holds both.
-        clients: how many clients there are.
-        cohort: K, how many of them take part in a round.
+        train_set: examples; read into memory and divided among the clients.
+        test_set: examples to judge the model by, if there are any; a :class:`~coterie.training.Dataset` holds both.
+        clients: how many clients there are; or the examples of each, by name or in a list.
+        cohort: K, how many of them take part in a round; by default 8, or all if they are fewer.
         privacy: T; fewer clients than this can never be told apart, however many rounds there are.
         rounds: how many rounds to play.
+        policy: who selects cohorts, instead of circles of ``privacy`` clients: anything with the method ``select`` of
+            :class:`~coterie.cohorts.policies.Policy`. What it keeps together it names by an attribute ``circles``.
         settings: any settings of ``coterie run``, by their keys: ``{"training.learning_rate": 0.05, "seed": 1}``.
-            Unlike there, training.executor is ``auto`` and training.workers 0 by default; worker processes are worth
-            it for larger models, in scripts with ``if __name__ == "__main__":``.
+            Unlike there, all clients are always available and none is lost in mid-round, unless ``availability`` or
+            ``faults`` say so; training.executor is ``auto`` and training.workers 0: worker processes are worth it
+            for larger models, in scripts with ``if __name__ == "__main__":``.
         loss: from outputs and targets to one number for each example; by default cross entropy for labels and the
             squared error for other targets.
         out: the folder of the run; by default a new one in ``runs``.
-        resume: go on with the run in ``out`` if there is one; everything else must be as it was.
+        resume: go on with the run in ``out`` if there is one; everything else must be as it was, but for ``rounds``.
         progress: show on the console how it goes.
         observers: who else is told.
 
     """
-    from coterie.runs.config import OWN
     from coterie.runs.federation import make_federation
     from coterie.runs.folder import RunFolder
+    from coterie.runs.own import Wanted, own_config, own_dataset, reconciled
     from coterie.runs.run import TrainingRun
-    from coterie.training.data.datasets import Dataset, from_torch
     from coterie.training.own import instantiate
     from coterie.training.streams import torch_seed
 
-    dataset = train_set if isinstance(train_set, Dataset) else from_torch(train_set, test_set, name=OWN)
-    config = _config(dataset, clients, cohort, privacy, rounds, settings or {})
-    federation = make_federation(config, dataset, instantiate(model, torch_seed(config.seed, "model")), loss)
-    shown: list[Observer] = []
+    if (train_set is None) == isinstance(clients, int):
+        raise ConfigError("train takes either a train_set, to be divided, or the examples of each client in clients")
+    dataset = own_dataset(train_set, test_set, clients)
+    count = clients if isinstance(clients, int) else len(clients)
+    config = own_config(dataset, Wanted(count, cohort, privacy, rounds, policy, settings or {}))
+    module = instantiate(model, torch_seed(config.seed, "model"))
+    federation = make_federation(config, dataset, module, loss, policy)
+    everybody = list(observers)
     if progress:
         from coterie.runs.console import Watcher
 
-        shown.append(Watcher())
-    everybody = [*shown, *observers]
+        everybody.insert(0, Watcher())
     path = Path(out) if out is not None else Path("runs") / f"{config.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     if resume and (path / "config.toml").exists():
         folder = RunFolder.open(path)
-        if _comparable(folder.config()) != _comparable(config):
-            raise ConfigError(f"the run in {path} has other settings; see {folder.config_file}")
-        return TrainingRun.open(folder, federation, everybody).play()
+        return TrainingRun.open(folder, federation, everybody, reconciled(folder, config)).play()
     return TrainingRun.begin(path, config, federation, everybody).play()
 
 
@@ -323,29 +329,3 @@ def plan(
     if len(levels) != 1:
         raise ConfigError("a session has one dropout; several levels are for many rounds, which need a cohort")
     return recommend(clients, levels[0], **options)
-
-
-def _config(
-    dataset: "Dataset", clients: int, cohort: int, privacy: int, rounds: int, settings: Mapping[str, Any]
-) -> "RunConfig":
-    from coterie.runs.config import OWN
-    from coterie.runs.config_file import make_config
-
-    defaults: dict[str, Any] = {
-        "name": OWN,
-        "rounds": rounds,
-        "data.name": OWN,
-        "model.name": OWN,
-        "clients.count": clients,
-        "cohort.size": cohort,
-        "cohort.privacy": privacy,
-        "partition.kind": "iid" if dataset.classes is None else "label-shards",
-        "training.executor": "auto",
-        "training.workers": 0,
-    }
-    return make_config(defaults | dict(settings))
-
-
-def _comparable(config: "RunConfig") -> "RunConfig":
-    """Leave out which way of training was measured to be faster."""
-    return config.model_copy(update={"training": config.training.model_copy(update={"executor": "auto"})})

@@ -1,8 +1,10 @@
-"""The machine, as far as a process may ask it: how many processors there are, and memory that stays."""
+"""The machine, as far as a process may ask it: processors, memory that stays, and how to install what is missing."""
 
 import ctypes
+import json
 import os
 import sys
+from pathlib import Path
 
 # As malloc.h numbers them, and what they are set to: what is at the top of the heap stays up to the first, and blocks
 # up to the second are taken from the heap. glibc accepts no larger one.
@@ -25,3 +27,27 @@ def keep_memory() -> None:
     if mallopt is not None:
         mallopt(_TRIM_THRESHOLD, _KEPT)
         mallopt(_MMAP_THRESHOLD, _BLOCK)
+
+
+def install_command(extra: str) -> str:
+    """Return the command that adds an extra of Coterie, from where this one came: a folder, a wheel, a repository.
+
+    Installers note the origin of whatever is not from an index of packages (PEP 610). Naming the package alone would
+    send its reader to whatever an index has under that name.
+    """
+    from importlib import metadata  # takes longer than all else here, and is hardly ever needed
+    from urllib.parse import unquote, urlsplit
+
+    name = __name__.partition(".")[0]
+    try:
+        noted = metadata.distribution(name).read_text("direct_url.json")
+    except metadata.PackageNotFoundError:  # not installed, but run from the folder of its source
+        return f"pip install '{Path(__file__).parents[2]}[{extra}]'"
+    if not noted:
+        return f"pip install '{name}[{extra}]'"
+    origin = json.loads(noted)
+    if "dir_info" in origin:
+        editable = "--editable " if origin["dir_info"].get("editable") else ""
+        return f"pip install {editable}'{unquote(urlsplit(origin['url']).path)}[{extra}]'"
+    version_control = f"{origin['vcs_info']['vcs']}+" if "vcs_info" in origin else ""
+    return f"pip install '{name}[{extra}] @ {version_control}{origin['url']}'"

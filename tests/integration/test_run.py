@@ -1,6 +1,7 @@
 """Whole training runs: what they learn, what they protect, and what they leave behind."""
 
 import csv
+import json
 import runpy
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from coterie.arithmetic.quantize import Quantizer
 from coterie.cli.run import init, resume, run
 from coterie.cohorts.ledger import Ledger, Outcome
 from coterie.errors import ConfigError, TrainingError
+from coterie.host import install_command
 from coterie.runs.config import RunConfig
 from coterie.runs.config_file import load_config
 from coterie.runs.console import Watcher
@@ -131,9 +133,10 @@ def test_secure_and_plain_training_stay_together_over_many_rounds(tmp_path: Path
 def test_the_ledger_of_every_run_keeps_its_promise(tmp_path: Path, overrides: tuple[str, ...], promised: int) -> None:
     result = play(tmp_path / "run", "rounds=16", "training.evaluate_every=16", *overrides)
     assert result.summary.config.promised == promised
-    assert strong_privacy(tmp_path / "run") == result.privacy
-    assert result.privacy is not None
-    assert result.privacy >= promised
+    assert result.privacy == promised
+    so_far = result.summary.strong_privacy
+    assert so_far is not None
+    assert strong_privacy(tmp_path / "run") == so_far >= promised
     completed = [record for record in result.records if record.completed]
     assert len(completed) > 2
     assert all(record.strong_privacy is None or record.strong_privacy >= promised for record in result.records)
@@ -249,7 +252,7 @@ def test_baselines_share_nothing_and_say_so(tmp_path: Path) -> None:
     alone = play(tmp_path / "alone", "training.algorithm=local-only", "rounds=2")
     together = play(tmp_path / "together", "training.algorithm=centralised", "rounds=2")
     assert len(alone.models) == 12
-    assert alone.privacy is None is together.privacy
+    assert alone.summary.strong_privacy is None is together.summary.strong_privacy
     assert alone.accuracy is not None
     assert together.accuracy is not None
     assert together.accuracy > alone.accuracy  # clients with two labels each cannot know the others
@@ -320,6 +323,18 @@ def test_the_command_end_to_end(tmp_path: Path) -> None:
     assert "holds a run already" in output
 
 
+def test_json_is_all_that_is_printed(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    code, output = command("run", "--json", *(w for s in SMALL for w in ("--set", s)), "--out", str(folder))
+    found = json.loads(output)
+    assert code == 0
+    assert found["folder"] == str(folder)
+    assert (found["rounds"], found["promised"], found["finished"]) == (5, 2, True)
+    assert found["accuracy"] == RunFolder.open(folder).records()[-1].accuracy
+    code, output = command("resume", "--json", str(folder))
+    assert (code, json.loads(output)) == (0, found)
+
+
 class Impatient(Watcher):
     """Presses Ctrl-C after the second round."""
 
@@ -352,7 +367,7 @@ def test_without_torch_the_command_says_what_to_install() -> None:
         "try: run()\nexcept ConfigError as error: print(error)"
     )
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert "pip install 'coterie[train]'" in said
+    assert install_command("train") in said
 
 
 def test_init_writes_every_setting_and_nothing_over(tmp_path: Path) -> None:
@@ -389,7 +404,7 @@ def test_a_tracker_that_is_not_installed_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     monkeypatch.setitem(sys.modules, "mlflow", None)
-    with pytest.raises(ConfigError, match=rf"tracking\.{tracker}: not installed .*coterie\[tracking\]"):
+    with pytest.raises(ConfigError, match=rf"tracking\.{tracker}: not installed .*\[tracking\]'"):
         play(tmp_path / "run", f"tracking.{tracker}=true")
 
 
@@ -440,7 +455,7 @@ class Counter(Observer):
 
 
 def test_own_model_own_data_and_resuming_from_python(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    counter = Counter()
+    counter, out = Counter(), tmp_path / "run"
     settings = {"training.learning_rate": 0.2, "availability.kind": "equal", "training.executor": "vectorised"}
 
     def go(rounds: int, **more: object) -> RunResult:
@@ -452,7 +467,7 @@ def test_own_model_own_data_and_resuming_from_python(tmp_path: Path, capsys: pyt
             cohort=6,
             rounds=rounds,
             settings=settings,
-            out=tmp_path / "run",
+            out=out,
             **more,  # type: ignore[arg-type]
         )
 
@@ -466,8 +481,11 @@ def test_own_model_own_data_and_resuming_from_python(tmp_path: Path, capsys: pyt
     again = go(8, resume=True, progress=False)
     assert again.records == result.records
     assert capsys.readouterr().out == ""
-    with pytest.raises(ConfigError, match="has other settings"):
-        go(9, resume=True)
+    longer = go(9, resume=True, progress=False)
+    assert longer.records[:8] == result.records
+    assert len(longer.records) == 9
+    with pytest.raises(ConfigError, match=r"began under other settings: cohort\.size was 6 and is 4"):
+        train(small_model, rings(200, 1), rings(100, 2), clients=10, cohort=4, settings=settings, out=out, resume=True)
     with pytest.raises(ConfigError, match="holds a run already"):
         go(8)
 

@@ -80,6 +80,7 @@ def write_data(folder: Path) -> None:
     files["location30/bangkok"] = location_rows([13, 1, 30, 2, 7, 13], LOCATION)
     rows = [f"2016-01-01 {hour}:00,{load}" for hour, load in HOURS]
     files["hec/DAYTON_hourly.csv"] = "\n".join(["Datetime,DAYTON_MW", *rows]).encode()
+    files["ann.csv"], files["bob.csv"] = b"dose,age,ill\n1,2.5,0\n3,4,1\n", b"dose,age,ill\n5,6,1\n"
     for place, content in files.items():
         (folder / place).parent.mkdir(parents=True, exist_ok=True)
         (folder / place).write_bytes(content)

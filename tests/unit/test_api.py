@@ -91,8 +91,44 @@ def test_larger_cohorts_get_a_sparse_graph() -> None:
         ({"a": np.zeros(2), "b": np.zeros(2)}, {"weights": {"a": 1, "b": 1.5}}, InputError),
         ({"a": np.zeros(2), "b": np.zeros(2)}, {"clip": 0}, ConfigError),
         ({"a": np.zeros(2)}, {}, ConfigError),
+        ({"a": {"w": np.zeros(2)}, "b": {"v": np.zeros(2)}}, {}, InputError),
+        ({"a": {"w": np.zeros(2)}, "b": [np.zeros(2)]}, {}, InputError),
+        ({"a": {"n": np.zeros(2, int)}, "b": {"n": np.zeros(2, int)}}, {}, InputError),
+        ({"a": "words", "b": "words"}, {}, InputError),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_sent(inputs: Any, changes: Any, error: type[Exception]) -> None:  # noqa: ANN401
     with pytest.raises(error):
         coterie.aggregate(inputs, **({"clip": 1.0} | changes))
+
+
+def test_state_dicts_and_tensors_come_back_as_they_went_in() -> None:
+    torch = pytest.importorskip("torch", reason="training needs coterie[train]")
+    models = {name: torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2).double()) for name in names(4)}
+    states = {name: model.state_dict() for name, model in models.items()}
+    outcome = coterie.aggregate(states, clip=2.0)
+    first = states[names(4)[0]]
+    assert outcome.mean.keys() == {key for key, tensor in first.items() if tensor.is_floating_point()}
+    for key, mean in outcome.mean.items():
+        expected = torch.stack([state[key] for state in states.values()]).mean(0)
+        assert (mean.dtype, mean.shape) == (first[key].dtype, first[key].shape)
+        assert (mean - expected).abs().max() <= outcome.error_bound + 1e-6
+        assert torch.equal(outcome.sum[key], mean * 4)
+    missing, unexpected = models[names(4)[0]].load_state_dict(outcome.mean, strict=False)
+    assert set(missing) <= {"1.num_batches_tracked"}
+    assert unexpected == []
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32", "float64"])
+def test_a_tensor_of_any_precision(kind: str) -> None:
+    torch = pytest.importorskip("torch", reason="training needs coterie[train]")
+    tensor = torch.full((3,), 0.5, dtype=getattr(torch, kind), requires_grad=True)
+    outcome = coterie.aggregate(dict.fromkeys(names(3), tensor), clip=1.0)
+    assert outcome.mean.dtype == tensor.dtype
+    assert not outcome.mean.requires_grad
+    assert (outcome.mean.double() - 0.5).abs().max() < 0.01
+    several = coterie.aggregate(dict.fromkeys(names(3), (tensor, tensor)), clip=1.0).mean
+    assert isinstance(several, tuple)
+    assert all(torch.is_tensor(mean) for mean in several)
+    with pytest.raises(InputError, match="has no mean"):
+        coterie.aggregate(dict.fromkeys(names(3), tensor.long()), clip=1.0)

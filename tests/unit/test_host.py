@@ -1,10 +1,13 @@
 import os
 import subprocess
 import sys
+from importlib import metadata
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from coterie.host import cores, keep_memory
+from coterie.host import cores, install_command, keep_memory
 
 FAULTS = """
 import resource
@@ -39,3 +42,39 @@ def test_memory_is_kept_where_that_is_possible() -> None:
 def test_other_systems_keep_memory_as_they_like(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     keep_memory()
+
+
+@pytest.mark.parametrize(
+    ("noted", "command"),
+    [
+        (None, "pip install 'coterie[train]'"),
+        ('{"url": "file:///a%20b/coterie", "dir_info": {}}', "pip install '/a b/coterie[train]'"),
+        (
+            '{"url": "file:///src/coterie", "dir_info": {"editable": true}}',
+            "pip install --editable '/src/coterie[train]'",
+        ),
+        (
+            '{"url": "file:///coterie-1-py3-none-any.whl", "archive_info": {}}',
+            "pip install 'coterie[train] @ file:///coterie-1-py3-none-any.whl'",
+        ),
+        (
+            '{"url": "https://host/coterie", "vcs_info": {"vcs": "git", "commit_id": "1"}}',
+            "pip install 'coterie[train] @ git+https://host/coterie'",
+        ),
+    ],
+)
+def test_advice_installs_from_where_the_package_came(
+    noted: str | None, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = SimpleNamespace(read_text={"direct_url.json": noted}.get)
+    monkeypatch.setattr(metadata, "distribution", {"coterie": found}.__getitem__)
+    assert install_command("train") == command
+
+
+def test_advice_in_a_checkout_names_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "distribution", missing)
+    folder = install_command("train").removeprefix("pip install '").removesuffix("[train]'")
+    assert (Path(folder) / "pyproject.toml").is_file()

@@ -50,6 +50,9 @@ def main() -> None:
     except CoterieError as error:
         typer.secho(f"coterie: {error}", fg=typer.colors.RED, err=True)
         sys.exit(ExitStatus.BAD_INPUT if isinstance(error, ConfigError | InputError) else ExitStatus.NOT_MET)
+    except (MemoryError, OverflowError) as error:
+        typer.secho(f"coterie: these numbers are too large for this machine: {error}", fg=typer.colors.RED, err=True)
+        sys.exit(ExitStatus.BAD_INPUT)
     except KeyboardInterrupt:
         typer.secho("coterie: interrupted", err=True)
         sys.exit(130)

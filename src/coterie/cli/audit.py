@@ -140,13 +140,14 @@ def audit(
     from coterie.auditing.preview import gather_evidence
     from coterie.auditing.verdict import Requirement
     from coterie.errors import CoterieError, LedgerTampered, LogTooLarge
+    from coterie.host import install_command
 
     if require is None and weak:
         raise typer.BadParameter("--weak says which T is required: it needs --require")
     if weak and collusion:
         raise typer.BadParameter("colluding members of a group concern strong T; leave --weak or --collusion out")
     if html and not all(map(find_spec, ("jinja2", "plotly"))):
-        raise typer.BadParameter("--html needs more packages; get them with: pip install 'coterie[report]'")
+        raise typer.BadParameter(f"--html needs more packages; get them with: {install_command('report')}")
     given = {
         "--format": log_format and log_format.value,
         "--round-column": round_column,

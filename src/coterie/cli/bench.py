@@ -7,7 +7,7 @@ import typer
 
 from coterie.cli.bench_training import training
 from coterie.cli.common import new_console, print_json, progress_bars
-from coterie.cli.options import AsJson, TopologyOption
+from coterie.cli.options import MOST_CLIENTS, MOST_LENGTH, MOST_SEED, MOST_WORKERS, AsJson, TopologyOption
 from coterie.reports.words import count, duration, size
 
 if TYPE_CHECKING:
@@ -29,13 +29,13 @@ class RivalName(StrEnum):
     FLOWER = "flower"
 
 
-Seed = Annotated[int, typer.Option(help="Chooses inputs, graph and dropouts; secrets are always fresh.")]
+Seed = Annotated[int, typer.Option(help="Chooses inputs, graph and dropouts; secrets are always fresh.", max=MOST_SEED)]
 
 
 @app.command()
 def secagg(
-    clients: Annotated[int, typer.Option(help="How many clients take part.")] = 100,
-    length: Annotated[int, typer.Option(help="How many numbers each client's vector has.")] = 10_000,
+    clients: Annotated[int, typer.Option(help="How many clients take part.", max=MOST_CLIENTS)] = 100,
+    length: Annotated[int, typer.Option(help="How many numbers each client's vector has.", max=MOST_LENGTH)] = 10_000,
     dropout: Annotated[float, typer.Option(help="Share of the clients that vanish before sending theirs.")] = 0.1,
     topology: TopologyOption = "harary",
     degree: Annotated[int | None, typer.Option(help="Neighbours in a harary graph.", show_default="30")] = None,
@@ -47,7 +47,10 @@ def secagg(
     ] = None,
     precision: Annotated[int, typer.Option(metavar="BITS", help="Bits of a number, sign included.")] = 22,
     workers: Annotated[
-        int, typer.Option(help="Threads that mask and unmask; with one, clients take turns, as Flower's do.")
+        int,
+        typer.Option(
+            help="Threads that mask and unmask; with one, clients take turns, as Flower's do.", max=MOST_WORKERS
+        ),
     ] = 1,
     seed: Seed = 0,
     against: Annotated[RivalName | None, typer.Option(help="Time another implementation on the same work.")] = None,
@@ -81,7 +84,8 @@ def secagg(
 @app.command()
 def topologies(
     clients: Annotated[
-        list[int] | None, typer.Option(help="How many clients; may be repeated.", show_default="100, 300, 500")
+        list[int] | None,
+        typer.Option(help="How many clients; may be repeated.", max=MOST_CLIENTS, show_default="100, 300, 500"),
     ] = None,
     dropout: Annotated[
         list[float] | None, typer.Option(help="Total dropout; may be repeated.", show_default="0, 0.1")

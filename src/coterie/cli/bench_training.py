@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coterie.cli.common import new_console, print_json, progress_bars, train_extra
-from coterie.cli.options import AsJson
+from coterie.cli.options import MOST_TRIALS, MOST_WORKERS, AsJson
 from coterie.host import cores
 from coterie.reports.words import count, duration, size
 
@@ -38,9 +38,14 @@ def training(
     model: Annotated[
         Network, typer.Option(help="LeNet on inputs like CIFAR-10's, or the CNN of McMahan et al. on MNIST's.")
     ] = Network.LENET,
-    rounds: Annotated[int, typer.Option(help="Rounds to time, each with and without protection.")] = 10,
+    rounds: Annotated[
+        int, typer.Option(help="Rounds to time, each with and without protection.", max=MOST_TRIALS)
+    ] = 10,
     workers: Annotated[
-        int | None, typer.Option(help="Processes that train; with 0, this one does.", show_default="one for each core")
+        int | None,
+        typer.Option(
+            help="Processes that train; with 0, this one does.", max=MOST_WORKERS, show_default="one for each core"
+        ),
     ] = None,
     against: Annotated[
         list[Simulation] | None, typer.Option(help="Time another system on the same work; may be repeated.")

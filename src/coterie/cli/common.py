@@ -63,10 +63,11 @@ def print_json(record: dict[str, Any]) -> None:
 def train_extra() -> "Iterator[None]":
     """Say what to install where something that training needs is not there."""
     from coterie.errors import ConfigError
+    from coterie.host import install_command
 
     try:
         yield
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("coterie"):
             raise
-        raise ConfigError(f"training needs {error.name}: pip install 'coterie[train]'") from error
+        raise ConfigError(f"training needs {error.name}: {install_command('train')}") from error

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coterie.cli.options import TopologyOption
+from coterie.cli.options import MOST_CLIENTS, MOST_LENGTH, MOST_SEED, TopologyOption
 from coterie.reports.words import count, duration, size
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ _NAMED = 3  # clients listed in a row of the table before the rest is counted
 
 
 def demo(
-    clients: Annotated[int, typer.Option(help="How many clients take part.")] = 100,
-    length: Annotated[int, typer.Option(help="How many numbers each client's vector has.")] = 100_000,
+    clients: Annotated[int, typer.Option(help="How many clients take part.", max=MOST_CLIENTS)] = 100,
+    length: Annotated[int, typer.Option(help="How many numbers each client's vector has.", max=MOST_LENGTH)] = 100_000,
     dropout: Annotated[float, typer.Option(help="Share of the clients that leave, spread over all steps.")] = 0.1,
     topology: TopologyOption = "harary",
     active: Annotated[
@@ -36,7 +36,9 @@ def demo(
     circles: Annotated[
         int | None, typer.Option(metavar="SIZE", help="Sum whole circles of this size or not at all.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Chooses inputs and dropouts; secrets are always fresh.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Chooses inputs and dropouts; secrets are always fresh.", max=MOST_SEED)
+    ] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the picture and the report.")] = Path("coterie-demo"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON and nothing else.")] = False,
 ) -> None:
@@ -48,9 +50,11 @@ def demo(
 
     import msgspec
     from rich.console import Console
+    from rich.markup import escape
 
     from coterie.demo import Demo, Settings, draw
     from coterie.errors import ConfigError, RoundAborted
+    from coterie.host import install_command
 
     console, errors = Console(quiet=as_json, highlight=False), Console(stderr=True, highlight=False)
     settings = Settings(clients, length, dropout, topology, active, circles, seed)
@@ -71,7 +75,8 @@ def demo(
     try:
         draw(report, vectors, out / PLOT)
     except ImportError:
-        errors.print("No picture, because matplotlib is not installed; get it with: pip install 'coterie\\[report]'")
+        advice = escape(install_command("report"))
+        errors.print(f"No picture, because matplotlib is not installed; get it with: {advice}", soft_wrap=True)
     else:
         report = replace(report, plot=PLOT)
     data = msgspec.json.format(msgspec.json.encode(report), indent=2)

@@ -1,12 +1,10 @@
 """``coterie plan``: parameters, bounds and costs before anything is run."""
 
 import json
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from click.core import ParameterSource
 
 from coterie.cli.plan_population import show_population
 
@@ -15,15 +13,6 @@ if TYPE_CHECKING:
 
 
 SESSION, ROUNDS = "One session", "Many rounds"
-
-
-class TopologyName(StrEnum):
-    """Names a user can give."""
-
-    AUTO = "auto"
-    COMPLETE = "complete"
-    ERDOS_RENYI = "erdos-renyi"
-    HARARY = "harary"
 
 
 def plan(
@@ -44,8 +33,13 @@ def plan(
         ),
     ] = None,
     topology: Annotated[
-        TopologyName, typer.Option(help="Who shares with whom.", rich_help_panel=SESSION)
-    ] = TopologyName.AUTO,
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Who shares with whom: auto is the cheapest; a wrong name lists all.",
+            rich_help_panel=SESSION,
+        ),
+    ] = "auto",
     privacy_bits: Annotated[
         float | None,
         typer.Option(
@@ -118,7 +112,7 @@ def plan(
             clients,
             levels[0],
             collusion=collusion,
-            topology=topology.value,
+            topology=topology,
             privacy_bits=privacy_bits,
             reliability_bits=reliability_bits,
             active=active,
@@ -138,7 +132,7 @@ def _given(context: typer.Context, panel: str) -> list[str]:
         for parameter in context.command.params
         if getattr(parameter, "rich_help_panel", None) == panel
         and parameter.name is not None
-        and context.get_parameter_source(parameter.name) is not ParameterSource.DEFAULT
+        and getattr(context.get_parameter_source(parameter.name), "name", "DEFAULT") != "DEFAULT"
     ]
 
 

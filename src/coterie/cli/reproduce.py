@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coterie.cli.common import train_extra
+from coterie.cli.options import MOST_SEED, MOST_TRIALS, MOST_WORKERS
 from coterie.host import cores
 
 if TYPE_CHECKING:
@@ -20,19 +21,22 @@ def reproduce(
         str | None, typer.Option(help="How much is run; --list shows the sizes.", show_default="full, as in the paper")
     ] = None,
     trials: Annotated[
-        int | None, typer.Option(min=1, help="How often everything is tried.", show_default="as the size says")
+        int | None,
+        typer.Option(min=1, max=MOST_TRIALS, help="How often everything is tried.", show_default="as the size says"),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the results.", show_default="coterie-results/NAME")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Decides every random choice.")] = 0,
+    seed: Annotated[int, typer.Option(help="Decides every random choice.", max=MOST_SEED)] = 0,
     data_dir: Annotated[
         Path | None, typer.Option(help="Where data sets are; or set COTERIE_DATA. Nothing is downloaded.")
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes to work in.", show_default="one for each core")] = None,
     rewrite: Annotated[
         bool, typer.Option("--rewrite", help="Run nothing: write the report again from the results in the folder.")
     ] = False,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes to work in.", max=MOST_WORKERS, show_default="one for each core")
+    ] = None,
 ) -> None:
     """Run an experiment of the papers again and put our numbers beside theirs.
 

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coterie.cli.common import train_extra
+from coterie.cli.common import print_json, train_extra
+from coterie.cli.options import AsJson
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-    from rich.console import Console
-
-    from coterie.runs.run import RunResult, TrainingRun
+    from coterie.runs.run import TrainingRun
 
 CONFIG = Path("coterie.toml")
 RUNS = Path("runs")
@@ -38,6 +37,7 @@ def run(
     data_dir: Annotated[
         Path | None, typer.Option(help="Where data sets are; or set COTERIE_DATA. Nothing is downloaded.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Train a model across many clients, every round under secure aggregation.
 
@@ -50,7 +50,7 @@ def run(
 
     folder = [f"data.folder={json.dumps(str(data_dir.absolute()))}"] if data_dir else []
     wanted = load_config(config, [*(settings or []), *folder])
-    console = Console(highlight=False)
+    console = Console(highlight=False, quiet=as_json)
     with console.status("Loading data and model ..."):
         if wanted.training.executor == "processes" and wanted.training.workers:
             from coterie.training.executors.processes import warm_up
@@ -62,7 +62,7 @@ def run(
             from coterie.runs.run import TrainingRun
 
             training = TrainingRun.begin(path, wanted, observers=[Watcher(console)])
-    _play(training, console)
+    _play(training, as_json)
 
 
 def resume(
@@ -71,6 +71,7 @@ def resume(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change what may change, such as rounds=200; may be repeated."),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Go on with a run after Ctrl-C, a crash or kill -9.
 
@@ -80,14 +81,14 @@ def resume(
     """
     from rich.console import Console
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, quiet=as_json)
     with console.status("Loading data and model ..."), train_extra():
         from coterie.runs.console import Watcher
         from coterie.runs.folder import RunFolder
         from coterie.runs.run import TrainingRun
 
         training = TrainingRun.open(RunFolder.open(folder), observers=[Watcher(console)], changes=settings or ())
-    _play(training, console)
+    _play(training, as_json)
 
 
 def init(
@@ -111,23 +112,24 @@ def init(
     typer.echo(f"Wrote {file}. Change what you like, then: coterie run {file}")
 
 
-def _play(training: "TrainingRun", console: "Console") -> "RunResult":
-    with _stoppable(training, console):
+def _play(training: "TrainingRun", as_json: bool) -> None:
+    with _stoppable(training):
         result = training.play()
+    if as_json:
+        print_json({"folder": str(result.folder), **result.summary.numbers()})
     if not result.summary.finished:
         raise typer.Exit(INTERRUPTED)
-    return result
 
 
 @contextmanager
-def _stoppable(training: "TrainingRun", console: "Console") -> "Iterator[None]":
+def _stoppable(training: "TrainingRun") -> "Iterator[None]":
     """Let the first Ctrl-C stop the run after the round in progress, and the second at once."""
     before = signal.getsignal(signal.SIGINT)
 
     def ask(_number: int, _frame: "FrameType | None") -> None:
         signal.signal(signal.SIGINT, before)
         training.stop()
-        console.print("Stopping after this round; Ctrl-C again stops at once (and loses nothing but the round).")
+        typer.echo("Stopping after this round; Ctrl-C again stops at once (and loses nothing but the round).", err=True)
 
     signal.signal(signal.SIGINT, ask)
     try:

@@ -85,7 +85,8 @@ class MultiRound:
     @cached_property
     def wanted(self) -> int:
         """Number of circles to select, with those that in-round loss is expected to break."""
-        return math.ceil(self.chosen / intact_share(self.circles.sizes, self.survival))
+        intact = intact_share(self.circles.sizes, self.survival)
+        return math.ceil(self.chosen / intact) if intact * len(self.circles) > self.chosen else len(self.circles)
 
     @property
     def privacy(self) -> int:

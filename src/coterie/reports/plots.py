@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from coterie.errors import ConfigError
+from coterie.host import install_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,7 +41,7 @@ def require_matplotlib() -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise ConfigError("pictures need matplotlib; get it with: pip install 'coterie[report]'") from None
+        raise ConfigError(f"pictures need matplotlib; get it with: {install_command('report')}") from None
 
 
 @contextmanager

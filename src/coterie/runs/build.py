@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 
 from coterie.cohorts.availability import AVAILABILITIES, Availability
 from coterie.cohorts.circles import Circles
-from coterie.cohorts.policies import POLICIES, Policy, PolicySettings, largest_cohort
+from coterie.cohorts.policies import Policy, PolicySettings, largest_cohort
 from coterie.privacy import PrivacySpending, Release
 from coterie.runs.choices import make_chosen
 from coterie.runs.config import RunConfig
 from coterie.runs.curriculum import make_schedule
 from coterie.runs.federation import Federation
 from coterie.runs.protection import Protection, make_protection
+from coterie.runs.selection import make_selection
 from coterie.secagg.server import Step
 from coterie.training.evaluate import Score, evaluate
 from coterie.training.flatten import ModelArrays
@@ -77,7 +78,7 @@ def build_run(config: RunConfig, federation: Federation) -> BuiltRun:
     """Put everything together."""
     availability = make_availability(config, federation)
     strategy = config.algorithm.strategy(config, federation)
-    cohorts = make_cohorts(config, availability, strategy) if config.algorithm.aggregates else None
+    cohorts = make_cohorts(config, availability, strategy, federation.policy) if config.algorithm.aggregates else None
     return BuiltRun(config, federation, strategy, make_schedule(config), availability, cohorts)
 
 
@@ -104,13 +105,15 @@ def make_faults(config: RunConfig, number: int) -> Faults:
     return Faults(torch_seed(config.seed, "faults", number), tuple(rules))
 
 
-def make_cohorts(config: RunConfig, availability: Availability, strategy: Strategy) -> Cohorts:
+def make_cohorts(
+    config: RunConfig, availability: Availability, strategy: Strategy, own: Policy | None = None
+) -> Cohorts:
     """Form circles for good, choose who selects among them, and protect every sum of the algorithm.
 
-    Where a policy protects nobody over many rounds, circles have one client each.
+    ``own`` is a policy that the caller brought along. Where a policy protects nobody over many rounds, circles have
+    one client each.
     """
     cohort = config.cohort
-    kind = POLICIES[cohort.policy]
     settings = PolicySettings(
         availability.probability(1),
         cohort.size,
@@ -119,8 +122,7 @@ def make_cohorts(config: RunConfig, availability: Availability, strategy: Strate
         cohort.survival,
         similar=cohort.circles == "similar",
     )
-    circles = kind.compose(settings, stream(config.seed, "circles"))
-    policy = kind.build(circles, settings)
+    circles, policy = make_selection(config, settings, stream(config.seed, "circles"), own)
     most = largest_cohort(policy, config.clients.count)
     weight = max(strategy.weight(name) for name in strategy.clients)
     layouts = config.algorithm.sums(strategy)

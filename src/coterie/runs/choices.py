@@ -8,6 +8,7 @@ from pydantic import BaseModel, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from coterie.errors import ConfigError
+from coterie.runs.named import is_named
 
 Made = TypeVar("Made")
 
@@ -15,8 +16,9 @@ Made = TypeVar("Made")
 class OneOf:
     """What may be chosen, as an annotation of a setting: names, and whatever is in tables when the choice is made."""
 
-    def __init__(self, *choices: str | Collection[str]) -> None:
-        self._choices = choices
+    def __init__(self, *choices: str | Collection[str], named: bool = False) -> None:
+        """Allow these and, with ``named``, also ``module:name`` for something of the user's own."""
+        self._choices, self._named = choices, named
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -28,9 +30,9 @@ class OneOf:
         return core_schema.no_info_plain_validator_function(self._validate)
 
     def _validate(self, value: Any) -> str:  # noqa: ANN401 - whatever was written
-        if isinstance(value, str) and value in self.names:
+        if isinstance(value, str) and (value in self.names or (self._named and is_named(value))):
             return str(value)
-        *others, last = map(repr, self.names)
+        *others, last = (*map(repr, self.names), *(["module:name"] if self._named else []))
         expected = f"{', '.join(others)} or {last}" if others else last
         # The same words, and the same kind of mistake, as where pydantic knows the names itself.
         raise PydanticCustomError("literal_error", "Input should be {expected}", {"expected": expected})

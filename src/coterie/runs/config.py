@@ -19,6 +19,7 @@ from coterie.privacy import DISTRIBUTIONS
 from coterie.runs.algorithms import ALGORITHMS, Algorithm
 from coterie.runs.choices import OneOf
 from coterie.runs.contradictions import Contradiction
+from coterie.runs.named import is_named, takes
 from coterie.training.data.datasets import DATASETS
 from coterie.training.data.partitions import PARTITIONS
 from coterie.training.models import MODELS
@@ -29,10 +30,11 @@ OWN = "own"
 _SPARSE = sorted(TOPOLOGIES.keys() - {"complete"}, reverse=True)  # shown in this order, whatever the table's is
 
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
-Positive: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+# What is beyond these bounds, that of float32 among them, would fail later, where nobody can tell why.
+Positive: TypeAlias = Annotated[float, Field(gt=0, le=1e38, allow_inf_nan=False)]
+NotNegative: TypeAlias = Annotated[float, Field(ge=0, le=1e38, allow_inf_nan=False)]
 BelowOne: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
-Count: TypeAlias = Annotated[int, Field(ge=1)]
+Count: TypeAlias = Annotated[int, Field(ge=1, le=10**9)]
 
 
 class Section(BaseModel):
@@ -52,16 +54,26 @@ class Section(BaseModel):
         return self
 
 
-class DataSettings(Section):
+class NamedSection(Section):
+    """Settings of something that has a name, which may stand for all of them: ``model = "mlp"``."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_name(cls, given: object) -> object:
+        return {"name": given} if isinstance(given, str) else given
+
+
+class DataSettings(NamedSection):
     """What is learnt from."""
 
-    name: Annotated[str, OneOf(DATASETS, OWN)] = Field(
+    name: Annotated[str, OneOf(DATASETS, OWN, named=True)] = Field(
         default="digits",
-        description="the data set: digits comes with Coterie, own is for Python programs, others are in the folder",
+        description="the data set: digits comes with Coterie, others are in the folder, own is for Python programs; or "
+        "module:function, yours in the current folder, which returns examples",
     )
     folder: str = Field(default="", description="where data sets are; if empty, what COTERIE_DATA says")
     options: dict[str, Any] = Field(
-        default={}, description="what the data set's loader takes, such as {test_share = 0.2}"
+        default={}, description="what the data set's loader or your function takes, such as {train_rows = 1000}"
     )
 
 
@@ -69,29 +81,34 @@ class PartitionSettings(Section):
     """Who holds which examples."""
 
     kind: Annotated[str, OneOf(PARTITIONS)] = Field(
-        default="label-shards", description="how examples are divided among the clients"
+        default="label-shards",
+        description="how examples are divided among the clients, unless they come with their clients",
     )
     shards: Count = Field(
         default=2, description="label-shards: pieces of the data, sorted by label, that each client gets"
     )
     alpha: Positive = Field(default=0.5, description="dirichlet: the smaller, the fewer labels each client has")
     shared: int = Field(
-        default=20, ge=0, description="shared-and-own-label: examples of each label that everybody holds"
+        default=20, ge=0, le=10**9, description="shared-and-own-label: examples of each label that everybody holds"
     )
 
 
-class ModelSettings(Section):
+class ModelSettings(NamedSection):
     """What is learnt."""
 
-    name: Annotated[str, OneOf(MODELS, OWN)] = Field(
-        default="mlp", description="the model; its sizes follow from the data; own is for Python programs"
+    name: Annotated[str, OneOf(MODELS, OWN, named=True)] = Field(
+        default="mlp",
+        description="the model; its sizes follow from the data; own is for Python programs; or module:function, yours "
+        "in the current folder, which returns a torch module",
     )
 
 
 class ClientSettings(Section):
     """Who there is."""
 
-    count: int = Field(default=40, ge=2, description="how many clients there are; by-person needs one for each person")
+    count: int = Field(
+        default=40, ge=2, le=10**6, description="how many clients there are; by-person needs one for each person"
+    )
     weighting: Literal["uniform", "samples"] = Field(
         default="uniform", description="a client's weight in the mean: the same for all, or the number of its examples"
     )
@@ -133,12 +150,15 @@ class FaultSettings(Section):
 class CohortSettings(Section):
     """Who takes part in a round, and what that promises."""
 
-    policy: Annotated[str, OneOf(POLICIES)] = Field(
+    policy: Annotated[str, OneOf(POLICIES, OWN, named=True)] = Field(
         default="multi-round",
-        description="how clients are selected; only multi-round and partition protect over many rounds",
+        description="how clients are selected; only multi-round and partition protect over many rounds; own is for "
+        "Python programs; or module:Class, yours in the current folder",
     )
     size: Count = Field(default=8, description="K: clients selected for a round")
-    privacy: Count = Field(default=2, description="multi-round: T, fewer than so many clients can never be told apart")
+    privacy: Count = Field(
+        default=2, description="multi-round, yours: T, fewer than so many clients can never be told apart"
+    )
     mode: Mode = Field(default="fair", description="multi-round: how much to prefer circles that took part less often")
     circles: Literal["random", "similar"] = Field(
         default="random", description="multi-round: circles drawn at random, or of clients that are similarly available"
@@ -146,7 +166,7 @@ class CohortSettings(Section):
     survival: Annotated[float, Field(gt=0, le=1)] = Field(
         default=1.0, description="multi-round: below 1, select more circles because members are lost with 1 - survival"
     )
-    minimum: int = Field(default=2, ge=2, description="fewer clients than this are never aggregated")
+    minimum: int = Field(default=2, ge=2, le=10**6, description="fewer clients than this are never aggregated")
 
 
 class ScheduleSettings(Section):
@@ -187,7 +207,7 @@ class TrainingSettings(Section):
         "auto measures both and records its choice, which decides how sums are rounded",
     )
     workers: int = Field(
-        default=-1, ge=-1, description="worker processes; -1 is one for each core, 0 none; changes no result"
+        default=-1, ge=-1, le=1024, description="worker processes; -1 is one for each core, 0 none; changes no result"
     )
 
 
@@ -211,7 +231,7 @@ class AggregationSettings(Section):
         default=0.0, description="erdos-renyi: probability that two clients share secrets; 0 is as planned"
     )
     threshold: int = Field(
-        default=0, ge=0, description="shares that open a client's secret; 0 is a majority, or as planned"
+        default=0, ge=0, le=10**6, description="shares that open a client's secret; 0 is a majority, or as planned"
     )
     dropout: BelowOne = Field(default=0.1, description="not complete: the share of a cohort that may drop out")
     collusion: Annotated[float, Field(ge=-1, lt=1)] = Field(
@@ -219,7 +239,9 @@ class AggregationSettings(Section):
         description="the share of a session's clients that may help the server; -1 is none, or against an active "
         "server just under a third",
     )
-    threads: int = Field(default=-1, ge=-1, description="threads that mask and unmask; -1 is one for each core")
+    threads: int = Field(
+        default=-1, ge=-1, le=1024, description="threads that mask and unmask; -1 is one for each core"
+    )
 
 
 class NoiseSettings(Section):
@@ -249,7 +271,10 @@ class RunConfig(Section):
         default="digits", description="what the run folder is called"
     )
     seed: int = Field(
-        default=0, ge=0, description="decides data, order, selection, faults and rounding; never a key or a mask"
+        default=0,
+        ge=0,
+        lt=2**63,
+        description="decides data, order, selection, faults and rounding; never a key or a mask",
     )
     rounds: Count = Field(default=100, description="how many rounds to play")
     data: DataSettings = DataSettings()
@@ -275,13 +300,20 @@ class RunConfig(Section):
 
     @property
     def promised(self) -> int:
-        """The T that every history of this run keeps, by the way clients are selected and summed."""
+        """The T that every history of this run keeps, however long: the size of the smallest circle of its roster."""
         if self.aggregation.kind == "plain" or not self.algorithm.aggregates:
             return 1
-        if self.cohort.policy == "partition":
-            groups = -(-self.clients.count // self.cohort.size)
-            return self.clients.count // groups
-        return self.cohort.privacy if self.cohort.policy == "multi-round" else 1
+        count, cohort = self.clients.count, self.cohort
+        if cohort.policy == "partition":
+            return count // -(-count // cohort.size)
+        if cohort.policy == OWN:
+            return cohort.privacy
+        if cohort.policy != "multi-round" and not (
+            is_named(cohort.policy) and takes("cohort.policy", cohort.policy, "circles")
+        ):
+            return 1
+        # Clients left over join circles, and all of them do where there are too few for a second circle.
+        return count // (count // cohort.privacy)
 
 
 def contradictions(sections: Mapping[str, Any]) -> Iterator[Contradiction]:

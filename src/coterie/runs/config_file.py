@@ -37,7 +37,7 @@ def load_config(path: Path | None = None, overrides: Iterable[str] = ()) -> RunC
             tree = tomllib.loads(text)
         except OSError as error:
             raise ConfigError(f"cannot read {path}: {error.strerror}") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except ValueError as error:  # also of numbers with thousands of digits
             raise ConfigError(f"{path} is not TOML: {error}") from None
     settled = dict(map(_parse_override, overrides))
     for key, value in settled.items():
@@ -132,8 +132,8 @@ def _parse_override(text: str) -> tuple[str, Any]:
         raise ConfigError(f"--set takes section.key=value, not {text!r}")
     try:
         return key, tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        if re.fullmatch(r"[\w./~-]*", value):  # a word needs no quotation marks
+    except ValueError:
+        if re.fullmatch(r"[\w./~:-]*", value):  # a word needs no quotation marks
             return key, value
         raise ConfigError(f"--set {key}: {value!r} is not a TOML value") from None
 
@@ -184,7 +184,7 @@ def _comment(field: FieldInfo) -> Iterator[str]:
     tables = [name for choice in field.metadata if isinstance(choice, OneOf) for name in choice.names]
     choices = tables or [choice for choice in get_args(field.annotation) if isinstance(choice, str)]
     words = f"{field.description}" + (f" ({' | '.join(choices)})" if choices else "")
-    for line in textwrap.wrap(words, _WIDTH - 2):
+    for line in textwrap.wrap(words, _WIDTH - 2, break_on_hyphens=False):
         yield f"# {line}"
 
 

@@ -14,7 +14,7 @@ from coterie.cohorts.ledger import Outcome
 from coterie.reports.words import duration, size
 from coterie.runs.observers import Observer, RunStart
 from coterie.runs.records import RoundRecord
-from coterie.runs.summary import Summary, in_words
+from coterie.runs.summary import Summary, in_words, told_privacy
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _CURVE = 40  # characters
@@ -77,7 +77,7 @@ class RunView:
     def __init__(self, start: RunStart) -> None:
         self._rounds = start.config.rounds
         self._clients = len(start.clients)
-        self._cohort = start.config.cohort.size
+        self._cohort, self._promised = start.config.cohort.size, start.config.promised
         self._records = list(start.records)
         self._began, self._played = time.monotonic(), 0
         self.doing = ""
@@ -122,8 +122,8 @@ class RunView:
         rows.append(("cohort", cohort(last)))
         if last.selected or last.strong_privacy is not None:
             exposed = f"{last.exposed} of {self._clients} exposed" if last.exposed else "nobody exposed"
-            safe = not last.exposed and (last.strong_privacy or 2) > 1
-            privacy = f"T = {last.strong_privacy}, {exposed}" if last.strong_privacy else "nothing revealed yet"
+            safe = not last.exposed and self._promised > 1
+            privacy = f"{told_privacy(self._promised, last.strong_privacy)}; {exposed}"
             rows.append(("privacy", Text(privacy, style="green" if safe else "yellow")))
             fairness = f"F = {last.fairness_gap:.1%} of the rounds apart, C = {last.cardinality:.1f} of {self._cohort}"
             rows.append(("fairness", Text(fairness)))
@@ -140,7 +140,9 @@ def line(record: RoundRecord, rounds: int) -> str:
     score = f"accuracy {record.accuracy:.1%}" if record.accuracy is not None else ""
     if not score and record.test_loss is not None:
         score = f"loss {record.test_loss:.4g}"
-    measures = f"T={record.strong_privacy or '-'} F={record.fairness_gap:.2f} C={record.cardinality:.1f}"
+    if not score and record.train_loss is not None:
+        score = f"training loss {record.train_loss:.4g}"
+    measures = f"T={record.strong_privacy or '-'} so far, F={record.fairness_gap:.2f} C={record.cardinality:.1f}"
     epsilon = f" epsilon={record.epsilon:.3g}" if record.epsilon is not None else ""
     return (
         f"round {record.round}/{rounds}  {score}  {cohort(record)}  {measures}{epsilon}  "

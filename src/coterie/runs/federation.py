@@ -1,18 +1,25 @@
 """The federation that a run works on: examples, who holds which, and the model; from the settings or the caller."""
 
+import hashlib
+import json
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from coterie.cohorts.circles import Indices
+from coterie.cohorts.policies import Policy
 from coterie.errors import ConfigError
 from coterie.runs.choices import make_chosen
 from coterie.runs.config import OWN, RunConfig
+from coterie.runs.named import call_named, is_named
+from coterie.training import flatten
 from coterie.training.data.datasets import Dataset, load
+from coterie.training.data.own import client_names, from_anything
 from coterie.training.data.partitions import PARTITIONS
+from coterie.training.evaluate import evaluate
 from coterie.training.local import ArrayData, Loss, Problem, cross_entropy, squared_error
 from coterie.training.models import build
-from coterie.training.own import Module
+from coterie.training.own import Module, instantiate, structure_digest
 from coterie.training.streams import stream, torch_seed
 
 
@@ -22,42 +29,96 @@ class Federation:
 
     problem: Problem = field(repr=False)
     test: ArrayData = field(repr=False)
+    """Examples to judge the model by; there may be none."""
     parts: dict[str, Indices] = field(repr=False)
     labels: Indices | None = field(repr=False)
     """Every example's label, where targets are labels."""
+    policy: Policy | None = None
+    """Who selects cohorts, where the caller brought a policy along."""
 
 
 def find_federation(config: RunConfig) -> Federation:
     """Load the data set and build the model that the settings name."""
-    if OWN in (config.data.name, config.model.name):
+    data, model = config.data, config.model.name
+    if OWN in (data.name, model, config.cohort.policy):
         raise ConfigError(
-            f'a run with data.name or model.name = "{OWN}" gets them from a Python program, by coterie.train(...); '
-            "the same call with resume=True goes on with it"
+            f'a run with "{OWN}" data, model or policy gets them from a Python program, by coterie.train(...); the '
+            "same call with resume=True goes on with it"
         )
-    dataset = load(config.data.name, config.data.folder or None, **config.data.options)
+    if is_named(data.name):
+        dataset = from_anything(call_named("data.name", data.name, **data.options), name=data.name)
+    else:
+        dataset = load(data.name, data.folder or None, **data.options)
     seed = torch_seed(config.seed, "model")
-    return make_federation(config, dataset, build(config.model.name, dataset.input_shape, dataset.outputs, seed))
+    if is_named(model):
+        sizes = {"input_shape": dataset.input_shape, "outputs": dataset.outputs}
+        return make_federation(config, dataset, instantiate(lambda: call_named("model.name", model, **sizes), seed))
+    return make_federation(config, dataset, build(model, dataset.input_shape, dataset.outputs, seed))
 
 
-def make_federation(config: RunConfig, dataset: Dataset, model: Module, loss: Loss | None = None) -> Federation:
-    """Divide this data set among the clients, for this model."""
+def make_federation(
+    config: RunConfig, dataset: Dataset, model: Module, loss: Loss | None = None, policy: Policy | None = None
+) -> Federation:
+    """Divide this data set among the clients, unless it came with them, for this model."""
     labels = dataset.train_y.astype(np.int64) if dataset.classes is not None else None
-    parts = make_chosen(
-        PARTITIONS,
-        "partition",
-        config.partition,
-        size=len(dataset.train_y),
-        labels=labels,
-        clients=config.clients.count,
-        rng=stream(config.seed, "partition"),
-    )
-    if len(parts) != config.clients.count:
-        raise ConfigError(f"clients.count: must be {len(parts)} for this partition, not {config.clients.count}")
-    width = len(str(len(parts)))
-    names = [f"client-{number:0{width}}" for number in range(1, len(parts) + 1)]
     problem = Problem(
         model,
         ArrayData(dataset.train_x, dataset.train_y),
         loss or (squared_error if labels is None else cross_entropy),
     )
-    return Federation(problem, ArrayData(dataset.test_x, dataset.test_y), dict(zip(names, parts, strict=True)), labels)
+    _try_out(config, problem, dataset)
+    test = ArrayData(dataset.test_x, dataset.test_y)
+    return Federation(problem, test, _divided(config, dataset, labels), labels, policy)
+
+
+def fingerprint(federation: Federation) -> dict[str, str]:
+    """Return what tells another ``data`` or another ``model`` from this one: SHA-256 over names, shapes and values.
+
+    Of a model, what is learnt is left out, but for its shape: it may begin at random, and whoever goes on with a run
+    takes it from the checkpoint.
+    """
+    problem, data = federation.problem, hashlib.sha256()
+    arrays = {"test x": federation.test.x, "test y": federation.test.y, **federation.parts}
+    if isinstance(problem.data, ArrayData):
+        arrays |= {"train x": problem.data.x, "train y": problem.data.y}
+    for name, array in arrays.items():
+        data.update(json.dumps([name, str(array.dtype), array.shape]).encode())
+        data.update(np.ascontiguousarray(array).data)
+    return {"data": data.hexdigest(), "model": structure_digest(problem.model)}
+
+
+def _divided(config: RunConfig, dataset: Dataset, labels: Indices | None) -> dict[str, Indices]:
+    count = config.clients.count
+    if dataset.clients is not None:
+        if len(dataset.clients) != count:
+            raise ConfigError(f"clients.count: must be {len(dataset.clients)}, who come with the data, not {count}")
+        return dict(dataset.clients)
+    try:
+        parts = make_chosen(
+            PARTITIONS,
+            "partition",
+            config.partition,
+            size=len(dataset.train_y),
+            labels=labels,
+            clients=count,
+            rng=stream(config.seed, "partition"),
+        )
+    except ConfigError as error:
+        if str(error).startswith("partition."):
+            raise
+        raise ConfigError(f"clients.count = {count}, partition.kind = {config.partition.kind}: {error}") from None
+    if len(parts) != count:
+        raise ConfigError(f"clients.count: must be {len(parts)} for this partition, not {count}")
+    return dict(zip(client_names(count), parts, strict=True))
+
+
+def _try_out(config: RunConfig, problem: Problem, dataset: Dataset) -> None:
+    """Let the model answer for an example before anything is written: shapes, types and labels must fit."""
+    odd = int(np.argmax(dataset.train_y)) if dataset.classes is not None else 0
+    few = ArrayData(dataset.train_x[[0, odd]], dataset.train_y[[0, odd]])
+    try:
+        evaluate(problem, flatten.read(problem.model), few)
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        shape = " x ".join(map(str, dataset.input_shape))
+        what = f"inputs of {shape} {dataset.train_x.dtype}" if shape else f"single {dataset.train_x.dtype} numbers"
+        raise ConfigError(f"model.name: {config.model.name} fails on {what}, {config.data.name}: {error}") from error

@@ -135,7 +135,8 @@ class Engine:
     def _evaluate(self, number: int) -> Mapping[str, Score]:
         """Score all models if it is time to; what was found before holds as long as nothing was learnt."""
         config = self._built.config
-        if number % config.training.evaluate_every and number < config.rounds:
+        idle = number % config.training.evaluate_every and number < config.rounds
+        if idle or not len(self._built.federation.test):
             return {}
         if not self._scores:
             self._scores = {name: self._built.score(model) for name, model in self._built.strategy.models().items()}

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from coterie.errors import ConfigError
+from coterie.host import install_command
 from coterie.runs.config import RunConfig
 from coterie.runs.folder import RunFolder, write_whole
 from coterie.runs.records import RoundRecord, own_columns, record_type
@@ -151,7 +152,7 @@ def _installed(module: str, name: str) -> Any:  # noqa: ANN401 - a module of a l
         return importlib.import_module(module)
     except ImportError as error:
         raise ConfigError(
-            f"tracking.{name}: not installed ({error}); get it with: pip install 'coterie[tracking]'"
+            f"tracking.{name}: not installed ({error}); get it with: {install_command('tracking')}"
         ) from None
 
 

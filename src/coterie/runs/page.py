@@ -12,7 +12,7 @@ from coterie.reports.words import Level, duration, size
 from coterie.runs import figures as run_figures
 from coterie.runs.config_file import to_toml
 from coterie.runs.records import RoundRecord
-from coterie.runs.summary import Summary, in_words
+from coterie.runs.summary import Summary, in_words, told_privacy
 
 _WEAK_SECONDS = 5.0  # for weak T: it is no more than a note here
 _FAILURES = 100
@@ -74,7 +74,7 @@ def _level(summary: Summary) -> Level:
         return Level.NOTHING
     if summary.exposed:
         return Level.DANGER
-    return Level.SAFE if summary.strong_privacy > 1 else Level.CAUTION
+    return Level.SAFE if summary.kept else Level.CAUTION
 
 
 def _headline(summary: Summary) -> str:
@@ -87,7 +87,7 @@ def _headline(summary: Summary) -> str:
     if _level(summary) is Level.DANGER:
         return f"{learnt}, and {summary.exposed:,} clients exposed"
     if _level(summary) is Level.SAFE:
-        return f"{learnt}, and no client can be singled out (T = {summary.strong_privacy})"
+        return f"{learnt}, and no client can be singled out (T = {summary.promised})"
     return learnt
 
 
@@ -100,11 +100,11 @@ def _measures(summary: Summary) -> list[Measure]:
         found.append(Measure("Loss", f"{summary.test_loss:.4g}", "on the test examples"))
     if not summary.config.algorithm.aggregates:
         return [*found, Measure("Time", duration(summary.seconds), f"for {summary.rounds:,} rounds")]
-    privacy = "–" if summary.strong_privacy is None else f"{summary.strong_privacy:,}"
     exposed = f"{summary.exposed:,} of {summary.clients:,} clients exposed" if summary.exposed else "nobody exposed"
+    privacy = f"{summary.promised:,}" if summary.promised > 1 else "–"
     return [
         *found,
-        Measure("Strong T", privacy, exposed),
+        Measure("Strong T", privacy, f"{told_privacy(summary.promised, summary.strong_privacy)}; {exposed}"),
         Measure("Cohort C", f"{summary.cardinality:.1f}", f"of {summary.config.cohort.size} in a round, on average"),
         Measure("Fairness gap F", f"{summary.fairness_gap:.1%}", "of the rounds"),
         Measure("Protection", f"{share:.0%}", f"of the time, and {size(summary.upload_bytes)} up for each client"),

@@ -57,9 +57,9 @@ class RunResult:
         return self.summary.accuracy
 
     @property
-    def privacy(self) -> int | None:
-        """T: fewer than so many clients can never be told apart."""
-        return self.summary.strong_privacy
+    def privacy(self) -> int:
+        """T: fewer than so many clients can never be told apart, however many rounds there are."""
+        return self.summary.promised
 
 
 class TrainingRun:

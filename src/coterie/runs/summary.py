@@ -1,9 +1,13 @@
 """The summary of a run, as numbers and in plain words."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from coterie.cohorts.ledger import Outcome
+from coterie.errors import ConfigError
+from coterie.planning.session import FEW_CLIENTS, recommend
 from coterie.reports.words import duration, size
 from coterie.runs.config import RunConfig
 from coterie.runs.records import RoundRecord, own_columns
@@ -26,6 +30,7 @@ class Summary:
     best_accuracy: float | None
     test_loss: float | None
     strong_privacy: int | None
+    """T so far; see :attr:`promised` for the one that lasts."""
     exposed: int
     never: int
     """Clients that were never aggregated."""
@@ -55,6 +60,22 @@ class Summary:
     def finished(self) -> bool:
         """Whether all rounds were played."""
         return self.rounds >= self.config.rounds
+
+    @property
+    def promised(self) -> int:
+        """The T that no number of rounds changes; 1 where nothing is promised."""
+        return self.config.promised
+
+    @property
+    def kept(self) -> bool:
+        """Whether there is such a promise, and nothing that was revealed breaks it."""
+        return self.promised > 1 and not self.exposed and (self.strong_privacy or self.promised) >= self.promised
+
+    def numbers(self) -> dict[str, Any]:
+        """Return everything but the settings under its name; what is no finite number is None."""
+        found = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "config"}
+        found |= {"promised": self.promised, "finished": self.finished}
+        return {name: None if isinstance(it, float) and not math.isfinite(it) else it for name, it in found.items()}
 
     @classmethod
     def of(
@@ -105,6 +126,12 @@ class Summary:
         )
 
 
+def told_privacy(promised: int, so_far: int | None) -> str:
+    """Tell the T that lasts and the T that was found so far, which rounds to come may lower, apart."""
+    lasting = f"T = {promised} promised for any number of rounds" if promised > 1 else "no T promised"
+    return f"{lasting}, nothing revealed yet" if so_far is None else f"{lasting}, T = {so_far} so far"
+
+
 def in_words(summary: Summary) -> Iterator[tuple[str, str]]:
     """Tell a run in sentences, each with what it is about."""
     yield "Model", _model(summary)
@@ -135,6 +162,8 @@ def _model(summary: Summary) -> str:
         return f"The {what} is right on {summary.accuracy:.1%} of the test examples{best}."
     if summary.test_loss is not None:
         return f"The {what} has a loss of {summary.test_loss:.4g} on the test examples."
+    if summary.finished:
+        return f"The {what} was not evaluated: there are no test examples."
     return f"The {what} was not evaluated yet."
 
 
@@ -170,5 +199,26 @@ def _cost(summary: Summary) -> str:
         f"{size(summary.upload_bytes)} up and {size(summary.download_bytes)} down for a client in a round, the model "
         f"itself not counted. Of {duration(summary.seconds)} in all, {duration(summary.train_seconds)} went into "
         f"training, {duration(summary.protect_seconds)} ({share:.0%}) into protection, {duration(rest)} into "
-        "evaluation and safe-keeping."
+        f"evaluation and safe-keeping.{_sparser(summary)}"
+    )
+
+
+def _sparser(summary: Summary) -> str:
+    """Say what a sparse graph would save where the complete one is large; not against a server that may lie."""
+    aggregation, cohort = summary.config.aggregation, summary.config.cohort.size
+    secure = aggregation.kind == "secure" and aggregation.threat == "honest-but-curious"
+    if not secure or aggregation.topology != "complete" or aggregation.threshold or cohort <= FEW_CLIENTS:
+        return ""
+    try:
+        plan = recommend(
+            cohort, aggregation.dropout, collusion=aggregation.collusion, length=max(1, summary.parameters)
+        )
+    except ConfigError:
+        return ""
+    if plan.guarantee.degree >= cohort - 1:
+        return ""
+    saved = plan.complete.client_upload_bytes - plan.costs.client_upload_bytes
+    return (
+        f" With aggregation.topology = auto, a client would share its secrets with {plan.guarantee.degree:.3g} others "
+        f"instead of {cohort - 1}, and send {size(saved)} less in a round."
     )

@@ -13,7 +13,8 @@ from coterie.cohorts.availability import (
     heterogeneous,
     label_dependent,
 )
-from coterie.training.data.datasets import DATA_VARIABLE, DATASETS, Dataset, from_huggingface, from_torch, load
+from coterie.training.data.datasets import DATA_VARIABLE, DATASETS, Dataset, load
+from coterie.training.data.own import from_clients, from_huggingface, from_torch
 from coterie.training.data.partitions import (
     by_person,
     dirichlet,
@@ -36,6 +37,7 @@ __all__ = [
     "dirichlet",
     "equal",
     "feature_blocks",
+    "from_clients",
     "from_huggingface",
     "from_torch",
     "heterogeneous",

@@ -1,5 +1,7 @@
 """Models that users bring along, and what of a model is stored."""
 
+import hashlib
+import json
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -7,6 +9,8 @@ import torch
 from torch import nn
 
 from coterie.arithmetic import FloatArray
+from coterie.errors import ConfigError
+from coterie.training import flatten
 
 Module: TypeAlias = nn.Module
 """A torch model, for those who must not import torch themselves."""
@@ -21,7 +25,22 @@ def instantiate(model: Module | Callable[[], Module], seed: int) -> Module:
         return model
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed accelerators as well
-        return model()
+        made = model()
+    if not isinstance(made, nn.Module):
+        raise ConfigError(f"the model must be a torch module, or a function that makes one, not {type(made).__name__}")
+    return made
+
+
+def structure_digest(model: Module) -> str:
+    """Return SHA-256 over a model's layers and all of its state that no run learns, values included."""
+    digest = hashlib.sha256(repr(model).encode())
+    # Not by name: a tensor that is used in two places has two.
+    learnt = {id(tensor) for tensor in (*flatten.parameters(model).values(), *flatten.statistics(model).values())}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        digest.update(json.dumps([name, str(tensor.dtype), tensor.shape]).encode())
+        if id(tensor) not in learnt:
+            digest.update(tensor.detach().reshape(-1).contiguous().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def named_state(model: Module) -> dict[str, FloatArray]:

@@ -244,3 +244,9 @@ def test_unknown_policies_are_named_with_the_known_ones() -> None:
 def test_mixed_dropout_draws_from_the_levels() -> None:
     drawn = mixed_dropout(1000, np.random.default_rng(0))
     assert set(drawn) == {0.1, 0.2, 0.3, 0.4, 0.5}
+
+
+@pytest.mark.parametrize("survival", [1e-300, 5e-324, 0.3])
+def test_however_few_survive_no_more_circles_are_wanted_than_there_are(survival: float) -> None:
+    circles = random_circles(12, 3, np.random.default_rng(0))
+    assert MultiRound(circles, 6, survival=survival).wanted == len(circles) == 4

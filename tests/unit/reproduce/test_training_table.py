@@ -101,7 +101,7 @@ def test_a_job_is_the_run_with_its_settings(declaration: Declaration, tmp_path: 
     assert (config.seed, config.cohort.privacy, config.partition.kind) == (4, 2, "iid")
     same = TrainingRun.begin(tmp_path / "same", config).play()
     assert record["accuracy"][-1] == [3, same.accuracy]
-    assert record["strong_privacy"] == same.privacy
+    assert record["strong_privacy"] == same.summary.strong_privacy
     assert experiment.progress(job, tmp_path) == 1
 
 

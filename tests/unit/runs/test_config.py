@@ -74,7 +74,7 @@ TABLES: list[tuple[str, Collection[str]]] = [
     ("partition.kind", PARTITIONS),
     ("model.name", {*MODELS, OWN}),
     ("availability.kind", AVAILABILITIES),
-    ("cohort.policy", POLICIES),
+    ("cohort.policy", {*POLICIES, OWN}),
     ("training.algorithm", ALGORITHMS),
     ("aggregation.topology", {*TOPOLOGIES, "auto"}),
     ("noise.kind", {*DISTRIBUTIONS, "none"}),
@@ -177,7 +177,7 @@ def test_every_mistake_is_reported_with_its_place(file: Path) -> None:
             f"{file}:11: training.schedule.kind: should be 'constant', 'milestones', 'inverse' or 'cosine', "
             'not "steep"',
             "--set model.name: should be 'softmax-regression', 'mlp', 'fcn', 'mnist-cnn', 'mnist-cnn-small', 'lenet', "
-            "'vgg11', 'lstm' or 'own', not \"resnet\"; did you mean lenet?",
+            "'vgg11', 'lstm', 'own' or module:name, not \"resnet\"; did you mean lenet?",
             "--set rounds: should be greater than or equal to 1, not 0",
         ]
     )

@@ -3,11 +3,15 @@
 import io
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 from tests.support.runs import HOSTILE, client_names, made_up, summarised
 
 from coterie.cohorts.ledger import Outcome
+from coterie.cohorts.policies import POLICIES, PolicySettings
 from coterie.runs.config_file import make_config
 from coterie.runs.console import Watcher, curve, line
 from coterie.runs.observers import RunStart
@@ -35,9 +39,12 @@ def test_numbers_add_up() -> None:
 @pytest.mark.parametrize(
     ("settings", "fields", "said"),
     [
-        ({}, {}, "T = 2: whatever the server computes"),
+        ({}, {}, "T = 2 promised for any number of rounds, T = 2 so far: whatever the server computes"),
+        ({}, {"strong_privacy": 6}, "T = 2 promised for any number of rounds, T = 6 so far"),
         ({}, {"exposed": 3}, "3 of 12 clients are exposed"),
-        ({}, {"strong_privacy": 1}, "T = 1: nobody is exposed yet"),
+        ({"cohort__policy": "random"}, {"strong_privacy": 1}, "no T promised, T = 1 so far: nobody is exposed yet"),
+        ({"cohort__policy": "random"}, {"strong_privacy": 6}, "no T promised, T = 6 so far: nobody is exposed yet"),
+        ({}, {"strong_privacy": 1}, "it is a matter of rounds"),
         ({}, {"strong_privacy": None}, "Nothing was revealed"),
         ({"aggregation__kind": "plain"}, {"exposed": 12}, "the server saw the update of every client, 12 in all"),
         ({"training__algorithm": "centralised"}, ALONE, "all data is in one place"),
@@ -45,7 +52,8 @@ def test_numbers_add_up() -> None:
         ({}, {"clipped": 0.2}, "20.0% of the entries of updates were cut off at ±0.5"),
         ({}, {"epsilon": 2.5}, "(2.5, 1e-05)-differential privacy"),
         ({}, {"accuracy": None}, "has a loss of 0.2 on the test examples"),
-        ({}, {"accuracy": None, "test_loss": None}, "was not evaluated yet"),
+        ({}, {"accuracy": None, "test_loss": None}, "was not evaluated: there are no test examples"),
+        ({"rounds": 40}, {"accuracy": None, "test_loss": None}, "was not evaluated yet"),
         ({"rounds": 40}, {}, "30 are still to be played"),
     ],
 )
@@ -53,6 +61,47 @@ def test_the_words_fit_the_run(settings: dict[str, object], fields: dict[str, ob
     summary = summarised(made_up(10, **fields), **settings)
     assert said in words(summary)
     assert run_page(summary, client_names(), made_up(10, **fields), "run").count("<h1>") == 1
+
+
+def test_only_the_promised_t_is_said_to_last() -> None:
+    records = made_up(3, strong_privacy=6)
+    summary = summarised(records)
+    page = run_page(summary, client_names(), records, "run")
+    assert "no client can be singled out (T = 2)</h1>" in page
+    assert "T = 2 promised for any number of rounds, T = 6 so far; nobody exposed" in page
+    lucky = run_page(summarised(records, cohort__policy="random"), client_names(), records, "run")
+    assert "singled out" not in lucky[lucky.index("<h1>") : lucky.index("</h1>")]
+    assert "no T promised, T = 6 so far" in lucky
+
+
+@given(st.integers(2, 60), st.integers(1, 20), st.sampled_from(["multi-round", "partition", "random"]))
+def test_what_is_promised_is_the_smallest_circle_of_the_roster(clients: int, privacy: int, policy: str) -> None:
+    privacy = min(privacy, clients)
+    cohort = max(2, privacy) if policy == "partition" else clients
+    settings = {"clients.count": clients, "cohort.size": cohort, "cohort.privacy": privacy, "cohort.policy": policy}
+    kind = POLICIES[policy]
+    circles = kind.compose(PolicySettings(np.zeros(clients), cohort, privacy), np.random.default_rng(0))
+    assert make_config(settings).promised == circles.privacy
+
+
+LARGE: dict[str, object] = {"clients__count": 100, "cohort__size": 100}
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (LARGE, True),
+        ({**LARGE, "aggregation__topology": "auto"}, False),
+        ({**LARGE, "aggregation__threshold": 51}, False),
+        ({**LARGE, "aggregation__threat": "active-server"}, False),
+        ({**LARGE, "aggregation__kind": "plain"}, False),
+        ({**LARGE, "aggregation__dropout": 0.9, "aggregation__collusion": 0.5}, False),
+        ({}, False),
+    ],
+)
+def test_a_large_complete_graph_is_told_what_a_sparse_one_would_save(settings: dict[str, object], said: bool) -> None:
+    summary = summarised(made_up(3), **settings)
+    assert ("aggregation.topology = auto, a client would share its secrets with" in words(summary)) is said
 
 
 def test_a_run_that_has_not_begun_has_words_and_a_page() -> None:

@@ -22,6 +22,7 @@ from coterie.bench.rivals.work import RivalTasks
 from coterie.bench.training import RoundCost, Scenario, TrainingCosts
 from coterie.cohorts.ledger import Ledger
 from coterie.errors import ConfigError, RoundAborted
+from coterie.host import install_command
 from coterie.runs.folder import RunFolder
 from coterie.training.executors.processes import make_trainer
 from coterie.training.flatten import ModelArrays
@@ -51,7 +52,7 @@ class System:
 
 
 SYSTEMS = {
-    "flower": System("Flower", "1.41.0", ("flwr", "ray"), "pip install 'coterie[simulation]'", flower_training.parts),
+    "flower": System("Flower", "1.41.0", ("flwr", "ray"), install_command("simulation"), flower_training.parts),
     # pfl asks for a dp-accounting that is older than ours, but does not need it for this.
     "pfl": System(
         "pfl",

@@ -36,6 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.errors import ConfigError, RoundAborted
+from coterie.host import install_command
 
 FLOWER_VERSION = "1.41.0"
 """The release whose internals this module drives and describes."""
@@ -160,7 +161,7 @@ def _require_flower() -> None:
         installed = "not installed"
     if installed != FLOWER_VERSION:
         raise ConfigError(
-            f"comparing with Flower needs flwr {FLOWER_VERSION} ({installed}): pip install 'coterie[flower]'"
+            f"comparing with Flower needs flwr {FLOWER_VERSION} ({installed}): {install_command('flower')}"
         )
     os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
 

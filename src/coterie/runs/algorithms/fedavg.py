@@ -73,12 +73,15 @@ def _privacy(summary: "Summary") -> str:
             f"{summary.exposed:,} of {summary.clients:,} clients are exposed: from all the sums together, the server "
             "can compute their own updates. Selection by circles (cohort.policy = multi-round) prevents this."
         )
-    if summary.strong_privacy == 1:
+    from coterie.runs.summary import told_privacy
+
+    told = told_privacy(summary.promised, summary.strong_privacy)
+    if summary.kept:
         return (
-            "T = 1: nobody is exposed yet, but some clients can be told apart from all others, and it is a matter of "
-            "rounds. Selection by circles (cohort.policy = multi-round) prevents this."
+            f"{told}: whatever the server computes from all the sums it ever sees, it never gets closer than to "
+            f"{summary.promised} clients together. Nobody is exposed, and no number of rounds changes that."
         )
     return (
-        f"T = {summary.strong_privacy}: whatever the server computes from all the sums it saw, it never gets closer "
-        f"than to {summary.strong_privacy} clients together. Nobody is exposed, and no number of rounds changes that."
+        f"{told}: nobody is exposed yet, but it is a matter of rounds. Selection by circles "
+        "(cohort.policy = multi-round) prevents this."
     )

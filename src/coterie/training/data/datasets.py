@@ -1,14 +1,14 @@
-"""Data sets as arrays in memory: the bundled default, the usual public ones from disk, and any of the user's own.
+"""Data sets as arrays in memory: the bundled default, and the usual public ones from disk.
 
-:func:`load` reads a data set by name and never downloads anything; :func:`from_torch` and :func:`from_huggingface`
-take what the user already has. What a model sees is fixed here: the shape of an input, how numbers are scaled, and
-which examples are kept for testing.
+:func:`load` reads a data set by name and never downloads anything; :mod:`coterie.training.data.own` takes what the
+user already has. What a model sees is fixed here: the shape of an input, how numbers are scaled, and which examples
+are kept for testing.
 """
 
 import importlib.util
 import inspect
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from coterie.cohorts.circles import Indices
 from coterie.errors import ConfigError, InputError
+from coterie.host import install_command
 from coterie.training.data.readers import (
     Bytes,
     read_cifar_batch,
@@ -28,6 +30,7 @@ from coterie.training.data.readers import (
 )
 
 InputArray = npt.NDArray[np.float32]
+Inputs = InputArray | npt.NDArray[np.int64]
 Targets = npt.NDArray[np.int64] | npt.NDArray[np.float32]
 
 DATA_VARIABLE = "COTERIE_DATA"
@@ -41,30 +44,34 @@ _CIFAR_SCALE = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Examples to train on and examples to test with.
+    """Examples to train on and examples to test with, of which there may be none.
 
-    Inputs are float32, the first axis being the example. Targets are labels, int64 from 0 to ``classes`` - 1, or
-    where ``classes`` is None (regression) float32 columns, examples x outputs: the shape a model answers with, so
-    that no loss broadcasts one against the other.
+    Inputs are float32, or int64 where they stand for something (tokens), the first axis being the example. Targets
+    are labels, int64 from 0 to ``classes`` - 1, or where ``classes`` is None (regression) float32 columns, examples x
+    outputs: the shape a model answers with, so that no loss broadcasts one against the other.
     """
 
     name: str
-    train_x: InputArray = field(repr=False)
+    train_x: Inputs = field(repr=False)
     train_y: Targets = field(repr=False)
-    test_x: InputArray = field(repr=False)
+    test_x: Inputs = field(repr=False)
     test_y: Targets = field(repr=False)
     classes: int | None
+    clients: Mapping[str, Indices] | None = field(default=None, repr=False)
+    """Which of the training examples each client holds, where data came with its clients: then it is not divided."""
 
     def __post_init__(self) -> None:
+        if len(self.train_x) == 0:
+            raise InputError(f"{self.name}: there are no examples to train on")
         for part, x, y in ("training", self.train_x, self.train_y), ("test", self.test_x, self.test_y):
-            if len(x) == 0 or len(x) != len(y):
+            if len(x) != len(y):
                 raise InputError(f"{self.name}: {len(x)} {part} inputs and {len(y)} targets")
-            if x.dtype != np.float32 or not np.isfinite(x).all():
-                raise InputError(f"{self.name}: {part} inputs must be finite numbers of type float32")
+            if x.dtype not in (np.float32, np.int64) or not np.isfinite(x).all():
+                raise InputError(f"{self.name}: {part} inputs must be finite numbers of type float32, or int64")
             if self.classes is None:
                 if y.dtype != np.float32 or y.ndim != 2 or not np.isfinite(y).all():
                     raise InputError(f"{self.name}: {part} targets must be finite float32 columns")
-            elif y.dtype != np.int64 or y.ndim != 1 or y.min() < 0 or y.max() >= self.classes:
+            elif y.dtype != np.int64 or y.ndim != 1 or np.any((y < 0) | (y >= self.classes)):
                 raise InputError(f"{self.name}: {part} labels must be int64 from 0 to {self.classes - 1}")
         if self.train_x.shape[1:] != self.test_x.shape[1:] or self.train_y.shape[1:] != self.test_y.shape[1:]:
             raise InputError(f"{self.name}: training and test examples differ in shape")
@@ -114,7 +121,7 @@ def digits(_folder: Path | None = None) -> Dataset:
     # Importing scikit-learn takes more than a second, reading its file some hundredths.
     package = importlib.util.find_spec("sklearn")
     if package is None or package.origin is None:
-        raise ConfigError("the bundled digits come with scikit-learn, which is missing: pip install 'coterie[train]'")
+        raise ConfigError(f"the bundled digits come with scikit-learn, which is missing: {install_command('train')}")
     path = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
     if not path.is_file():
         raise ConfigError(f"this version of scikit-learn has no {path}, from which the digits are read")
@@ -222,69 +229,11 @@ def energy(folder: Path, region: str = "DAYTON", window: int = 100, test_from: s
     return Dataset("energy", x[:split], y[:split], x[split:], y[split:], classes=None)
 
 
-def from_torch(train: Any, test: Any, *, classes: int | None = None, name: str = "custom") -> Dataset:  # noqa: ANN401
-    """Take the (input, target) pairs of two torch data sets, map-style or iterable, or of anything alike.
+def client_files(folder: Path, target: str = "", regression: bool = False) -> Dataset:
+    """Examples that come in a file for each client; see :mod:`coterie.training.data.client_files`."""
+    from coterie.training.data.client_files import read_client_files
 
-    Transforms are applied once, here. Inputs are taken as they come, except that PIL images (of 8 bits) become
-    channels x height x width from 0 to 1. Whole numbers are labels (of ``classes``, or as many as occur); numbers
-    with a fraction are targets of a regression.
-    """
-
-    def pairs(dataset: Any) -> Iterable[Any]:  # noqa: ANN401
-        return dataset if hasattr(dataset, "__iter__") else (dataset[index] for index in range(len(dataset)))
-
-    return _collected(name, pairs(train), pairs(test), classes)
-
-
-def from_huggingface(
-    splits: Mapping[str, Any],
-    input_column: str,
-    label_column: str,
-    *,
-    train_split: str = "train",
-    test_split: str = "test",
-    classes: int | None = None,
-    name: str = "custom",
-) -> Dataset:
-    """Take two columns of two splits of a Hugging Face ``DatasetDict``; inputs and targets as :func:`from_torch`.
-
-    With flwr-datasets: ``{split: federated.load_split(split) for split in ("train", "test")}``. Anything that is
-    indexed by split and then by column will do.
-    """
-
-    def pairs(split: str) -> Iterable[Any]:
-        try:
-            return zip(splits[split][input_column], splits[split][label_column], strict=True)
-        except KeyError as error:
-            raise ConfigError(f"{name}: there is no split or column {error}") from error
-
-    return _collected(name, pairs(train_split), pairs(test_split), classes)
-
-
-def _collected(name: str, train: Iterable[Any], test: Iterable[Any], classes: int | None) -> Dataset:
-    def part(pairs: Iterable[Any]) -> tuple[InputArray, npt.NDArray[Any]]:
-        inputs, targets = [], []
-        for x, y in pairs:
-            inputs.append(_image(x) if hasattr(x, "getbands") else np.asarray(x, np.float32))
-            targets.append(np.asarray(y))
-        return np.stack(inputs), np.stack(targets)
-
-    try:
-        (train_x, train_y), (test_x, test_y) = part(train), part(test)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name}: not pairs of equally shaped arrays of numbers: {error}") from error
-    if train_y.dtype.kind == "f" and classes is None:
-        columns = [y.reshape(len(y), -1).astype(np.float32) for y in (train_y, test_y)]
-        return Dataset(name, train_x, columns[0], test_x, columns[1], classes=None)
-    if not {train_y.dtype.kind, test_y.dtype.kind} <= set("biu"):
-        raise InputError(f"{name}: labels must be whole numbers, not {train_y.dtype} and {test_y.dtype}")
-    count = classes or 1 + int(max(train_y.max(), test_y.max()))
-    return Dataset(name, train_x, train_y.astype(np.int64), test_x, test_y.astype(np.int64), classes=count)
-
-
-def _image(image: Any) -> InputArray:  # noqa: ANN401  (a PIL image; importing PIL to say so is not worth it)
-    pixels: InputArray = np.asarray(image, np.float32) / np.float32(255)
-    return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+    return read_client_files(folder, target, regression=regression)
 
 
 def _scaled(pictures: Bytes, mean: tuple[float, ...], deviation: tuple[float, ...]) -> InputArray:
@@ -314,5 +263,6 @@ DATASETS = {
     "faces": Source(faces, "att_faces/s1/1.pgm to att_faces/s40/10.pgm"),
     "location30": Source(location30, "location30/bangkok"),
     "energy": Source(energy, "hec/DAYTON_hourly.csv (or of another region, as hec/REGION_hourly.csv)"),
+    "client-files": Source(client_files, "a file for each client, npz or CSV, and perhaps test.npz or test.csv"),
 }
 """The data sets that :func:`load` knows, by name."""

@@ -1,4 +1,4 @@
-"""Readers of the file formats in which public data sets come: IDX, CIFAR batches, PGM, and two kinds of text.
+"""Readers of the file formats in which data sets come: IDX, CIFAR batches, PGM, npz, and three kinds of text.
 
 Every reader checks what it reads and raises :class:`InputError` with the file's name and what is wrong with it.
 A file that is not there stays a :class:`FileNotFoundError`: only the caller knows what else could be done.
@@ -9,6 +9,7 @@ import math
 import pickle
 import re
 import warnings
+import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -117,6 +118,27 @@ def read_hourly(path: Path, column: str) -> tuple[npt.NDArray[np.datetime64], np
     table = _table(path, dtype, header=f"Datetime,{column}", ndmin=1)
     _check_rows(path, ~np.isnat(table["time"]) & np.isfinite(table["load"]), "no time or no finite number", header=1)
     return table["time"], table["load"]
+
+
+def read_columns(path: Path) -> tuple[list[str], npt.NDArray[np.float64]]:
+    """Read a CSV file of finite numbers under a header: the names of its columns, and its rows."""
+    with _reading(path), _text(path) as stream:
+        names = [name.strip().strip('"') for name in stream.readline().split(",")]
+    table = _table(path, np.dtype(np.float64), skiprows=1, quotechar='"', ndmin=2)
+    if table.shape[1] != len(names):
+        _fail(path, f"has {len(names)} names of columns and {table.shape[1]} columns")
+    _check_rows(path, np.isfinite(table).all(axis=1), "not all are finite numbers", header=1)
+    return names, table
+
+
+def read_pair(path: Path) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Read the arrays ``x`` and ``y`` of an npz file; one that holds anything but plain numbers is refused."""
+    with _reading(path):
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                return arrays["x"], arrays["y"]
+        except (KeyError, zipfile.BadZipFile) as error:
+            _fail(path, f"is no npz file with the arrays 'x' and 'y' ({error})", error)
 
 
 class _Inert:

@@ -124,7 +124,7 @@ def test_the_slowdown_is_the_median_over_rounds() -> None:
 @pytest.mark.parametrize(
     ("name", "versions", "message"),
     [
-        ("flower", {}, r"flwr 1\.41\.0, but flwr is not installed, ray is not .*coterie\[simulation\]"),
+        ("flower", {}, r"flwr 1\.41\.0, but flwr is not installed, ray is not .*pip install .*\[simulation\]'"),
         ("flower", {"flwr": "1.41.0"}, r"but ray is not installed: "),
         ("flower", {"flwr": "1.40.0", "ray": "2.55.1"}, r"but flwr is 1\.40\.0: "),
         ("pfl", {}, r"pfl 0\.6\.0, but pfl is not installed.*: pip install --no-deps pfl==0\.6\.0"),

@@ -1,0 +1,72 @@
+"""Structures of arrays as users hold them: one array, a list of them, or a dictionary by name; of numpy or of torch.
+
+What goes in as one comes back as the same. torch is not imported for it: a tensor is known by what it can do.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from coterie.arithmetic.quantize import FloatArray
+from coterie.errors import InputError
+
+V = TypeVar("V")
+
+
+def listed(value: object) -> list[FloatArray]:
+    """Return the arrays of a structure in their order.
+
+    Of a dictionary, such as torch's ``state_dict``, entries that are whole numbers are left out: counters of batches
+    have no mean.
+    """
+    return [_array(part) for _, part in _parts(value)]
+
+
+def names(value: object) -> list[str] | None:
+    """Return the names of the arrays in a dictionary; None where they have none."""
+    return [name for name, _ in _parts(value)] if isinstance(value, Mapping) else None
+
+
+def rebuilt(arrays: Sequence[FloatArray], like: V) -> V:
+    """Put arrays into the structure that ``like`` has, tensors where it has tensors."""
+    parts = {name: _like(array, part) for array, (name, part) in zip(arrays, _parts(like), strict=True)}
+    if isinstance(like, Mapping):
+        return parts  # type: ignore[return-value]  # a dictionary for a dictionary
+    if isinstance(like, Sequence):
+        return type(like)(parts.values())  # type: ignore[call-arg]
+    (single,) = parts.values()
+    return single  # type: ignore[no-any-return]
+
+
+def _parts(value: object) -> list[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        return [(name, part) for name, part in value.items() if _is_real(part)]
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [(str(number), part) for number, part in enumerate(value)]
+    return [("", value)]
+
+
+def _is_tensor(part: object) -> bool:
+    return hasattr(part, "detach") and hasattr(part, "new_tensor")
+
+
+def _is_real(part: Any) -> bool:  # noqa: ANN401 - an array or a tensor, or a mistake that is found later
+    return bool(part.is_floating_point()) if _is_tensor(part) else getattr(part, "dtype", np.dtype(float)).kind == "f"
+
+
+def _array(part: Any) -> FloatArray:  # noqa: ANN401
+    if not _is_tensor(part):
+        return part  # type: ignore[no-any-return]  # whether it is an array is checked where it is encoded
+    if not part.is_floating_point():
+        raise InputError(f"a tensor of {part.dtype} has no mean; convert it to floating-point numbers first")
+    tensor = part.detach().cpu()
+    try:
+        found: FloatArray = tensor.numpy()
+    except TypeError:  # bfloat16, which numpy does not have
+        found = tensor.float().numpy()
+    return found
+
+
+def _like(array: FloatArray, part: Any) -> Any:  # noqa: ANN401
+    return part.new_tensor(array) if _is_tensor(part) else array

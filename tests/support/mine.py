@@ -1,0 +1,49 @@
+"""A model, data and policies of a user, as settings name them: ``tests.support.mine:make_model``."""
+
+import numpy as np
+import torch
+
+from coterie.cohorts.circles import Circles, Indices, Mask
+from coterie.training.data.own import Examples
+
+
+def make_model(input_shape: tuple[int, ...], outputs: int) -> torch.nn.Module:
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(input_shape[0], outputs))
+
+
+def make_nothing() -> None:
+    pass
+
+
+def fail() -> None:
+    raise OSError("the tape is torn")
+
+
+def load_clients(count: int = 6) -> tuple[dict[str, Examples], Examples]:
+    """A few points around three centres for each client, and a test set."""
+    rng = np.random.default_rng(0)
+    y = np.arange(20 * count) % 3
+    x = 3 * np.eye(3)[y] + rng.standard_normal((y.size, 3))
+    parts = np.array_split(np.arange(y.size), count)
+    return {f"site-{number}": (x[part], y[part]) for number, part in enumerate(parts)}, (x, y)
+
+
+class RoundRobin:
+    """Everybody in turn; nobody is kept together."""
+
+    def __init__(self, cohort: int = 4) -> None:
+        self.cohort = cohort
+
+    def select(self, available: Mask, frequencies: Indices, rng: np.random.Generator) -> list[int]:
+        turn: list[int] = np.argsort(frequencies, kind="stable").tolist()
+        return turn[: self.cohort]
+
+
+class FirstCircles:
+    """The first circles of those that it is given, always."""
+
+    def __init__(self, circles: Circles, cohort: int = 4) -> None:
+        self.circles, self.cohort = circles, cohort
+
+    def select(self, available: Mask, frequencies: Indices, rng: np.random.Generator) -> Indices:
+        return self.circles.union(np.arange(self.cohort // self.circles.privacy))

@@ -1,0 +1,82 @@
+"""Numbers that nobody can mean: a sentence, not a traceback, and before anything is done."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from coterie.cli import main
+from coterie.cli.common import ExitStatus
+
+HUGE, DIGITS = str(10**30), "9" * 5000
+
+
+def run_with(setting: str) -> list[str]:
+    return ["run", "--out", "run", "--set", setting]
+
+
+COMMANDS = [
+    *(run_with(f"{key}={HUGE}") for key in ("rounds", "seed", "clients.count", "cohort.size", "cohort.minimum")),
+    *(run_with(f"{key}={HUGE}") for key in ("partition.shards", "partition.shared", "training.epochs")),
+    *(run_with(f"{key}={HUGE}") for key in ("training.workers", "aggregation.threads", "aggregation.threshold")),
+    *(run_with(f"{key}={DIGITS}") for key in ("rounds", "seed", "training.learning_rate")),
+    *(run_with(f"{key}=1e308") for key in ("partition.alpha", "training.learning_rate", "training.weight_decay")),
+    *(run_with(f"{key}=1e400") for key in ("rounds", "training.learning_rate")),
+    ["demo", "--clients", HUGE],
+    ["demo", "--length", HUGE],
+    ["demo", "--circles", HUGE],
+    *(["demo", "--seed", seed] for seed in (HUGE, DIGITS)),
+    ["bench", "secagg", "--clients", HUGE],
+    ["bench", "secagg", "--length", HUGE],
+    ["bench", "secagg", "--workers", HUGE],
+    ["bench", "secagg", "--threshold", HUGE],
+    ["bench", "secagg", "--seed", HUGE],
+    ["bench", "topologies", "--clients", HUGE],
+    ["bench", "training", "--rounds", HUGE],
+    ["bench", "training", "--workers", HUGE],
+    ["reproduce", "multi-round-metrics", "--trials", HUGE],
+    ["reproduce", "multi-round-metrics", "--workers", HUGE],
+    *(["reproduce", "multi-round-metrics", "--seed", f"{sign}{HUGE}"] for sign in ("-", "")),
+]
+
+
+@pytest.mark.parametrize("arguments", COMMANDS, ids=lambda arguments: " ".join(arguments)[:60])
+def test_huge_numbers_are_refused_in_words(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["coterie", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == ExitStatus.BAD_INPUT
+    said = capsys.readouterr().err
+    assert said
+    assert "Traceback" not in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_file_with_a_huge_number_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.toml").write_text(f"rounds = {DIGITS}")
+    monkeypatch.setattr(sys, "argv", ["coterie", "run", str(tmp_path / "mine.toml")])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == ExitStatus.BAD_INPUT
+    said = capsys.readouterr().err
+    assert str(tmp_path / "mine.toml") in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("error", [MemoryError("no room for 8 EiB"), OverflowError("no such integer")])
+def test_what_no_machine_can_hold_is_a_sentence(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr("coterie.cli.app", fail)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == ExitStatus.BAD_INPUT
+    assert capsys.readouterr().err == f"coterie: these numbers are too large for this machine: {error}\n"

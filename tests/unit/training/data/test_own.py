@@ -1,0 +1,174 @@
+"""Examples that users bring along, in every form they come in."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("torch", reason="training needs coterie[train]")
+import torch
+from torch.utils.data import DataLoader, IterableDataset, SubsetRandomSampler, TensorDataset
+
+from coterie.errors import ConfigError, InputError
+from coterie.training.data.datasets import Dataset, load
+from coterie.training.data.own import from_anything, from_clients, from_torch, read_examples
+
+X, Y = np.arange(12, dtype=np.float32).reshape(6, 2), np.arange(6) % 3
+TENSORS = TensorDataset(torch.from_numpy(X), torch.from_numpy(Y))
+
+
+class Endless(IterableDataset[Any]):
+    """Examples that come one after the other and have no numbers."""
+
+    def __iter__(self) -> Any:  # noqa: ANN401
+        return iter(TENSORS[index] for index in range(6))
+
+
+SOURCES = {
+    "data set": TENSORS,
+    "iterable": Endless(),
+    "arrays": (X, Y),
+    "tensors": (torch.from_numpy(X), torch.from_numpy(Y)),
+    "pairs": list(zip(X, Y, strict=True)),
+    "loader": DataLoader(TENSORS, batch_size=4),
+    "shuffled loader": DataLoader(TENSORS, batch_size=4, shuffle=True, drop_last=True),
+    "iterable's loader": DataLoader(Endless(), batch_size=4),
+}
+
+
+@pytest.mark.parametrize("form", SOURCES)
+def test_all_forms_are_the_same_examples_in_the_same_order(form: str) -> None:
+    x, y = read_examples(SOURCES[form], form)
+    assert np.array_equal(x, X)
+    assert np.array_equal(y, Y)
+    assert x.dtype == np.float32
+
+
+def test_a_loader_covers_what_its_sampler_does() -> None:
+    x, _ = read_examples(DataLoader(TENSORS, sampler=SubsetRandomSampler([4, 1])), "some")
+    assert np.array_equal(x, X[[1, 4]])
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [("int64", "int64"), ("int32", "int64"), ("uint8", "float32"), ("bool", "float32"), ("float64", "float32")],
+)
+def test_signed_whole_numbers_stay_whole(given: str, kept: str) -> None:
+    x, _ = read_examples((X.astype(given), Y), "typed")
+    assert x.dtype == kept
+    pairs, _ = read_examples(list(zip(X.astype(given), Y, strict=True)), "typed")
+    assert pairs.dtype == kept
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=6))
+def test_clients_hold_what_they_brought(sizes: list[int]) -> None:
+    rng = np.random.default_rng(0)
+    brought = {f"c{number}": (rng.random((size, 3)), rng.integers(0, 9, size)) for number, size in enumerate(sizes)}
+    data = from_clients(brought, (rng.random((2, 3)), np.array([0, 9])))
+    assert data.clients is not None
+    assert list(data.clients) == list(brought)
+    assert data.classes == 10
+    assert sorted(np.concatenate(list(data.clients.values()))) == list(range(sum(sizes)))
+    for name, (x, y) in brought.items():
+        assert np.array_equal(data.train_x[data.clients[name]], x.astype(np.float32))
+        assert np.array_equal(data.train_y[data.clients[name]], y)
+    listed = from_clients(list(brought.values())).clients
+    assert listed is not None
+    assert list(listed) == [f"client-{number}" for number in range(1, len(sizes) + 1)]
+
+
+@pytest.mark.parametrize(
+    ("clients", "wrong"),
+    [
+        ({}, "no clients"),
+        ({"ann": (X, Y), "bob": (X[:, :1], Y)}, "'bob' and 'ann' differ"),
+        ({"ann": (X, Y), "bob": (X, Y + 0.5)}, "'bob' and 'ann' differ"),
+        ({"ann": (X, Y), "bob": (X.astype(int), Y)}, "'bob' and 'ann' differ"),
+        ({"ann": (X, Y), "bob": (X, Y[:2])}, "bob: 6 inputs and 2 targets"),
+        ({"ann": (X, Y), "bob": []}, "bob: not pairs"),
+        ({"ann": (X[:0], Y[:0])}, "no examples"),
+    ],
+)
+def test_clients_that_do_not_fit_are_named(clients: Any, wrong: str) -> None:  # noqa: ANN401
+    with pytest.raises(InputError, match=wrong):
+        from_clients(clients)
+
+
+def test_without_a_test_set_there_are_no_test_examples() -> None:
+    for targets in (Y, Y + 0.5):
+        data = from_torch((X, targets))
+        assert len(data.test_x) == len(data.test_y) == 0
+        assert data.outputs == (3 if targets is Y else 1)
+
+
+def test_anything_may_come_with_a_test_set() -> None:
+    mine = from_torch((X, Y), (X, Y))
+    assert from_anything(mine) is mine
+    assert len(from_anything((X, Y)).test_x) == 0
+    assert len(from_anything((TENSORS, TENSORS)).test_x) == 6
+    for mapping in ({"ann": (X, Y)}, ({"ann": (X, Y)}, None), ({"ann": (X, Y)}, TENSORS)):
+        data = from_anything(mapping)
+        assert data.clients is not None
+        assert list(data.clients) == ["ann"]
+
+
+# ------------------------------------------------------------------------------------------- a file for each client
+
+
+def client_folder(folder: Path) -> Path:
+    np.savez(folder / "ann.npz", x=X, y=Y)
+    rows = [",".join(map(str, (*x, y))) for x, y in zip(X, Y, strict=True)]
+    (folder / "bob.csv").write_text("first,second,label\n" + "\n".join(rows))
+    (folder / "notes.txt").write_text("not data")
+    return folder
+
+
+def test_a_folder_has_a_file_for_each_client(tmp_path: Path) -> None:
+    data = load("client-files", client_folder(tmp_path))
+    assert data.clients is not None
+    assert list(data.clients) == ["ann", "bob"]
+    assert np.array_equal(data.train_x, np.concatenate([X, X]))
+    assert (data.classes, len(data.test_x)) == (3, 0)
+    np.savez(tmp_path / "test.npz", x=X, y=Y)
+    assert len(load("client-files", tmp_path).test_x) == 6
+    assert load("client-files", tmp_path, regression=True).classes is None
+
+
+def test_a_column_can_be_chosen_and_fractions_make_a_regression(tmp_path: Path) -> None:
+    for name in ("ann", "bob"):
+        (tmp_path / f"{name}.csv").write_text("dose,age\n0.5,3\n2,4\n")
+    chosen: Dataset = load("client-files", tmp_path, target="dose")
+    assert chosen.classes is None
+    assert chosen.train_x.ravel().tolist() == [3, 4, 3, 4]
+    assert load("client-files", tmp_path).classes == 5
+    with pytest.raises(ConfigError, match="no column 'weight'; it has dose, age"):
+        load("client-files", tmp_path, target="weight")
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "wrong"),
+    [
+        ("bad.csv", b"a,b\n1,x\n", "cannot be read"),
+        ("bad.csv", b"a,b\n1,nan\n", "row 2"),
+        ("bad.csv", b"a,b,c\n1,2\n", "3 names of columns and 2"),
+        ("bad.csv", b"a,b\n", "no rows"),
+        ("bad.npz", b"PK", "bad.npz"),
+        ("ann.csv", b"a,b,c\n1,2,3\n", "two files of 'ann'"),
+    ],
+)
+def test_files_that_are_wrong_are_named(tmp_path: Path, file: str, content: bytes, wrong: str) -> None:
+    (client_folder(tmp_path) / file).write_bytes(content)
+    with pytest.raises(InputError, match=wrong):
+        load("client-files", tmp_path)
+
+
+def test_npz_files_run_nothing(tmp_path: Path) -> None:
+    np.savez(tmp_path / "ann.npz", x=np.array([print], object), y=Y)
+    with pytest.raises(InputError, match="cannot be read"):
+        load("client-files", tmp_path)
+    np.savez(tmp_path / "ann.npz", inputs=X)
+    with pytest.raises(InputError, match="'x' and 'y'"):
+        load("client-files", tmp_path)

@@ -36,9 +36,9 @@ class Floor:
     """None: complete graphs only, on which nothing is left to chance and T holds whoever drops out.
 
     A number accepts a sparse graph if its privacy fails with probability ``2 ** -sparse_bits`` at most, by this
-    client's own reckoning with its share of colluders and its ``dropout``. The terms must then state the threshold. A
-    server that lies can still choose who drops out once it knows the graph, and learn sums of parts that circles
-    do not bound.
+    client's own reckoning with its share of colluders and its ``dropout``; the terms must then state the threshold. 0
+    accepts every graph. A server that lies can still choose who drops out once it knows the graph, and learn sums of
+    parts that circles do not bound.
     """
     dropout: float = 0.0
     """On a sparse graph, the share of clients that may drop out."""
@@ -77,7 +77,9 @@ class Floor:
         if terms.active and terms.tolerated < withstood:
             raise _refusal(f"the session withstands {terms.tolerated} colluders; the least is {withstood}")
         complete = is_complete(terms.topology, size)
-        if terms.threshold is None and not complete:
+        if not complete and self.sparse_bits is None:
+            raise _refusal("this client shares its secrets with everybody or not at all")
+        if not complete and self.sparse_bits and terms.threshold is None:
             raise _refusal("a session on a sparse graph must state its threshold")
         threshold = terms.threshold_for(size)
         if threshold < self.threshold:
@@ -85,9 +87,7 @@ class Floor:
         if complete:
             if threshold <= withstood:
                 raise _refusal(f"{threshold} shares would open a secret, and {withstood} clients may collude")
-        elif self.sparse_bits is None:
-            raise _refusal("this client shares its secrets with everybody or not at all")
-        elif _sparse_failure(terms, self.colluders, self.dropout, threshold) > -self.sparse_bits:
+        elif self.sparse_bits and _sparse_failure(terms, self.colluders, self.dropout, threshold) > -self.sparse_bits:
             raise _refusal(f"on this graph privacy may fail more often than 2^-{self.sparse_bits:g}")
 
     def _check_circles(self, terms: Terms, roster: Roster | None) -> None:

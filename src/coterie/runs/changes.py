@@ -35,6 +35,13 @@ def check_changes(before: RunConfig, after: RunConfig) -> None:
         )
 
 
+def check_fingerprints(before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Refuse other data, or another model, than a run began with; older checkpoints say nothing about them."""
+    for what, known in before.items():
+        if after.get(what) != known:
+            raise ConfigError(f"the {what} is not that of the run: it goes on with what it began with")
+
+
 def _differences(before: Mapping[str, Any], after: Mapping[str, Any], path: str = "") -> Iterator[str]:
     for name, value in before.items():
         key = f"{path}{name}"

@@ -17,12 +17,16 @@ Check: TypeAlias = Callable[..., Iterator[Contradiction]]
 """Looks for contradictions between the sections that its parameters are named after."""
 
 
-def selection(clients: "ClientSettings", cohort: "CohortSettings") -> Iterator[Contradiction]:
+def selection(
+    clients: "ClientSettings", cohort: "CohortSettings", aggregation: "AggregationSettings"
+) -> Iterator[Contradiction]:
     """Look whether cohorts of this size can be selected."""
     if cohort.size > clients.count:
         yield "cohort.size", f"{cohort.size} cannot be selected from clients.count = {clients.count}"
     if cohort.minimum > cohort.size:
         yield "cohort.minimum", f"must not be above cohort.size = {cohort.size}"
+    if aggregation.threshold > cohort.size:
+        yield "aggregation.threshold", f"a cohort of cohort.size = {cohort.size} has no {aggregation.threshold} shares"
     if cohort.policy == "balanced-halves" and cohort.size % 2:
         yield "cohort.size", "must be even for balanced-halves"
     if cohort.policy == "multi-round":

@@ -34,6 +34,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The ledger's head by then: a ledger that lost its tail, or was rewritten, is found out."""
     settings: str = ""
     """The settings under which it was played, as TOML; empty in checkpoints of older versions."""
+    fingerprints: dict[str, str] = {}
+    """What tells other data or another model from those it was played with."""
 
     @property
     def head(self) -> Head | None:

@@ -14,6 +14,7 @@ from coterie.host import keep_memory
 from coterie.runs import build as assembly
 from coterie.runs.build import BuiltRun
 from coterie.runs.config_file import to_toml
+from coterie.runs.federation import fingerprint
 from coterie.runs.folder import Checkpoint, Progress, RunFolder
 from coterie.runs.played import Aggregation, Observe
 from coterie.runs.records import RoundRecord, extend
@@ -41,6 +42,7 @@ class Engine:
         for record in records:
             self._auditor.add_round(record.round, record.aggregated)
         self._scores: Mapping[str, Score] = {}
+        self._fingerprints = fingerprint(built.federation)
         self._ledger: Ledger | None = None
         self._head = head
         self._stack = ExitStack()
@@ -59,7 +61,12 @@ class Engine:
     def checkpoint(self, rounds: int) -> Checkpoint:
         """Return all that is needed to go on after so many rounds."""
         head = self._ledger.head() if self._ledger else None
-        progress = Progress(rounds=rounds, ledger=head, settings=to_toml(self._built.config))
+        progress = Progress(
+            rounds=rounds,
+            ledger=head,
+            settings=to_toml(self._built.config),
+            fingerprints=self._fingerprints,
+        )
         return Checkpoint(progress, self._built.strategy.state())
 
     def round(self, number: int, *, resuming: bool) -> RoundRecord:

@@ -20,10 +20,10 @@ from pathlib import Path
 
 from coterie.host import cores
 from coterie.runs.build import BuiltRun, build_run
-from coterie.runs.changes import check_changes
+from coterie.runs.changes import check_changes, check_fingerprints
 from coterie.runs.config import RunConfig
 from coterie.runs.config_file import parse_config, to_toml
-from coterie.runs.federation import Federation, find_federation
+from coterie.runs.federation import Federation, find_federation, fingerprint
 from coterie.runs.folder import RunFolder, checked_records, named_arrays, write_whole
 from coterie.runs.locks import locked
 from coterie.runs.loop import Engine
@@ -99,6 +99,8 @@ class TrainingRun:
         if checkpoint is not None and checkpoint.progress.settings:
             check_changes(parse_config(checkpoint.progress.settings), config)
         built = build_run(config, federation or find_federation(config))
+        if checkpoint is not None:
+            check_fingerprints(checkpoint.progress.fingerprints, fingerprint(built.federation))
         if changes:
             write_whole(folder.config_file, to_toml(config).encode())
         return cls(folder, built, observers)

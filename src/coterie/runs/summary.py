@@ -211,7 +211,7 @@ def _sparser(summary: Summary) -> str:
         return ""
     try:
         plan = recommend(
-            cohort, aggregation.dropout, collusion=aggregation.collusion, length=max(1, summary.parameters)
+            cohort, aggregation.dropout, collusion=max(0.0, aggregation.collusion), length=max(1, summary.parameters)
         )
     except ConfigError:
         return ""

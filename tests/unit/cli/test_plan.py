@@ -6,7 +6,6 @@ from typer.testing import CliRunner
 
 from coterie import __version__
 from coterie.cli import app, main
-from coterie.cli.plan import TopologyName
 from coterie.errors import ConfigError
 from coterie.graphs import TOPOLOGIES
 
@@ -58,7 +57,12 @@ def test_too_many_clients_for_a_session() -> None:
 
 
 def test_every_topology_in_the_table_can_be_asked_for() -> None:
-    assert {name.value for name in TopologyName} == {"auto", *TOPOLOGIES}
+    for name in ("auto", *TOPOLOGIES):
+        assert plan("--clients", "60", "--dropout", "0.1", "--topology", name)["topology"] in TOPOLOGIES
+    with pytest.raises(ConfigError, match=", ".join(TOPOLOGIES)):
+        RUNNER.invoke(
+            app, ["plan", "--clients", "60", "--dropout", "0.1", "--topology", "ring"], catch_exceptions=False
+        )
 
 
 def test_the_papers_rule() -> None:

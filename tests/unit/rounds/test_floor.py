@@ -158,7 +158,7 @@ def test_a_sparse_graph_is_for_clients_that_ask_for_it(topology: Topology) -> No
     with pytest.raises(PeerProtocolError, match="with everybody or not at all"):
         Floor().check(terms, "client-00")
     with pytest.raises(PeerProtocolError, match="must state its threshold"):
-        Floor(sparse_bits=0.0).check(make_terms(12, topology=topology), "client-00")
+        Floor(sparse_bits=1.0).check(make_terms(12, topology=topology), "client-00")
     with pytest.raises(PeerProtocolError, match="more often than 2\\^-40"):
         Floor(sparse_bits=40, colluders=0.4).check(terms, "client-00")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from coterie.errors import ConfigError
-from coterie.runs.changes import CHANGEABLE, check_changes
+from coterie.runs.changes import CHANGEABLE, check_changes, check_fingerprints
 from coterie.runs.config import RunConfig
 from coterie.runs.config_file import load_config
 
@@ -49,3 +49,12 @@ def test_with_noise_nothing_changes_that_could_change_an_update(key: str) -> Non
     noisy = load_config(None, ["noise.kind=skellam"])
     with pytest.raises(ConfigError, match=f"{key} was"):
         check_changes(noisy, load_config(None, ["noise.kind=skellam", f"{key}={ALLOWED[key]}"]))
+
+
+def test_other_data_or_another_model_is_refused_by_name() -> None:
+    began = {"data": "a", "model": "b"}
+    check_fingerprints(began, began)
+    check_fingerprints({}, began)  # a checkpoint of an older version
+    for what in began:
+        with pytest.raises(ConfigError, match=f"the {what} is not that of the run"):
+            check_fingerprints(began, began | {what: "c"})

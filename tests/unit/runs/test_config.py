@@ -214,6 +214,7 @@ def test_contradictions_are_reported_beside_other_mistakes_unless_these_may_be_t
     [
         (["clients.count=41", "cohort.size=2", "cohort.privacy=2"], "the largest circle has 3 clients"),
         (["cohort.policy=balanced-halves", "cohort.size=7"], "must be even"),
+        (["aggregation.threshold=9"], "a cohort of cohort.size = 8 has no 9 shares"),
         (["noise.kind=skellam", "aggregation.kind=plain"], "needs aggregation.kind = secure"),
         (["noise.kind=skellam", "clients.weighting=samples"], "must be uniform with noise"),
         (

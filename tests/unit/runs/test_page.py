@@ -95,7 +95,7 @@ LARGE: dict[str, object] = {"clients__count": 100, "cohort__size": 100}
         ({**LARGE, "aggregation__threshold": 51}, False),
         ({**LARGE, "aggregation__threat": "active-server"}, False),
         ({**LARGE, "aggregation__kind": "plain"}, False),
-        ({**LARGE, "aggregation__dropout": 0.9, "aggregation__collusion": 0.5}, False),
+        ({**LARGE, "aggregation__dropout": 0.9, "aggregation__collusion": 0.4}, False),
         ({}, False),
     ],
 )

@@ -210,6 +210,22 @@ def _show(found: "Plan") -> None:
         console.print(_price_table(found))
     for note in found.notes:
         console.print(f"[yellow]Note:[/] {note}")
+    console.print("Settings for [bold]coterie run[/]:\n", style="dim")
+    console.print(_settings(found), markup=False, highlight=False)
+
+
+def _settings(found: "Plan") -> str:
+    """Return the part of a configuration that plays sessions like this one."""
+    from coterie.graphs.table import topology_name
+
+    lines = [
+        f"cohort.size = {found.clients}",
+        f'aggregation.threat = "{"active-server" if found.active else "honest-but-curious"}"',
+        f'aggregation.topology = "{topology_name(found.guarantee.topology)}"',
+        f"aggregation.dropout = {found.dropout:g}",
+        f"aggregation.collusion = {found.collusion:g}",
+    ]
+    return "\n".join(lines)
 
 
 def _neighbourhood(found: "Plan") -> str:

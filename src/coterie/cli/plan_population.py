@@ -79,6 +79,11 @@ def _show_choices(plan: "PopulationPlan", console: "Console") -> None:
         )
     console.print()
     console.print(*_legend(plan), sep="\n", style="dim")
+    if best:
+        console.print("\nSettings for [bold]coterie run[/]:\n", style="dim")
+        settings = {"clients.count": plan.population, "cohort.size": plan.cohort, "cohort.privacy": best.privacy}
+        lines = ['cohort.policy = "multi-round"', *(f"{key} = {value}" for key, value in settings.items())]
+        console.print(*lines, sep="\n", markup=False)
 
 
 def _table(choices: "Sequence[Choice]", plan: "PopulationPlan") -> "Table":

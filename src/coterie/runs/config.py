@@ -223,9 +223,10 @@ class AggregationSettings(Section):
         default="honest-but-curious",
         description="a server that follows the protocol, or one that may lie: clients then sign",
     )
-    topology: Annotated[str, OneOf("complete", "auto", _SPARSE)] = Field(
+    topology: Annotated[str, OneOf("complete", "auto", _SPARSE, named=True)] = Field(
         default="complete",
-        description="who shares secrets with whom; auto is the cheapest that withstands what follows",
+        description="who shares secrets with whom; auto is the cheapest that withstands what follows; or module:Class, "
+        "yours in the current folder",
     )
     connection: Share = Field(
         default=0.0, description="erdos-renyi: probability that two clients share secrets; 0 is as planned"

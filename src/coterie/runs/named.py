@@ -32,8 +32,8 @@ def takes(key: str, text: str, parameter: str) -> bool:
 def call_named(key: str, text: str, **known: Any) -> Any:  # noqa: ANN401 - what the user's function returns
     """Call the function or class that the setting ``key`` names, with those things known that its parameters name."""
     function = _find(key, text)
-    taken = inspect.signature(function).parameters
     with _explained(key, text):
+        taken = inspect.signature(function).parameters
         return function(**{name: value for name, value in known.items() if name in taken})
 
 

@@ -8,12 +8,14 @@ from coterie.cohorts.circles import Circles
 from coterie.errors import ConfigError
 from coterie.graphs.failures import part_of
 from coterie.graphs.guarantees import majority_threshold
-from coterie.graphs.topology import Complete, ErdosRenyi
+from coterie.graphs.table import TOPOLOGIES, TopologyKind
+from coterie.graphs.topology import Complete, ErdosRenyi, Topology
 from coterie.planning.session import FEW_CLIENTS, recommend
 from coterie.privacy import Noise, NoiseKind, NoisyQuantizer, Release, least_aggregated
 from coterie.rounds import SessionSettings
 from coterie.rounds.coordinator import SessionShape
 from coterie.runs.config import AggregationSettings, RunConfig
+from coterie.runs.named import call_named, is_named
 from coterie.secagg.terms import ThreatMode, default_colluders
 
 
@@ -68,6 +70,7 @@ class SessionShapes:
     def __init__(self, aggregation: AggregationSettings, length: int, most: int) -> None:
         self._aggregation, self._length, self._most = aggregation, length, most
         self._planned = lru_cache(maxsize=None)(self._plan)
+        self._own = own_topology(aggregation.topology)
 
     def __call__(self, clients: int) -> SessionShape:
         """Return the shape of a session with so many clients."""
@@ -76,6 +79,8 @@ class SessionShapes:
         if aggregation.topology == "erdos-renyi" and aggregation.connection:
             colluders = colluders_among(aggregation, clients)
             return SessionShape(ErdosRenyi(aggregation.connection), threshold, colluders)
+        if self._own is not None:
+            return SessionShape(self._own, threshold, colluders_among(aggregation, clients))
         few = aggregation.topology == "auto" and clients <= FEW_CLIENTS
         return self._complete(clients) if aggregation.topology == "complete" or few else self._planned(clients)
 
@@ -105,6 +110,24 @@ class SessionShapes:
             return self._complete(clients)  # a smaller session than planned for: nothing is random on this graph
         guarantee = plan.guarantee
         return SessionShape(guarantee.topology, aggregation.threshold or guarantee.threshold, plan.colluders)
+
+
+def own_topology(name: str) -> Topology | None:
+    """Return the topology of the user's own that a setting names, entered into the table; None if it names another.
+
+    Nothing is known of how rarely such a graph fails: the user who names it answers for that.
+    """
+    if not is_named(name):
+        kind = TOPOLOGIES.get(name)
+        return kind.kind() if kind and kind.search is None else None
+    topology = call_named("aggregation.topology", name)
+    config = getattr(type(topology), "__struct_config__", None)
+    if config is None or not config.frozen or not isinstance(config.tag, str) or not isinstance(topology, Topology):
+        raise ConfigError(
+            f"aggregation.topology: {name} is no topology, which is a frozen, tagged msgspec struct with a method graph"
+        )
+    TOPOLOGIES.setdefault(config.tag, TopologyKind(type(topology)))
+    return topology
 
 
 def colluders_among(aggregation: AggregationSettings, clients: int) -> int:

@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +9,8 @@ from coterie import __version__
 from coterie.cli import app, main
 from coterie.errors import ConfigError
 from coterie.graphs import TOPOLOGIES
+from coterie.runs.config import RunConfig
+from coterie.runs.config_file import load_config
 
 RUNNER = CliRunner()
 KEYS = {
@@ -104,3 +107,25 @@ def test_bad_requests_are_one_clear_line(monkeypatch: pytest.MonkeyPatch, capsys
 def test_version_and_help() -> None:
     assert RUNNER.invoke(app, ["--version"]).output.strip() == f"coterie {__version__}"
     assert "plan" in RUNNER.invoke(app, ["--help"]).output
+
+
+def pasted(output: str, tmp_path: Path) -> RunConfig:
+    """Read the settings that a plan ends with, as a user would who pastes them into a file."""
+    file = tmp_path / "pasted.toml"
+    file.write_text(output.split("Settings for coterie run:")[1])
+    return load_config(file)
+
+
+@pytest.mark.parametrize("active", [(), ("--active",)])
+def test_a_session_ends_with_the_settings_to_paste(tmp_path: Path, active: tuple[str, ...]) -> None:
+    arguments = ["plan", "--clients", "36", "--dropout", "0.1", "--collusion", "0.1", "--topology", "harary", *active]
+    config = pasted(RUNNER.invoke(app, arguments).stdout, tmp_path)
+    assert (config.cohort.size, config.aggregation.topology, config.aggregation.collusion) == (36, "harary", 0.1)
+    assert config.aggregation.threat == ("active-server" if active else "honest-but-curious")
+
+
+def test_many_rounds_end_with_the_settings_to_paste(tmp_path: Path) -> None:
+    arguments = ["plan", "--population", "120", "--cohort", "12", "--dropout", "0.2"]
+    config = pasted(RUNNER.invoke(app, arguments).stdout, tmp_path)
+    assert (config.clients.count, config.cohort.size, config.cohort.policy) == (120, 12, "multi-round")
+    assert config.promised == config.cohort.privacy > 1

@@ -20,8 +20,7 @@ from coterie.secagg.terms import default_colluders
 
 
 def shapes(most: int, **changes: object) -> SessionShapes:
-    settings = {f"aggregation.{name}": value for name, value in changes.items()}
-    return SessionShapes(make_config(settings).aggregation, 100, most)
+    return SessionShapes(make_config({}).aggregation.model_copy(update=changes), 100, most)
 
 
 @pytest.mark.parametrize("clients", [24, 60, 96])
@@ -71,7 +70,7 @@ class Ring(msgspec.Struct, frozen=True, tag="a ring for tests"):
 
 def test_a_topology_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "rings_of_mine.py").write_text("from tests.unit.runs.test_protection import Ring\nWrong = dict\n")
+    (tmp_path / "rings_of_mine.py").write_text("from tests.unit.runs.test_protection import Ring\nclass Wrong: pass\n")
     monkeypatch.setattr("coterie.runs.protection.TOPOLOGIES", table := dict(TOPOLOGIES))
     shape = shapes(12, topology="rings_of_mine:Ring", threshold=2)(12)
     assert (type(shape.topology).__name__, shape.threshold) == ("Ring", 2)

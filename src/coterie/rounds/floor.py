@@ -54,6 +54,8 @@ class Floor:
             raise ConfigError("a floor asks for T >= 1, a minimum of 2 or more clients and a threshold of at least 1")
         if not 0 <= self.colluders < 1 or not 0 <= self.dropout < 1:
             raise ConfigError("colluders and dropout are shares of the clients, from 0 to below 1")
+        if self.sparse_bits is not None and not self.sparse_bits >= 0:
+            raise ConfigError(f"a sparse graph may fail with probability 2^-{self.sparse_bits} at most: give 0 or more")
 
     def check(self, terms: Terms, client: str, roster: Roster | None = None) -> None:
         """Refuse terms below this floor, and any participant who is not as in the roster this client trusts."""
@@ -109,10 +111,13 @@ class Floor:
 def _sparse_failure(terms: Terms, colluders: float, dropout: float, threshold: int) -> float:
     """Bound how often privacy fails on this graph, as log2 of a probability; the same for all clients of a simulation.
 
-    Graphs that no bound is known for promise nothing.
+    Whoever drops out takes a circle along. Graphs that no bound is known for promise nothing.
     """
+    size = len(terms.clients)
+    circle = max(Counter(terms.circles).values()) if terms.circles else 1
+    lost = min(part_of(dropout, size) * circle, size - 1)
     try:
-        model = ThreatModel(len(terms.clients), dropout, colluders, active=terms.active)
+        model = ThreatModel(size, lost / size, colluders, active=terms.active)
         return assess(model, terms.topology, threshold).privacy_failure_log2
     except ConfigError:
         return 0.0

@@ -111,6 +111,9 @@ class Member:
         self._floor.check(terms, self.name, self._memory.roster if self._memory else None)
         if self.content is not None and terms.content != self.content:
             raise PeerProtocolError(SERVER, f"gave {self.name} something else to work on than the session is about")
+        own = self._identity.public if self._identity else None
+        if terms.active and terms.identities[terms.index[self.name]] != own:
+            raise PeerProtocolError(SERVER, f"invited {self.name} under another identity key than its own")
         entered = protocol.join(terms, self.name, self._entropy, self._identity)
         if self._memory:
             self._memory.enter(terms.session, terms.roster)

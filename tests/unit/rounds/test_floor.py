@@ -127,7 +127,15 @@ def test_waiting_clients_are_not_summed() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"privacy": 0}, {"minimum": 1}, {"threshold": 0}, {"colluders": 1}, {"colluders": -0.1}]
+    "wrong",
+    [
+        {"privacy": 0},
+        {"minimum": 1},
+        {"threshold": 0},
+        {"colluders": 1},
+        {"colluders": -0.1},
+        {"sparse_bits": float("nan")},
+    ],
 )
 def test_a_floor_below_the_ground_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError):
@@ -199,3 +207,12 @@ def test_huge_sessions_are_refused_before_anything_is_built() -> None:
     terms = make_terms(2000, clients=tuple(map(str, range(2000))))
     with pytest.raises(PeerProtocolError, match="larger than this client takes part in"):
         Floor(most_clients=1999).check(terms, "0")
+
+
+def test_on_a_sparse_graph_whoever_drops_out_takes_a_circle_along() -> None:
+    names = tuple(f"client-{number:03}" for number in range(500))
+    settings: dict[str, Any] = {"clients": names, "topology": Harary(48), "threshold": 25}
+    floor = Floor(colluders=0.1, dropout=0.1, sparse_bits=40)
+    floor.check(make_terms(500, **settings), names[0])
+    with pytest.raises(PeerProtocolError, match="more often"):
+        floor.check(make_terms(500, circles=tuple(n // 5 for n in range(500)), **settings), names[0])

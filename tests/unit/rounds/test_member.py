@@ -201,3 +201,10 @@ def test_a_client_imports_nothing_heavy() -> None:
     )
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert said.strip() == ""
+
+
+def test_an_invitation_under_another_identity_key_is_refused(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, ThreatMode.ACTIVE_SERVER)
+    stage.members["client-02"]._identity = None
+    with pytest.raises(PeerProtocolError, match="another identity key"):
+        stage.members["client-02"].answer(stage.inbox["client-02"])

@@ -28,15 +28,16 @@ class Floor:
     """T: no circle may be smaller. Above 1, only whole circles are ever aggregated."""
     minimum: int = 2
     """The fewest clients that may be aggregated."""
-    colluders: float = 0.0
-    """The share of a session's clients that must be allowed to collude with the server."""
+    colluders: int = 0
+    """How many clients may collude with the server, of all there are: a server that lies chooses whom it invites, and
+    may gather them in one session."""
     threshold: int = 2
     """The fewest shares that may open a secret."""
     sparse_bits: float | None = None
     """None: complete graphs only, on which nothing is left to chance and T holds whoever drops out.
 
     A number accepts a sparse graph if its privacy fails with probability ``2 ** -sparse_bits`` at most, by this
-    client's own reckoning with its share of colluders and its ``dropout``; the terms must then state the threshold. 0
+    client's own reckoning with its ``colluders`` and its ``dropout``; the terms must then state the threshold. 0
     accepts every graph. A server that lies can still choose who drops out once it knows the graph, and learn sums of
     parts that circles do not bound.
     """
@@ -52,8 +53,8 @@ class Floor:
     def __post_init__(self) -> None:
         if self.privacy < 1 or self.minimum < 2 or self.threshold < 1:
             raise ConfigError("a floor asks for T >= 1, a minimum of 2 or more clients and a threshold of at least 1")
-        if not 0 <= self.colluders < 1 or not 0 <= self.dropout < 1:
-            raise ConfigError("colluders and dropout are shares of the clients, from 0 to below 1")
+        if self.colluders < 0 or not 0 <= self.dropout < 1:
+            raise ConfigError("colluders are a number of clients, and dropout is a share of them, from 0 to below 1")
         if self.sparse_bits is not None and not self.sparse_bits >= 0:
             raise ConfigError(f"a sparse graph may fail with probability 2^-{self.sparse_bits} at most: give 0 or more")
 
@@ -75,9 +76,8 @@ class Floor:
     def _check_secrets(self, terms: Terms) -> None:
         """Look at what opens a secret: how many shares, held by whom, among so many colluders."""
         size = len(terms.clients)
-        withstood = part_of(self.colluders, size)
-        if terms.active and terms.tolerated < withstood:
-            raise _refusal(f"the session withstands {terms.tolerated} colluders; the least is {withstood}")
+        if terms.active and terms.tolerated < self.colluders:
+            raise _refusal(f"the session withstands {terms.tolerated} colluders; the least is {self.colluders}")
         complete = is_complete(terms.topology, size)
         if not complete and self.sparse_bits is None:
             raise _refusal("this client shares its secrets with everybody or not at all")
@@ -87,8 +87,8 @@ class Floor:
         if threshold < self.threshold:
             raise _refusal(f"{threshold} shares would open a secret; the least is {self.threshold}")
         if complete:
-            if threshold <= withstood:
-                raise _refusal(f"{threshold} shares would open a secret, and {withstood} clients may collude")
+            if threshold <= self.colluders:
+                raise _refusal(f"{threshold} shares would open a secret, and {self.colluders} clients may collude")
         elif self.sparse_bits and _sparse_failure(terms, self.colluders, self.dropout, threshold) > -self.sparse_bits:
             raise _refusal(f"on this graph privacy may fail more often than 2^-{self.sparse_bits:g}")
 
@@ -108,7 +108,7 @@ class Floor:
 
 
 @lru_cache(maxsize=4)
-def _sparse_failure(terms: Terms, colluders: float, dropout: float, threshold: int) -> float:
+def _sparse_failure(terms: Terms, colluders: int, dropout: float, threshold: int) -> float:
     """Bound how often privacy fails on this graph, as log2 of a probability; the same for all clients of a simulation.
 
     Whoever drops out takes a circle along. Graphs that no bound is known for promise nothing.
@@ -117,7 +117,7 @@ def _sparse_failure(terms: Terms, colluders: float, dropout: float, threshold: i
     circle = max(Counter(terms.circles).values()) if terms.circles else 1
     lost = min(part_of(dropout, size) * circle, size - 1)
     try:
-        model = ThreatModel(size, lost / size, colluders, active=terms.active)
+        model = ThreatModel(size, lost / size, colluders / size, active=terms.active)
         return assess(model, terms.topology, threshold).privacy_failure_log2
     except ConfigError:
         return 0.0

@@ -16,7 +16,7 @@ from coterie.rounds import Floor
 from coterie.secagg import Terms, ThreatMode
 
 ROSTER = make_roster(12)
-FLOOR = Floor(ThreatMode.ACTIVE_SERVER, privacy=3, minimum=3, colluders=0.2, threshold=3, most_bits=32, most_length=100)
+FLOOR = Floor(ThreatMode.ACTIVE_SERVER, privacy=3, minimum=3, colluders=1, threshold=3, most_bits=32, most_length=100)
 
 
 def terms_of(roster: Roster, circles: tuple[int, ...] = (0, 2), /, **changes: Any) -> Terms:  # noqa: ANN401
@@ -132,8 +132,8 @@ def test_waiting_clients_are_not_summed() -> None:
         {"privacy": 0},
         {"minimum": 1},
         {"threshold": 0},
-        {"colluders": 1},
-        {"colluders": -0.1},
+        {"colluders": -1},
+        {"dropout": 1},
         {"sparse_bits": float("nan")},
     ],
 )
@@ -142,7 +142,7 @@ def test_a_floor_below_the_ground_is_refused(wrong: dict[str, float]) -> None:
         Floor(**wrong)  # type: ignore[arg-type]
 
 
-LOW = Floor(ThreatMode.ACTIVE_SERVER, minimum=4, colluders=1 / 3)
+LOW = Floor(ThreatMode.ACTIVE_SERVER, minimum=4, colluders=4)
 
 
 @pytest.mark.parametrize("topology", [Harary(20), ErdosRenyi(1.0), Complete()])
@@ -154,7 +154,7 @@ def test_a_threshold_that_colluders_reach_is_refused_whatever_the_graph_is_calle
 
 
 def test_in_the_other_mode_the_floor_counts_colluders_itself() -> None:
-    floor = Floor(colluders=0.4)
+    floor = Floor(colluders=4)
     with pytest.raises(PeerProtocolError, match="4 shares would open a secret, and 4 clients may collude"):
         floor.check(make_terms(10, threshold=4), "client-00")
     floor.check(make_terms(10, threshold=5), "client-00")
@@ -168,7 +168,7 @@ def test_a_sparse_graph_is_for_clients_that_ask_for_it(topology: Topology) -> No
     with pytest.raises(PeerProtocolError, match="must state its threshold"):
         Floor(sparse_bits=1.0).check(make_terms(12, topology=topology), "client-00")
     with pytest.raises(PeerProtocolError, match="more often than 2\\^-40"):
-        Floor(sparse_bits=40, colluders=0.4).check(terms, "client-00")
+        Floor(sparse_bits=40, colluders=4).check(terms, "client-00")
 
 
 def test_a_sparse_graph_is_accepted_by_the_clients_own_reckoning() -> None:
@@ -183,7 +183,7 @@ def test_a_sparse_graph_is_accepted_by_the_clients_own_reckoning() -> None:
         threshold=plan.guarantee.threshold,
         colluders=plan.colluders,
     )
-    floor = Floor(ThreatMode.ACTIVE_SERVER, colluders=0.1, dropout=0.05, sparse_bits=40)
+    floor = Floor(ThreatMode.ACTIVE_SERVER, colluders=100, dropout=0.05, sparse_bits=40)
     floor.check(terms, names[0])
     with pytest.raises(PeerProtocolError, match="more often"):
         replace(floor, dropout=0.3).check(terms, names[0])
@@ -212,7 +212,15 @@ def test_huge_sessions_are_refused_before_anything_is_built() -> None:
 def test_on_a_sparse_graph_whoever_drops_out_takes_a_circle_along() -> None:
     names = tuple(f"client-{number:03}" for number in range(500))
     settings: dict[str, Any] = {"clients": names, "topology": Harary(48), "threshold": 25}
-    floor = Floor(colluders=0.1, dropout=0.1, sparse_bits=40)
+    floor = Floor(colluders=50, dropout=0.1, sparse_bits=40)
     floor.check(make_terms(500, **settings), names[0])
     with pytest.raises(PeerProtocolError, match="more often"):
         floor.check(make_terms(500, circles=tuple(n // 5 for n in range(500)), **settings), names[0])
+
+
+def test_a_server_that_chooses_the_session_cannot_gather_its_colluders_in_it() -> None:
+    """Ten of thirty clients collude. A session of twelve withstands four, and all ten could be invited to it."""
+    floor = Floor(ThreatMode.ACTIVE_SERVER, minimum=4, colluders=10)
+    with pytest.raises(PeerProtocolError, match="withstands 3 colluders; the least is 10"):
+        floor.check(make_terms(12, active=True, minimum=4), "client-00")
+    floor.check(make_terms(12, active=True, minimum=4, colluders=10), "client-00")

@@ -17,8 +17,11 @@ import pytest
 
 pytest.importorskip("torch", reason="training needs coterie[train]")
 from coterie.cohorts.ledger import Entry, Ledger
-from coterie.errors import ConfigError, InputError, LedgerTampered
+from coterie.cohorts.memory import MemoryFile
+from coterie.cohorts.roster import Client
+from coterie.errors import ConfigError, InputError, LedgerTampered, TrainingError
 from coterie.runs.config_file import load_config
+from coterie.runs.federation import find_federation
 from coterie.runs.folder import RunFolder
 from coterie.runs.locks import locked
 from coterie.runs.observers import Observer
@@ -233,6 +236,18 @@ def test_more_rounds_may_be_asked_for(stopped: RunFolder) -> None:
     result = TrainingRun.open(stopped, changes=[f"rounds={rounds}"]).play()
     assert len(result.records) == rounds
     assert stopped.config().rounds == rounds
+
+
+def test_a_noisy_round_is_not_repeated_with_another_update(tmp_path: Path) -> None:
+    """As on another processor, where training ends in other last digits: its noise would be new, and average out."""
+    folder = RunFolder.open(begun(tmp_path / "run", "noise.kind=skellam", "cohort.minimum=4"))
+    run = TrainingRun.open(folder)
+    with MemoryFile(folder.memory_file, durable=False) as file:
+        for name in find_federation(folder.config()).parts:
+            for number in range(1, folder.config().rounds + 1):
+                file.of(Client(name)).pledge(number, b"the update before the interruption")
+    with pytest.raises(TrainingError, match=r"another update than before round \d was interrupted"):
+        run.play()
 
 
 def test_two_processes_do_not_work_on_one_run(stopped: RunFolder) -> None:

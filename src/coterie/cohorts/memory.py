@@ -36,6 +36,7 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS clients (name TEXT PRIMARY KEY, identity BLOB NOT NULL, roster BLOB)",
     "CREATE TABLE IF NOT EXISTS sessions (client TEXT, session BLOB, step INTEGER NOT NULL, aggregated TEXT,"
     " taking_part INTEGER, PRIMARY KEY (client, session))",
+    "CREATE TABLE IF NOT EXISTS inputs (client TEXT, round INTEGER, digest BLOB NOT NULL, PRIMARY KEY (client, round))",
 )
 
 
@@ -188,6 +189,17 @@ class ClientMemory:
             missing = ", ".join(sorted(circle - inside))
             raise _refusal(f"the sum would separate the circle of {self.client.name}: without {missing}")
         self._advance(session, step, clients_digest(names), bool(inside))
+
+    def pledge(self, round_number: int, digest: bytes) -> bool:
+        """Note what the client puts into a round, before it does; tell whether it is what it put in before, if it did.
+
+        A round may be played again after a crash. What noise hides must then be the same, or the noise would be new.
+        """
+        with self._file.writing() as connection:
+            place = (self.client.name, round_number)
+            connection.execute("INSERT OR IGNORE INTO inputs VALUES (?, ?, ?)", (*place, digest))
+            found = connection.execute("SELECT digest FROM inputs WHERE client = ? AND round = ?", place).fetchone()
+        return bool(found[0] == digest)
 
     def answers(self) -> list[Answer]:
         """All sums the client helped to open, for comparison with a server's ledger."""

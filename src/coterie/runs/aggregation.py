@@ -58,7 +58,7 @@ def make_members(
         memory.trust(roster)
         members[client.name] = Member(
             client.name,
-            contributions.of(client.name),
+            contributions.of(client.name, memory),
             memory=memory,
             floor=floor,
             identity=secrets.identity(client.name) if floor.mode is ThreatMode.ACTIVE_SERVER else None,

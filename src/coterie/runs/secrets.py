@@ -28,8 +28,13 @@ class ClientSecrets:
         same sum twice and average the noise away. A repeated round with *other* updates has other noise: with the
         same noise, the difference of the two sums would be free of it.
         """
-        hashed = hashlib.sha256()
-        for array in update:
-            hashed.update(f"{array.dtype}{array.shape}".encode())
-            hashed.update(array.tobytes())
-        return DeterministicEntropy(self._secret + f"/noise/{number}/{name}/".encode() + hashed.digest())
+        return DeterministicEntropy(self._secret + f"/noise/{number}/{name}/".encode() + update_digest(update))
+
+
+def update_digest(update: Sequence[FloatArray]) -> bytes:
+    """Return a name for exactly this update."""
+    hashed = hashlib.sha256()
+    for array in update:
+        hashed.update(f"{array.dtype}{array.shape}".encode())
+        hashed.update(array.tobytes())
+    return hashed.digest()

@@ -6,6 +6,8 @@ import numpy as np
 
 from coterie.arithmetic.ring import RingVector
 from coterie.cohorts.circles import Mask
+from coterie.cohorts.memory import ClientMemory
+from coterie.errors import TrainingError
 from coterie.privacy import NoisyQuantizer
 from coterie.rounds import Coordinator, Member
 from coterie.rounds.member import Contribute
@@ -13,7 +15,7 @@ from coterie.runs.local_updates import LocalUpdates
 from coterie.runs.played import Played
 from coterie.runs.presence import who_trains
 from coterie.runs.protection import Protection
-from coterie.runs.secrets import ClientSecrets
+from coterie.runs.secrets import ClientSecrets, update_digest
 from coterie.secagg.server import Aggregate, Step
 from coterie.training.flatten import ModelArrays
 from coterie.training.streams import stream
@@ -75,9 +77,9 @@ class Contributions:
         self._number = 0
         self._clipped: dict[str, int] = {}
 
-    def of(self, name: str) -> Contribute:
-        """Return what makes this client's input when it is asked to mask."""
-        return lambda _terms: self._encode(name)
+    def of(self, name: str, memory: ClientMemory) -> Contribute:
+        """Return what makes this client's input when it is asked to mask; with noise, it remembers what it was."""
+        return lambda _terms: self._encode(name, memory)
 
     @property
     def clipped(self) -> float:
@@ -95,10 +97,15 @@ class Contributions:
         """Return the mean that a sum stands for."""
         return self._codec.decode(aggregate.total, self._layout, len(aggregate.clients)).mean
 
-    def _encode(self, name: str) -> RingVector:
+    def _encode(self, name: str, memory: ClientMemory) -> RingVector:
         arrays = self.updates.contribution(name)
         rounding = stream(self._seed, "rounding", self._number, name)
         if isinstance(self._codec, NoisyQuantizer):
+            if not memory.pledge(self._number, update_digest(arrays)):
+                raise TrainingError(
+                    f"{name} trained to another update than before round {self._number} was interrupted, and fresh "
+                    "noise on it would weaken the old: go on with this run on the machine and libraries it began with"
+                )
             encoded = self._codec.encode(arrays, rounding, self._secrets.noise(self._number, name, arrays))
         else:
             encoded = self._codec.encode(arrays, rounding, self.updates.strategy.weight(name))

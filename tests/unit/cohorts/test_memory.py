@@ -230,3 +230,11 @@ def test_a_roster_trusted_by_another_process_counts_at_once(memory: ClientMemory
     with pytest.raises(PeerProtocolError, match="not under the roster that is trusted, version 1"):
         memory.enter(b"\x01", ROSTER.digest)
     memory.enter(b"\x01", later.digest)
+
+
+def test_what_is_put_into_a_round_stays(memory: ClientMemory, path: Path) -> None:
+    assert memory.pledge(1, b"one")
+    assert again(path).pledge(1, b"one")
+    assert not again(path).pledge(1, b"another")
+    assert again(path).pledge(1, b"one")
+    assert again(path).pledge(2, b"another")

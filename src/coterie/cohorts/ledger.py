@@ -195,6 +195,13 @@ class Ledger:
         """Yield the rows of P: every revealed round with the sorted names of the clients aggregated."""
         return ((entry.round, entry.aggregated) for entry in self.entries() if entry.kind is EntryKind.REVEAL)
 
+    def revealed(self, round_number: int) -> tuple[str, ...]:
+        """Return the clients of a round's row; nobody, if nothing of it can have been seen."""
+        with self._mutex, self._store.reading() as connection:
+            self._catch_up(connection)
+            entry = self._store.find(connection, round_number, EntryKind.REVEAL)
+        return entry.aggregated if entry else ()
+
     def participation(self, clients: Iterable[str] = ()) -> Participation:
         """Return the whole history: rounds in the order of recording, clients sorted by name.
 

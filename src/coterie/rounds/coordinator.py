@@ -215,9 +215,12 @@ class Round(Generic[D]):
         return outgoing
 
     def abort(self, error: CoterieError) -> None:
-        """Give the round up; what may have been revealed stays in the ledger."""
-        self._coordinator.ledger.abort(self.number, str(error), resuming=self._resuming)
-        self._end(Outcome.ABORTED_AFTER_REVEAL if self._revealed else Outcome.ABORTED_BEFORE_REVEAL, error=error)
+        """Give the round up; what may have been revealed, now or before a crash, stays in the ledger."""
+        ledger = self._coordinator.ledger
+        ledger.abort(self.number, str(error), resuming=self._resuming)
+        row = ledger.revealed(self.number)
+        outcome = Outcome.ABORTED_AFTER_REVEAL if row else Outcome.ABORTED_BEFORE_REVEAL
+        self._end(outcome, revealed=row, error=error)
 
     def _record(self, aggregated: tuple[str, ...]) -> None:
         coordinator = self._coordinator
@@ -232,9 +235,17 @@ class Round(Generic[D]):
 
     def _complete(self, value: D) -> None:
         self._coordinator.ledger.complete(self.number, resuming=self._resuming)
-        self._end(Outcome.COMPLETED, value=value)
+        aggregated = self._server.aggregated if self._server else ()
+        self._end(Outcome.COMPLETED, revealed=aggregated, value=value)
 
-    def _end(self, outcome: Outcome, *, value: D | None = None, error: CoterieError | None = None) -> None:
+    def _end(
+        self,
+        outcome: Outcome,
+        *,
+        revealed: tuple[str, ...],
+        value: D | None = None,
+        error: CoterieError | None = None,
+    ) -> None:
         server = self._server
         if server is None:
             raise LocalProtocolError(f"round {self.number} was skipped")
@@ -249,4 +260,6 @@ class Round(Generic[D]):
         remaining = {Step.ADVERTISE: attendance.advertisers, Step.SHARE: attendance.sharers}.get(
             server.step, attendance.revealers if self._revealed else attendance.survivors
         )
-        self._result = RoundResult(self.number, outcome, attendance, remaining, value, error, tuple(server.rejected))
+        self._result = RoundResult(
+            self.number, outcome, attendance, remaining, revealed, value, error, tuple(server.rejected)
+        )

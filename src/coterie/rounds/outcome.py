@@ -32,6 +32,8 @@ class RoundResult(Generic[D]):
     attendance: Attendance
     remaining: tuple[str, ...] = ()
     """Who was there to the end, or until the round was given up."""
+    revealed: tuple[str, ...] = ()
+    """The clients whose sum was, or may have been, revealed: the round's row in the ledger."""
     value: D | None = field(default=None, repr=False)
     error: CoterieError | None = None
     rejected: tuple[Rejected, ...] = ()
@@ -43,12 +45,6 @@ class RoundResult(Generic[D]):
     def reason(self) -> str:
         """Why there is no result; empty where there is one."""
         return self.note if self.error is None else str(self.error)
-
-    @property
-    def revealed(self) -> tuple[str, ...]:
-        """The clients whose sum was, or may have been, revealed."""
-        seen = (Outcome.COMPLETED, Outcome.ABORTED_AFTER_REVEAL)
-        return self.attendance.aggregated if self.outcome in seen else ()
 
     @property
     def dropped(self) -> tuple[str, ...]:

@@ -115,3 +115,14 @@ def test_rounds_are_counted_from_one(ledger: Ledger) -> None:
     population = Population(make_roster(6), ledger, cohort=6)
     with pytest.raises(LocalProtocolError, match="counted from 1"):
         opened(population, 0)
+
+
+def test_a_round_that_fails_when_it_is_repeated_was_revealed_all_the_same(ledger: Ledger) -> None:
+    """A server crashed after it had asked clients to reveal; this time nobody answers. The row stands."""
+    population = Population(make_roster(6), ledger, cohort=6)
+    ledger.reveal(1, population.roster.names, promised=3, roster=population.roster.digest)
+    again = population.coordinator.open(1, EVERYBODY, np.random.default_rng(0), resuming=True)
+    again.invite()
+    assert again.close() == {}
+    assert again.result.outcome is Outcome.ABORTED_AFTER_REVEAL is ledger.outcomes()[1]
+    assert again.result.revealed == population.roster.names

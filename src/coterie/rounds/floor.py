@@ -47,7 +47,7 @@ class Floor:
     """The largest session."""
     most_bits: int = 64
     """The largest ring element, in bits."""
-    most_length: int = 1 << 28
+    most_length: int = 1 << 26
     """The longest vector, in ring elements."""
 
     def __post_init__(self) -> None:

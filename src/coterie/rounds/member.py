@@ -17,7 +17,7 @@ from coterie.crypto.signing import Identity
 from coterie.errors import LocalProtocolError, PeerProtocolError
 from coterie.rounds.floor import Floor
 from coterie.secagg import client as protocol
-from coterie.secagg import messages
+from coterie.secagg.invitation import is_invitation, read_invitation
 from coterie.secagg.messages import SERVER
 from coterie.secagg.terms import MOST_CLIENTS, Terms
 
@@ -81,7 +81,7 @@ class Member:
         is sent, and the client is as it was before.
         """
         state = self._state
-        if state is None or protocol.is_invitation(message):
+        if state is None or is_invitation(message):
             self._state, reply = self._enter(message)
         else:
             self._state, reply = self._go_on(state, message)
@@ -105,7 +105,7 @@ class Member:
         self._state = state
 
     def _enter(self, message: bytes) -> tuple[protocol.AnyState, bytes]:
-        terms = protocol.read_invitation(message)
+        terms = read_invitation(message)
         if self._memory and self._memory.roster is None:
             raise PeerProtocolError(SERVER, f"invited {self.name}, who was never shown a roster")
         self._floor.check(terms, self.name, self._memory.roster if self._memory else None)
@@ -122,8 +122,7 @@ class Member:
     def _go_on(self, state: protocol.AnyState, message: bytes) -> tuple[protocol.AnyState, bytes]:
         vector = None
         if isinstance(state, protocol.Shared):
-            # Making the input may take a training: not for a message that is refused anyway.
-            messages.decode(message, messages.Deliveries, SERVER, state.terms.digest)
+            state.check(message)  # making the input may take a training: not for a message that is refused anyway
             vector = self._contribute(state.terms)
         answered = protocol.answer(state, message, entropy=self._entropy, vector=vector, identity=self._identity)
         if self._memory:

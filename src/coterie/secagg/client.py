@@ -142,6 +142,16 @@ class Shared(State, frozen=True, tag=True):
     peers: tuple[Peer, ...]
     own: Holding
 
+    def check(self, message: bytes) -> tuple[messages.Envelope, ...]:
+        """Return what was delivered, if it may be answered: to be asked before an input is made for it."""
+        envelopes = messages.decode(message, messages.Deliveries, SERVER, self.terms.digest).envelopes
+        messages.check_order([envelope.peer for envelope in envelopes], SERVER)
+        if not {envelope.peer for envelope in envelopes} <= {peer.client for peer in self.peers}:
+            raise PeerProtocolError(SERVER, "delivered shares of a client that never advertised its keys")
+        shares = self.terms.graph(self.seed).degree(self.me) + 1
+        rules.check_enough(self.terms, len(envelopes) + 1, shares, "shared their keys")
+        return envelopes
+
     def mask(
         self, message: bytes, vector: RingVector, parallel: Map | None = None, identity: Identity | None = None
     ) -> tuple["Masked", bytes]:
@@ -154,14 +164,8 @@ class Shared(State, frozen=True, tag=True):
         """
         terms, me, ring = self.terms, self.me, self.terms.ring
         ring.check(vector, terms.length)
-        envelopes = messages.decode(message, messages.Deliveries, SERVER, terms.digest).envelopes
-        messages.check_order([envelope.peer for envelope in envelopes], SERVER)
+        envelopes = self.check(message)
         known = {peer.client: peer for peer in self.peers}
-        if not all(envelope.peer in known for envelope in envelopes):
-            raise PeerProtocolError(SERVER, "delivered shares of a client that never advertised its keys")
-        shares = len(terms.graph(self.seed).neighbours(me)) + 1
-        rules.check_enough(terms, len(envelopes) + 1, shares, "shared their keys")
-
         held, distrusted = [self.own], []
         added: list[bytes] = [self.self_seed]
         subtracted: list[bytes] = []
@@ -258,22 +262,6 @@ class Finished(State, frozen=True, tag=True):
 
 
 AnyState = Joined | Shared | Masked | Confirmed | Finished
-
-
-def is_invitation(message: bytes) -> bool:
-    """Tell an invitation from all other messages: its tag is 0, in the second byte of a short msgpack array."""
-    return message[1:2] == b"\x00"
-
-
-def read_invitation(message: bytes) -> Terms:
-    """Return the terms that the server proposes; whether to agree to them is for the client to decide."""
-    invitation = messages.decode(message, messages.Invitation, SERVER, None)
-    try:
-        terms = Terms.from_bytes(invitation.body)
-    except ConfigError as error:
-        raise PeerProtocolError(SERVER, f"sent an invitation that cannot be accepted: {error}") from None
-    messages.check_session(invitation, terms.digest, SERVER)
-    return terms
 
 
 def join(terms: Terms, client: str, entropy: Entropy, identity: Identity | None = None) -> tuple[Joined, bytes]:

@@ -13,9 +13,9 @@ from tests.support.rounds import Population, make_roster
 from coterie.cohorts.ledger import Ledger
 from coterie.cohorts.memory import MemoryFile
 from coterie.cohorts.roster import Client
-from coterie.errors import LocalProtocolError, PeerProtocolError
+from coterie.errors import LocalProtocolError, PeerProtocolError, ThresholdError
 from coterie.rounds import Member, Round
-from coterie.secagg import Aggregate, Step, ThreatMode
+from coterie.secagg import Aggregate, Step, ThreatMode, messages
 
 ANYBODY = Client("client-02", b"")
 MODES = pytest.mark.parametrize("mode", list(ThreatMode))
@@ -114,8 +114,6 @@ def test_without_memory_a_restored_state_would_answer_twice(tmp_path: Path) -> N
 
 
 def _payload(message: bytes, digest: bytes) -> bytes:
-    from coterie.secagg import messages
-
     return messages.decode(message, messages.MaskedInput, "test", digest).payload
 
 
@@ -176,8 +174,10 @@ def test_nobody_trains_for_a_message_that_is_refused(tmp_path: Path) -> None:
     made: list[object] = []
     member = stage.members["client-02"]
     member._contribute = lambda terms: made.append(terms) or np.zeros(4, np.uint16)  # type: ignore[func-returns-value]
-    for garbage in (b"", b"garbage", flip(stage.inbox["client-02"], 77), stage.inbox["client-03"][:-1]):
-        with pytest.raises(PeerProtocolError):
+    terms = b"" if stage.round._server is None else stage.round._server.terms.digest
+    nothing = messages.encode(messages.Deliveries(terms, ()))
+    for garbage in (b"", b"garbage", flip(stage.inbox["client-02"], 77), stage.inbox["client-03"][:-1], nothing):
+        with pytest.raises((PeerProtocolError, ThresholdError)):
             member.answer(garbage)
     assert made == []
     member.answer(stage.inbox["client-02"])

@@ -1,0 +1,22 @@
+"""The invitation to a session, as a client reads it."""
+
+from coterie.errors import ConfigError, PeerProtocolError
+from coterie.secagg import messages
+from coterie.secagg.messages import SERVER
+from coterie.secagg.terms import Terms
+
+
+def is_invitation(message: bytes) -> bool:
+    """Tell an invitation from all other messages: its tag is 0, in the second byte of a short msgpack array."""
+    return message[1:2] == b"\x00"
+
+
+def read_invitation(message: bytes) -> Terms:
+    """Return the terms that the server proposes; whether to agree to them is for the client to decide."""
+    invitation = messages.decode(message, messages.Invitation, SERVER, None)
+    try:
+        terms = Terms.from_bytes(invitation.body)
+    except ConfigError as error:
+        raise PeerProtocolError(SERVER, f"sent an invitation that cannot be accepted: {error}") from None
+    messages.check_session(invitation, terms.digest, SERVER)
+    return terms

@@ -32,6 +32,7 @@ unit: $(VENV)/.dev
 
 slow: $(VENV)/.dev ## The checks that take minutes
 	$(BIN)/pytest -m slow $(ARGS)
+	COTERIE_EXAMPLES=search $(BIN)/pytest -n auto -m "not slow and not bench" $(ARGS)
 
 bench: $(VENV)/.rivals ## Measure speed against the machine's limits and against Flower and pfl
 	$(BIN)/pytest -m bench tests/speed $(ARGS)

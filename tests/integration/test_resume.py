@@ -49,6 +49,8 @@ VARIANTS = {
     "plain": ("aggregation.kind=plain",),
     "failing rounds": ("faults.dropout=0.6", 'faults.steps=["mask", "reveal"]', "rounds=6"),
     "baseline": ("training.algorithm=local-only",),
+    "personal": ("training.algorithm=ditto", "faults.dropout=0.6", 'faults.steps=["mask", "reveal"]', "rounds=6"),
+    "private": ("training.algorithm=sdp",),
 }
 
 

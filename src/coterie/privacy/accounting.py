@@ -6,6 +6,7 @@ converts them; nothing of that is done here.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -32,6 +33,23 @@ ASSUMPTIONS = (
 #: Orders tried in the conversion: any will do, the best is taken. Larger ones serve smaller epsilons.
 INTEGER_ORDERS = (*range(2, 65), *(2**i for i in range(7, 17)))
 FRACTIONAL_ORDERS = tuple(1 + i / 20 for i in range(1, 20))
+
+
+@lru_cache(maxsize=1024)
+def sampled_gaussian_epsilon(rate: float, multiplier: float, steps: int, delta: float) -> float:
+    """Return the epsilon of so many sums with Gaussian noise, each over examples that are in it with ``rate`` (DP-SGD).
+
+    ``multiplier`` is the noise's deviation in units of the norm that examples are clipped to (Abadi et al. 2016); the
+    unit of privacy is one example, there or not.
+    """
+    if steps == 0:
+        return 0.0
+    import dp_accounting  # slow to load, and only needed here
+
+    accountant = dp_accounting.rdp.RdpAccountant()
+    event = dp_accounting.GaussianDpEvent(multiplier)
+    accountant.compose(dp_accounting.PoissonSampledDpEvent(rate, event), steps)
+    return float(accountant.get_epsilon(delta))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from rich.text import Text
 from coterie.cohorts.ledger import Outcome
 from coterie.reports.words import duration, size
 from coterie.runs.observers import Observer, RunStart
-from coterie.runs.records import RoundRecord
+from coterie.runs.records import RoundRecord, own_columns
 from coterie.runs.summary import Summary, in_words, told_privacy
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -78,6 +78,7 @@ class RunView:
         self._rounds = start.config.rounds
         self._clients = len(start.clients)
         self._cohort, self._promised = start.config.cohort.size, start.config.promised
+        self._algorithm = start.config.training.algorithm
         self._records = list(start.records)
         self._began, self._played = time.monotonic(), 0
         self.doing = ""
@@ -131,6 +132,8 @@ class RunView:
             rows.append(("bytes", Text(traffic)))
         if last.epsilon is not None:
             rows.append(("noise", Text(f"ε = {last.epsilon:.3g}")))
+        if own := particulars(last):
+            rows.append((self._algorithm, Text(own)))
         rows.append(("time", split(records)))
         return rows
 
@@ -144,11 +147,18 @@ def line(record: RoundRecord, rounds: int) -> str:
         score = f"training loss {record.train_loss:.4g}"
     measures = f"T={record.strong_privacy or '-'} so far, F={record.fairness_gap:.2f} C={record.cardinality:.1f}"
     epsilon = f" epsilon={record.epsilon:.3g}" if record.epsilon is not None else ""
+    own = f"  {found}" if (found := particulars(record)) else ""
     return (
-        f"round {record.round}/{rounds}  {score}  {cohort(record)}  {measures}{epsilon}  "
+        f"round {record.round}/{rounds}  {score}{own}  {cohort(record)}  {measures}{epsilon}  "
         f"{size(record.upload_bytes + record.download_bytes)}  "
         f"train {duration(record.train_seconds)}, protect {duration(record.protect_seconds)}"
     )
+
+
+def particulars(record: RoundRecord) -> str:
+    """Return the numbers that only the run's algorithm has."""
+    values = {name: getattr(record, name) for name in own_columns(record)}
+    return ", ".join(f"{name} {value:.3g}" for name, value in values.items() if value is not None)
 
 
 def cohort(record: RoundRecord) -> str:

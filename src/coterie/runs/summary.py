@@ -141,8 +141,8 @@ def in_words(summary: Summary) -> Iterator[tuple[str, str]]:
         noise = summary.config.noise
         yield (
             "Noise",
-            f"({summary.epsilon:.3g}, {noise.delta:g})-differential privacy for each client with all its data, "
-            f"by {noise.kind} noise; the report lists what that assumes.",
+            f"({summary.epsilon:.3g}, {noise.delta:g})-differential privacy "
+            f"{summary.config.algorithm.guarantee(summary)}; the report lists what that assumes.",
         )
     if summary.config.algorithm.aggregates:
         yield "Fairness", _fairness(summary)
@@ -157,11 +157,14 @@ def in_words(summary: Summary) -> Iterator[tuple[str, str]]:
 
 def _model(summary: Summary) -> str:
     what = f"{summary.config.model.name} with {summary.parameters:,} parameters"
+    if summary.config.algorithm.personal:
+        what += f" that each of {summary.clients:,} clients has for itself"
+    mean = " on average" if summary.config.algorithm.personal else ""
     if summary.accuracy is not None and summary.best_accuracy is not None:
         best = f" (at best {summary.best_accuracy:.1%})" if summary.best_accuracy > summary.accuracy else ""
-        return f"The {what} is right on {summary.accuracy:.1%} of the test examples{best}."
+        return f"The {what} is right on {summary.accuracy:.1%} of the test examples{mean}{best}."
     if summary.test_loss is not None:
-        return f"The {what} has a loss of {summary.test_loss:.4g} on the test examples."
+        return f"The {what} has a loss of {summary.test_loss:.4g} on the test examples{mean}."
     if summary.finished:
         return f"The {what} was not evaluated: there are no test examples."
     return f"The {what} was not evaluated yet."

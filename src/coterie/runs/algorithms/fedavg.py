@@ -43,8 +43,7 @@ class FederatedAveraging(Algorithm):
 
     def sums(self, strategy: "Strategy") -> tuple[Layout, ...]:
         """Return one shape: an update has that of the model."""
-        (model,) = strategy.models().values()
-        return (Layout.of(model),)
+        return (Layout.of(strategy.models()["global"]),)
 
     def rounds(self, built: "BuiltRun", resources: "RunResources") -> "Aggregation":
         """Sum updates of the cohorts that the policy selects."""

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 class LocalTraining(BaselineAlgorithm):
     """A model for each client, trained on its own examples; nothing is revealed to anybody."""
 
+    personal = True
+
     def strategy(self, config: "RunConfig", federation: "Federation") -> "Strategy":
         """Build it with a model for each client."""
         from coterie.runs.curriculum import make_curriculum

@@ -11,12 +11,16 @@ from coterie.training.strategies.base import (
     weighted_mean,
 )
 from coterie.training.strategies.baselines import POOLED, LocalOnly, centralised
+from coterie.training.strategies.ditto import Ditto
 from coterie.training.strategies.fedavg import FedAvg
+from coterie.training.strategies.private import PrivateDescent
 
 __all__ = [
     "POOLED",
+    "Ditto",
     "FedAvg",
     "LocalOnly",
+    "PrivateDescent",
     "Strategy",
     "StrategyState",
     "Weighting",

@@ -128,8 +128,8 @@ class ConfinedDescent:
         self.iteration += 1
         refused = tuple(name for name in self.participants if not verdicts[name])
         for name in refused:
-            before = self._refused.get(name) or [np.zeros(array.shape) for array in step]
-            self._refused[name] = [sum_ + change for sum_, change in zip(before, step, strict=True)]
+            before = self._refused.get(name) or [np.zeros_like(array) for array in self.offsets.anchor]
+            self._refused[name] = _sum_like(before, step)  # in the anchor's type: there may be many of them
         for name in self.participants:
             if verdicts[name]:
                 self.freshness.took(name, self.iteration)
@@ -150,7 +150,7 @@ class ConfinedDescent:
         size = len(self.displacement)
 
         def arrays(name: str) -> Parameters:
-            return [np.asarray(state[f"{name}.{position}"], np.float64) for position in range(size)]
+            return [state[f"{name}.{position}"] for position in range(size)]
 
         self.iteration = int(state["iteration"])
         self.freshness.last = dict(zip(self.participants, map(int, state["last_taken"]), strict=True))

@@ -5,6 +5,7 @@ between the sums with and without one client's update by xi + rho a. ``dp-accoun
 converts them; nothing of that is done here.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -93,11 +94,8 @@ class PrivacySpending:
 
     def epsilon(self, delta: float) -> float:
         """Return the least epsilon for which everything so far is (epsilon, ``delta``)-differentially private."""
-        if not 0 < delta < 1:
-            raise ConfigError(f"delta must be between 0 and 1, not {delta}")
-        if not self.releases:
-            return 0.0
-        return float(self._accountant().get_epsilon(delta))
+        _check_delta(delta)
+        return float(self._accountant().get_epsilon(delta)) if self.releases else 0.0
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -120,12 +118,30 @@ class PrivacySpending:
             raise InputError(f"not a record of privacy spending: {error}") from None
 
     def _accountant(self) -> Any:  # noqa: ANN401 - the library has no type annotations
-        import dp_accounting  # slow to load, and only needed here
-
         integer = any(release.noise.distribution.integer_orders for release, _ in self.releases)
-        orders = INTEGER_ORDERS if integer else FRACTIONAL_ORDERS + INTEGER_ORDERS
-        # Zeros instead of a client's update: the library's name for this is "replace special".
-        accountant = dp_accounting.rdp.RdpAccountant(orders, dp_accounting.NeighboringRelation.REPLACE_SPECIAL)
-        for release, rounds in self.releases:
-            accountant.compose(dp_accounting.ZCDpEvent(release.bound.rho, release.bound.xi), rounds)
-        return accountant
+        return _compose(((release.bound, rounds) for release, rounds in self.releases), integer_orders=integer)
+
+
+def composed_epsilon(bound: Concentrated, rounds: int, delta: float) -> float:
+    """Return the least epsilon for which ``rounds`` releases within this bound are (epsilon, ``delta``)-private.
+
+    What two neighbours are is in the bound already: it says how far apart the releases of neighbours can be.
+    """
+    _check_delta(delta)
+    return float(_compose([(bound, rounds)], integer_orders=False).get_epsilon(delta))
+
+
+def _check_delta(delta: float) -> None:
+    if not 0 < delta < 1:
+        raise ConfigError(f"delta must be between 0 and 1, not {delta}")
+
+
+def _compose(bounds: Iterable[tuple[Concentrated, int]], *, integer_orders: bool) -> Any:  # noqa: ANN401
+    import dp_accounting  # slow to load, and only needed here
+
+    orders = INTEGER_ORDERS if integer_orders else FRACTIONAL_ORDERS + INTEGER_ORDERS
+    # Zeros instead of a client's update: the library's name for this is "replace special".
+    accountant = dp_accounting.rdp.RdpAccountant(orders, dp_accounting.NeighboringRelation.REPLACE_SPECIAL)
+    for bound, rounds in bounds:
+        accountant.compose(dp_accounting.ZCDpEvent(bound.rho, bound.xi), rounds)
+    return accountant

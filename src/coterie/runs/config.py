@@ -16,6 +16,7 @@ from coterie.cohorts.policies import Mode
 from coterie.graphs.table import TOPOLOGIES
 from coterie.privacy import DISTRIBUTIONS
 from coterie.runs.algorithms import ALGORITHMS, Algorithm
+from coterie.runs.algorithms.confined import ConfinedSettings
 from coterie.runs.algorithms.ditto import DittoSettings
 from coterie.runs.algorithms.sdp import PrivateDescentSettings
 from coterie.runs.choices import OneOf
@@ -158,7 +159,8 @@ class TrainingSettings(Section):
     algorithm: Annotated[str, OneOf(ALGORITHMS)] = Field(
         default="fedavg",
         description="federated averaging, the same with a model for each client besides, or a baseline: all data in "
-        "one place, nothing shared, or all data in one place under differential privacy",
+        "one place, nothing shared, or all data in one place under differential privacy; or confined descent, in which "
+        "every participant keeps its own model and sums of gradients travel",
     )
     epochs: Count = Field(default=5, description="passes over its own examples that a client makes in a round")
     batch_size: Count = Field(default=10, description="examples in a step")
@@ -261,6 +263,7 @@ class RunConfig(Section):
     noise: NoiseSettings = NoiseSettings()
     ditto: DittoSettings = DittoSettings()
     sdp: PrivateDescentSettings = PrivateDescentSettings()
+    confined: ConfinedSettings = ConfinedSettings()
     tracking: TrackingSettings = TrackingSettings()
 
     def problems(self) -> Iterator[Contradiction]:

@@ -157,8 +157,12 @@ def line(record: RoundRecord, rounds: int) -> str:
 
 def particulars(record: RoundRecord) -> str:
     """Return the numbers that only the run's algorithm has."""
-    values = {name: getattr(record, name) for name in own_columns(record)}
-    return ", ".join(f"{name} {value:.3g}" for name, value in values.items() if value is not None)
+    values = ((name.replace("_", " "), getattr(record, name)) for name in own_columns(record))
+    return ", ".join(
+        f"{name} {value:,.0f}" if value.is_integer() else f"{name} {value:.3g}"
+        for name, value in values
+        if value is not None
+    )
 
 
 def cohort(record: RoundRecord) -> str:

@@ -187,7 +187,7 @@ def test_it_says_itself_what_contradicts_it(committee: Committee) -> None:
         config("cohort.size=3")
     with pytest.raises(ConfigError, match="did you mean committee"):
         config("training.algorithm=comittee")
-    assert "sdp | committee)" in commented_toml().replace("\n# ", " ")
+    assert "confined | committee)" in commented_toml().replace("\n# ", " ")
     config("cohort.policy=balanced-halves", 'faults.steps=["confirm"]')  # which does not concern it
 
 

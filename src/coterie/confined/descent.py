@@ -52,6 +52,9 @@ class ConfinedDescent:
 
     where losses are those at ``confined(l)`` and ``candidate(l, step)``. Who missed the step counts as having refused
     it.
+
+    When all refuse, all stand still, and with full batches and a constant step size the same step is proposed for ever:
+    the descent is stuck, while the displacement runs away. Take a smaller step size, or one that falls.
     """
 
     def __init__(
@@ -203,13 +206,12 @@ def iterate(
 ) -> tuple[str, ...]:
     """Play one iteration with the subset S = ``selected``, drawn once for all, and return who refused its step.
 
-    Members of S who are too stale do not contribute; if nobody is left, it is a :class:`LocalProtocolError`.
+    Who is too stale must not be in S: to leave one out here would break up the circle that it is summed with.
     """
     contribution = contribution or Contribution(norm=None)
-    contributors = [name for name in selected if name not in set(descent.excluded)]
-    if not contributors:
-        raise LocalProtocolError("nobody who is fresh enough was selected")
-    given = {name: contribution.of(gradient(name, descent.confined(name)), rng) for name in contributors}
+    if not selected or (stale := sorted(set(selected) & set(descent.excluded))):
+        raise LocalProtocolError(f"select somebody, and nobody too stale: {', '.join(stale) if selected else 'nobody'}")
+    given = {name: contribution.of(gradient(name, descent.confined(name)), rng) for name in selected}
     step = descent.propose(add(given))
     verdicts = {
         name: descent.judge(name, loss(name, descent.confined(name)), loss(name, descent.candidate(name, step)), rng)

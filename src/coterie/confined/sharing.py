@@ -41,6 +41,7 @@ from coterie.errors import (
 from coterie.secagg.messages import ClientMessage, PublicKey, check_sender, decode, encode
 
 K = TypeVar("K", bound=ClientMessage)
+V = TypeVar("V")
 
 
 class SharingTerms(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, dict=True):
@@ -233,9 +234,6 @@ def _agree(state: Introduced, peer: str, public: bytes) -> bytes:
 
 def _share_context(terms: SharingTerms, dealer: int, holder: int) -> bytes:
     return bind("sharing-share", terms.digest, dealer, holder)
-
-
-V = TypeVar("V")
 
 
 def from_others(messages: Mapping[str, V], name: str) -> dict[str, V]:

@@ -257,6 +257,11 @@ def test_what_cannot_be_is_refused() -> None:
     descent = ConfinedDescent(make_offsets(), names(2), ConstantStep(1.0))
     with pytest.raises(InputError, match="not those of the model"):
         descent.propose([np.zeros(3)])
+    with pytest.raises(InputError, match="NaN"):
+        descent.propose([np.full(shape, np.nan) for shape in SHAPES])
+    problem = Quadratics(names(2), 0)
+    with pytest.raises(LocalProtocolError, match="nobody was selected"):
+        iterate(descent, [], problem.gradient, problem.loss, mean, np.random.default_rng(0))
     with pytest.raises(LocalProtocolError, match="takes a step up or refuses"):
         descent.take([np.zeros(shape) for shape in SHAPES], {"p0": True})
     for participants in ([], ["a", "a"]):

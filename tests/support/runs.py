@@ -8,6 +8,7 @@ from coterie.runs.config import RunConfig
 from coterie.runs.config_file import make_config
 from coterie.runs.records import RoundRecord
 from coterie.runs.summary import Summary
+from coterie.runs.yardstick import ACCURACY, Yardstick
 
 CLIENTS = 12
 HOSTILE = "<script>window.hacked=1</script> @ink a&amp;b"
@@ -56,8 +57,16 @@ def client_names() -> tuple[str, ...]:
     return tuple(f"client-{number:02}" for number in range(1, CLIENTS + 1))
 
 
-def summarised(records: list[RoundRecord], **settings: object) -> Summary:
+def summarised(records: list[RoundRecord], yardstick: Yardstick = ACCURACY, /, **settings: object) -> Summary:
     """Sum the records up, for a run with these settings, written with __ for the dot."""
     keys = {key.replace("__", "."): value for key, value in settings.items()}
     config: RunConfig = make_config({"rounds": max(1, len(records)), "clients.count": CLIENTS, **keys})
-    return Summary.of(config, client_names(), 1234, records, protocol="a graph", assumptions=("Nobody lies.",))
+    return Summary.of(
+        config,
+        client_names(),
+        1234,
+        records,
+        protocol="a graph",
+        assumptions=("Nobody lies.",),
+        yardstick=yardstick,
+    )

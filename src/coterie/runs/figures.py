@@ -69,8 +69,8 @@ def forecasts(courses: Sequence[Course]) -> Figure:
         axis = str(place + 1) if place else ""
         hours = last_hours(course)
         times = np.datetime_as_string(course.times[hours], "m").tolist()
-        lines = (("load", course.truth, "@accent-soft", 4.0), ("forecast", course.forecast, "@accent", 1.5))
-        for name, values, color, width in lines:
+        load, forecast = ("load", course.truth, "@muted", 4.5), ("forecast", course.forecast, "@accent", 1.75)
+        for name, values, color, width in (load, forecast):
             line = {
                 "type": "scatter",
                 "mode": "lines",
@@ -82,6 +82,7 @@ def forecasts(courses: Sequence[Course]) -> Figure:
                 "xaxis": f"x{axis}",
                 "yaxis": f"y{axis}",
                 "line": {"color": color, "width": width},
+                "opacity": 0.45 if name == "load" else 1.0,
                 "hovertemplate": f"{text(course.name)}, %{{x}}<br>{name} %{{y:,.0f}} {course.unit}<extra></extra>",
             }
             traces.append(line)

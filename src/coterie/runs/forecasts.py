@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coterie.reports import plots
-from coterie.training.evaluate import predict
-from coterie.training.local import ArrayData
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,6 +44,9 @@ def forecast_courses(federation: Federation, models: Mapping[str, ModelArrays]) 
 
     The list is empty where the tests are no series.
     """
+    from coterie.training.evaluate import predict  # whoever only shows forecasts needs no torch
+    from coterie.training.local import ArrayData
+
     series, test = federation.series, federation.test
     if series is None:
         return []

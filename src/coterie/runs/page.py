@@ -104,10 +104,9 @@ def _measures(summary: Summary) -> list[Measure]:
     found: list[Measure] = []
     yardstick = summary.yardstick
     if summary.score is not None and summary.best_score is not None:
-        best = f"at best {yardstick.written(summary.best_score)}"
-        found.append(Measure(yardstick.name.capitalize(), yardstick.written(summary.score), best))
-    if summary.error is not None:
-        found.append(Measure("Error", f"{summary.error:,.4g} {yardstick.unit}", "on average, up or down"))
+        note = f"at best {yardstick.written(summary.best_score)}"
+        note += f"; {summary.error:,.4g} {yardstick.unit} off on average" if summary.error is not None else ""
+        found.append(Measure(yardstick.name.capitalize(), yardstick.written(summary.score), note))
     if not summary.config.algorithm.aggregates:
         return [*found, Measure("Time", duration(summary.seconds), f"for {summary.rounds:,} rounds")]
     exposed = f"{summary.exposed:,} of {summary.clients:,} clients exposed" if summary.exposed else "nobody exposed"

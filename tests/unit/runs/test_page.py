@@ -5,19 +5,18 @@ import struct
 from dataclasses import replace
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
-from tests.support.runs import HOSTILE, client_names, made_up, summarised
+from tests.support.runs import FORECAST, HOSTILE, client_names, courses, made_up, regression, summarised
 
 from coterie.cohorts.ledger import Outcome
 from coterie.cohorts.policies import POLICIES, PolicySettings
 from coterie.runs.config_file import make_config
 from coterie.runs.console import Watcher, curve, line
-from coterie.runs.forecasts import Course, draw_forecasts, shown
+from coterie.runs.forecasts import draw_forecasts, shown
 from coterie.runs.observers import RunStart
 from coterie.runs.page import run_page
 from coterie.runs.records import RoundRecord
@@ -25,11 +24,6 @@ from coterie.runs.summary import Summary, in_words
 from coterie.runs.yardstick import ACCURACY, LOSS, SQUARED_ERROR, Yardstick
 
 ALONE: dict[str, object] = {"selected": 0, "aggregated": (), "strong_privacy": None}
-
-
-FORECAST = replace(
-    SQUARED_ERROR, scaling="load in deviations", unit="MW", rules={"previous hour": 0.25, "previous day": 0.5}
-)
 
 
 def words(summary: Summary) -> str:
@@ -73,19 +67,6 @@ def test_the_words_fit_the_run(settings: dict[str, object], fields: dict[str, ob
 
 
 # ------------------------------------------------------------------------------------------- regressions
-
-
-def regression(count: int = 10) -> list[RoundRecord]:
-    return [msgspec.structs.replace(record, accuracy=None, error=100 / record.round) for record in made_up(count)]
-
-
-def courses(count: int = 5) -> list[Course]:
-    times = np.datetime64("2018-07-01T00", "h") + np.arange(200)
-    truth = 1000 + 100 * np.sin(np.arange(200))
-    return [
-        Course(f"{HOSTILE} {place}", "MW", times, truth, truth + place, place / 10, 1.0 * place, FORECAST.rules)
-        for place in range(count)
-    ]
 
 
 @pytest.mark.parametrize(

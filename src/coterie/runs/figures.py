@@ -69,8 +69,8 @@ def forecasts(courses: Sequence[Course]) -> Figure:
         axis = str(place + 1) if place else ""
         hours = last_hours(course)
         times = np.datetime_as_string(course.times[hours], "m").tolist()
-        load, forecast = ("load", course.truth, "@muted", 4.5), ("forecast", course.forecast, "@accent", 1.75)
-        for name, values, color, width in (load, forecast):
+        truth, forecast = ("truth", course.truth, "@muted", 4.5), ("forecast", course.forecast, "@accent", 1.75)
+        for name, values, color, width in (truth, forecast):
             line = {
                 "type": "scatter",
                 "mode": "lines",
@@ -82,7 +82,7 @@ def forecasts(courses: Sequence[Course]) -> Figure:
                 "xaxis": f"x{axis}",
                 "yaxis": f"y{axis}",
                 "line": {"color": color, "width": width},
-                "opacity": 0.45 if name == "load" else 1.0,
+                "opacity": 0.45 if name == "truth" else 1.0,
                 "hovertemplate": f"{text(course.name)}, %{{x}}<br>{name} %{{y:,.0f}} {course.unit}<extra></extra>",
             }
             traces.append(line)
@@ -92,7 +92,7 @@ def forecasts(courses: Sequence[Course]) -> Figure:
             "title": _title(f"{text(course.name)}, {course.unit}"),
             "domain": [bottom + 0.3 * height * (place < len(courses) - 1), bottom + height],
         }
-    told = f"Line charts: load and its forecast, hour by hour, of {', '.join(course.name for course in courses)}."
+    told = f"Line charts: truth and forecast, hour by hour, of {', '.join(course.name for course in courses)}."
     return Figure(traces, layout, 60 + 210 * len(courses), told)
 
 

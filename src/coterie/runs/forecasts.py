@@ -87,19 +87,23 @@ def last_hours(course: Course) -> slice:
 def draw_forecasts(path: Path, courses: Sequence[Course]) -> None:
     """Write a PNG of forecast and truth over the last week of the tests, for those :func:`shown`."""
     drawn = shown(courses)
-    overall = np.mean([course.squared_error for course in courses])
-    hourly = np.mean([course.rules["previous hour"] for course in courses])
-    best = f"best, middle and worst of {len(courses)} regions" if len(courses) > len(drawn) else "every region"
+    rule = next(iter(drawn[0].rules))
+    reached, naive = (
+        np.mean(errors) for errors in zip(*((one.squared_error, one.rules[rule]) for one in courses), strict=True)
+    )
+    which = f"for the best, the middle and the worst of {len(courses)}" if len(courses) > len(drawn) else "for each"
     subtitle = (
-        f"The last week of the tests, {best}. Mean squared error over all, in scaled units: "
-        f"{overall:.4f}; repeating the previous hour: {hourly:.4f}."
+        f"The last week of the tests, {which}. Mean squared error over all, of scaled values: {reached:.4f}; "
+        f"repeating the {rule}: {naive:.4f}."
     )
     headings = [f"{course.name}: off by {course.error:,.0f} {course.unit} on average" for course in drawn]
-    with plots.page(path, "Load, and its forecast an hour ahead", subtitle, headings, (14.0, 4.8), legend=True) as axes:
+    with plots.page(
+        path, "Forecast an hour ahead, against the truth", subtitle, headings, (14.0, 4.8), legend=True
+    ) as axes:
         for one, course in zip(axes, drawn, strict=True):
             hours = last_hours(course)
             times = course.times[hours].astype("datetime64[s]")
-            one.plot(times, course.truth[hours], color=plots.SLATE, linewidth=4, alpha=0.45, label="load")
+            one.plot(times, course.truth[hours], color=plots.SLATE, linewidth=4, alpha=0.45, label="truth")
             one.plot(times, course.forecast[hours], color=plots.RUST, linewidth=1.4, label="forecast")
             plots.date_axis(one)
         axes[0].set_ylabel(drawn[0].unit)

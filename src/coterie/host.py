@@ -1,4 +1,4 @@
-"""The machine, as far as a process may ask it: processors, memory that stays, and how to install what is missing."""
+"""The machine, as far as a process may ask it: processors, memory, and how to install what is missing."""
 
 import ctypes
 import json
@@ -27,6 +27,22 @@ def keep_memory() -> None:
     if mallopt is not None:
         mallopt(_TRIM_THRESHOLD, _KEPT)
         mallopt(_MMAP_THRESHOLD, _BLOCK)
+
+
+def peak_rss_bytes() -> int:
+    """The most memory this process has had resident so far.
+
+    Linux counts it per program (``VmHWM``). The portable figure of ``getrusage`` is no substitute there: a child
+    inherits its parent's, so a small program started by a large one would look large.
+    """
+    try:
+        fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+        return 1024 * int(fields["VmHWM"].split()[0])
+    except (OSError, KeyError):
+        import resource
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else 1024 * peak
 
 
 def install_command(extra: str) -> str:

@@ -5,10 +5,11 @@
 reported; ratios of numbers from one run mean something on any machine, milliseconds only on this one.
 """
 
-from coterie.bench.machine import keystream_ratio, peak_rss_bytes
+from coterie.bench.machine import keystream_ratio
 from coterie.bench.secagg import Measurement, SessionCosts, measure, measure_flower
 from coterie.bench.topologies import Comparison, compare
 from coterie.bench.workload import Workload, choose
+from coterie.host import peak_rss_bytes
 
 __all__ = [
     "Comparison",

@@ -13,7 +13,7 @@ from time import perf_counter
 import numpy as np
 
 from coterie.arithmetic import FloatArray, Quantizer, RingVector
-from coterie.bench.machine import best_seconds, peak_rss_bytes
+from coterie.bench.machine import best_seconds
 from coterie.confined import ConfinedDescent, ConstantStep, Contribution, SharingTerms
 from coterie.confined.cached import CachedGroups
 from coterie.confined.grid import Grid, GridOffsets
@@ -22,6 +22,7 @@ from coterie.confined.sharing import deal, from_others, introduce, kept_share, p
 from coterie.crypto.entropy import SystemEntropy
 from coterie.crypto.keystream import SEED_BYTES, generate
 from coterie.errors import ConfigError, RoundAborted
+from coterie.host import peak_rss_bytes
 from coterie.training.data.datasets import load
 from coterie.training.streams import stream
 

@@ -1,9 +1,7 @@
-"""The machine's own limits: how fast it makes keystream, and how much memory this process has taken."""
+"""The machine's own limits: how fast it makes keystream."""
 
 import os
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from time import thread_time
 
 from coterie.arithmetic.ring import Ring
@@ -34,22 +32,6 @@ def keystream_ratio(ring: Ring, length: int, degree: int) -> float:
 
     masking, generating = best_seconds(mask, keystream)
     return masking / generating
-
-
-def peak_rss_bytes() -> int:
-    """The most memory this process has had resident so far.
-
-    Linux counts it per program (``VmHWM``). The portable figure of ``getrusage`` is no substitute there: a child
-    inherits its parent's, so a small program started by a large one would look large.
-    """
-    try:
-        fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-        return 1024 * int(fields["VmHWM"].split()[0])
-    except (OSError, KeyError):
-        import resource
-
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return peak if sys.platform == "darwin" else 1024 * peak
 
 
 def best_seconds(*works: Callable[[], None]) -> list[float]:

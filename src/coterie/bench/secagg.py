@@ -21,11 +21,12 @@ import numpy as np
 
 from coterie.arithmetic.quantize import Layout
 from coterie.arithmetic.ring import RingVector
-from coterie.bench.machine import keystream_ratio, peak_rss_bytes
+from coterie.bench.machine import keystream_ratio
 from coterie.bench.rivals import flower_secagg as flower
 from coterie.bench.workload import Workload
 from coterie.errors import ConfigError, RoundAborted
 from coterie.graphs.topology import Complete, Harary, Topology
+from coterie.host import peak_rss_bytes
 from coterie.rounds import one_off
 from coterie.secagg.rules import graph_seed
 from coterie.secagg.server import Aggregate, Step

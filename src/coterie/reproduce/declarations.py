@@ -129,6 +129,7 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 _KINDS = {
+    "confined-table": "coterie.reproduce.confined_table.experiment:ConfinedTable",
     "multi-round-metrics": "coterie.reproduce.multi_round.experiment:MultiRoundMetrics",
     "reliability": "coterie.reproduce.reliability.experiment:Reliability",
     "training-table": "coterie.reproduce.training_table.experiment:TrainingTable",

@@ -15,16 +15,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from coterie.errors import ConfigError
 from coterie.reproduce.declarations import Job, Record
+from coterie.reproduce.playing import RUNS, play_run, share_played
 from coterie.runs.config_file import make_config
 
 if TYPE_CHECKING:
     from coterie.reproduce.declarations import Findings, JobContext
     from coterie.runs.config import RunConfig
     from coterie.runs.run import RunResult
-
-RUNS = "runs"
 
 
 class Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -75,7 +73,7 @@ class TrainingTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         table = _named(self.tables, job.part)
         scheme = _named(self.schemes, job.case)
         own = {
-            "name": _folder_name(job),
+            "name": folder_name(job),
             "seed": seed + job.trial,
             "data.folder": str(data.absolute()) if data else "",
             # Several runs share the machine; neither number changes a result.
@@ -86,32 +84,12 @@ class TrainingTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
     def run(self, job: Job, seed: int, context: JobContext) -> Record | None:
         """Train, or go on training, in the job's folder."""
-        from coterie.runs.folder import RunFolder
-        from coterie.runs.observers import Observer
-        from coterie.runs.records import RoundRecord
-        from coterie.runs.run import TrainingRun
-
-        class Stopper(Observer):
-            def played(self, record: RoundRecord) -> None:
-                if context.stop() and record.round < config.rounds:
-                    run.stop()
-
-        config, folder = self.config(job, seed, context.data), context.folder / RUNS / _folder_name(job)
-        if (folder / "config.toml").exists():
-            run = TrainingRun.open(RunFolder.open(folder), observers=[Stopper()])
-            moved = run.config.data.model_copy(update={"folder": config.data.folder})
-            if run.config.model_copy(update={"data": moved}) != config:
-                raise ConfigError(f"{folder} holds a run with other settings; remove it or give another folder")
-        else:
-            run = TrainingRun.begin(folder, config, observers=[Stopper()])
-        result = run.play()
-        return _record(result) if result.summary.finished else None
+        result = play_run(self.config(job, seed, context.data), context.folder / RUNS / folder_name(job), context.stop)
+        return _record(result) if result else None
 
     def progress(self, job: Job, folder: Path) -> float:
         """Tell which share of its rounds a run has played."""
-        metrics = folder / RUNS / _folder_name(job) / "metrics.jsonl"
-        played = metrics.read_bytes().count(b"\n") if metrics.exists() else 0
-        return min(1.0, played / self.config(job, 0, None).rounds)
+        return share_played(folder / RUNS / folder_name(job), self.config(job, 0, None).rounds)
 
     def report(self, records: Mapping[Job, Record]) -> Findings:
         """Tables and curves beside the paper's; see :mod:`coterie.reproduce.training_table.report`."""
@@ -148,5 +126,6 @@ def _named(variants: tuple[Variant, ...], name: str) -> Variant:
     return next(variant for variant in variants if variant.name == name)
 
 
-def _folder_name(job: Job) -> str:
+def folder_name(job: Job) -> str:
+    """Return the name of a job's folder."""
     return re.sub(r"[^a-z0-9.]+", "-", f"{job.part} {job.case} {job.trial}".lower()).strip("-.")

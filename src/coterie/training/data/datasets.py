@@ -135,8 +135,11 @@ def digits(_folder: Path | None = None) -> Dataset:
     return Dataset("digits", x[train], y[train], x[test], y[test], classes=10)
 
 
-def mnist(folder: Path) -> Dataset:
-    """MNIST (1 x 28 x 28) from IDX files; pixels from 0 to 1, less mean 0.1307, over deviation 0.3081."""
+def mnist(folder: Path, unit: bool = False) -> Dataset:
+    """MNIST (1 x 28 x 28) from IDX files; pixels from 0 to 1, less mean 0.1307, over deviation 0.3081.
+
+    With ``unit``, pixels go from 0.01 to 1 instead, as in the code published with confined descent.
+    """
 
     def read(name: str, dimensions: int) -> Bytes:
         places = [folder / place / f"{name}{ending}" for place in ("MNIST/raw", "mnist") for ending in ("", ".gz")]
@@ -144,7 +147,8 @@ def mnist(folder: Path) -> Dataset:
 
     def part(name: str) -> tuple[InputArray, Targets]:
         pictures, labels = read(f"{name}-images-idx3-ubyte", 3), read(f"{name}-labels-idx1-ubyte", 1)
-        return _scaled(pictures[:, None], *_MNIST_SCALE), labels.astype(np.int64)
+        scale = ((-0.01 / 0.99,), (1 / 0.99,)) if unit else _MNIST_SCALE
+        return _scaled(pictures[:, None], *scale), labels.astype(np.int64)
 
     return Dataset("mnist", *part("train"), *part("t10k"), classes=10)
 
@@ -166,6 +170,13 @@ def cifar10(folder: Path, train_rows: int = 0) -> Dataset:
         raise ConfigError(f"CIFAR-10 has {len(y)} training pictures, of which {train_rows} cannot be taken")
     kept = slice(train_rows or None)
     return Dataset("cifar10", x[kept], y[kept], *part("test_batch"), classes=10)
+
+
+def cifar10_features(folder: Path, train_rows: int = 0) -> Dataset:
+    """CIFAR-10 as 64 features of random convolutions; see :mod:`coterie.training.data.frozen`."""
+    from coterie.training.data.frozen import random_features
+
+    return random_features(cifar10(folder, train_rows))
 
 
 def faces(folder: Path, test_pictures: int = 3) -> Dataset:
@@ -246,6 +257,7 @@ class Source:
     files: str = ""
 
 
+_CIFAR_FILES = "cifar-10-batches-py/data_batch_1 to data_batch_5 and cifar-10-batches-py/test_batch"
 DATASETS = {
     "digits": Source(digits),
     "mnist": Source(
@@ -253,7 +265,8 @@ DATASETS = {
         "MNIST/raw/ (or mnist/): train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
         "t10k-labels-idx1-ubyte, each as it is or as .gz",
     ),
-    "cifar10": Source(cifar10, "cifar-10-batches-py/data_batch_1 to data_batch_5 and cifar-10-batches-py/test_batch"),
+    "cifar10": Source(cifar10, _CIFAR_FILES),
+    "cifar10-features": Source(cifar10_features, _CIFAR_FILES),
     "faces": Source(faces, "att_faces/s1/1.pgm to att_faces/s40/10.pgm"),
     "location30": Source(location30, "location30/bangkok"),
     "energy": Source(energy),

@@ -1,0 +1,152 @@
+"""Tables of confined descent beside its baselines: rows are ways to learn, tables are data sets or grids.
+
+A row is learnt in one of two ways. ``grid`` rows are computed by :mod:`coterie.reproduce.confined_table.grid`: up to
+hundreds of thousands of participants, each with some rows and some columns. ``run`` rows are training runs with
+everything that belongs to them, secure aggregation included. Trial number i has the seed ``seed + i`` in every row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from coterie.errors import ConfigError
+from coterie.reproduce.declarations import Job, Record
+from coterie.reproduce.playing import RUNS, play_run, share_played
+from coterie.reproduce.training_table.experiment import folder_name
+from coterie.runs.config_file import make_config
+
+if TYPE_CHECKING:
+    from coterie.reproduce.confined_table.grid import GridCase
+    from coterie.reproduce.declarations import Findings, JobContext
+    from coterie.runs.config import RunConfig
+
+
+class LearnerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What all rows of a table share: settings of grids, and settings of runs; and which rows it has."""
+
+    name: str
+    grids: dict[str, Any] = {}
+    runs: dict[str, Any] = {}
+    without: tuple[str, ...] = ()
+    """Rows that make no sense in this table."""
+    squared_error: bool = False
+    """Whether models are judged by their mean squared error, not by their accuracy."""
+
+
+class LearnerRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One way to learn."""
+
+    name: str
+    by: Literal["grid", "run"]
+    settings: dict[str, Any] = msgspec.field(name="set", default={})
+
+
+class LearnerClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A claim that a number lies in a range: of a row, or by how much it exceeds that of another, trial by trial.
+
+    Accuracies and their spreads are in points, squared errors as they are.
+    """
+
+    says: str
+    table: str
+    row: str
+    against: str = ""
+    """The other row; or ``displacement``, for what observers of this row's sums have."""
+    measure: Literal["score", "spread"] = "score"
+    least: float = float("-inf")
+    most: float = float("inf")
+    short: bool = False
+    """Whether fewer iterations than the paper's can decide it."""
+
+
+class ConfinedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The experiment, an :class:`~coterie.reproduce.declarations.Experiment`: a part is a table and a case a row."""
+
+    grids: dict[str, Any] = {}
+    """Settings of all grids (:class:`~coterie.reproduce.confined_table.grid.GridCase`)."""
+    runs: dict[str, Any] = {}
+    """Settings of all runs, keyed like ``"cohort.size"``."""
+    tables: tuple[LearnerTable, ...]
+    rows: tuple[LearnerRow, ...]
+    paper: dict[str, dict[str, float]] = {}
+    """What the paper printed, in percent or as a squared error: by row, then by table."""
+    paper_spread: dict[str, dict[str, float]] = {}
+    """The same for the standard deviation over participants."""
+    paper_iterations: int = 0
+    claims: tuple[LearnerClaim, ...] = ()
+    growth: bool = False
+    """Whether tables differ in the number of participants, so that growth is drawn."""
+    notes: tuple[str, ...] = ()
+
+    def jobs(self, trials: int) -> list[Job]:
+        """Each row of each table in every trial."""
+        return [
+            Job(table.name, row.name, trial)
+            for trial in range(trials)
+            for table in self.tables
+            for row in self.rows
+            if row.name not in table.without
+        ]
+
+    def case(self, job: Job) -> GridCase:
+        """Return the grid of a job."""
+        from coterie.reproduce.confined_table.grid import GridCase
+
+        settings = {**self.grids, **self._table(job).grids, **self._row(job).settings}
+        try:
+            return msgspec.convert(settings, GridCase)
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"{job.part}, {job.case}: {error}") from None
+
+    def config(self, job: Job, seed: int, data: Path | None) -> RunConfig:
+        """Return the settings of a job's run."""
+        own = {
+            "name": folder_name(job),
+            "seed": seed + job.trial,
+            "data.folder": str(data.absolute()) if data else "",
+            # Several runs share the machine; neither number changes a result.
+            "training.workers": 0,
+            "aggregation.threads": 1,
+        }
+        return make_config({**self.runs, **self._table(job).runs, **self._row(job).settings, **own})
+
+    def run(self, job: Job, seed: int, context: JobContext) -> Record | None:
+        """Learn in the way of the row."""
+        from coterie.reproduce.confined_table.grid import play
+        from coterie.reproduce.confined_table.trained import told
+
+        if self._row(job).by == "grid":
+            found = play(self.case(job), seed + job.trial, context.data, context.stop)
+        else:
+            config = self.config(job, seed, context.data)
+            result = play_run(config, context.folder / RUNS / folder_name(job), context.stop)
+            found = told(result) if result else None
+        return msgspec.to_builtins(found) if found else None
+
+    def progress(self, job: Job, folder: Path) -> float:
+        """Tell which share of its rounds a run has played; grids do not tell."""
+        if self._row(job).by == "grid":
+            return 0.0
+        return share_played(folder / RUNS / folder_name(job), self.config(job, 0, None).rounds)
+
+    def report(self, records: Mapping[Job, Record]) -> Findings:
+        """Tables and curves beside the paper's; see :mod:`coterie.reproduce.confined_table.report`."""
+        from coterie.reproduce.confined_table.report import make_report
+
+        return make_report(self, records)
+
+    def retell(self, summary: Record) -> Findings:
+        """The same from the outcomes of a summary."""
+        from coterie.reproduce.confined_table.report import retell_report
+
+        return retell_report(self, summary)
+
+    def _table(self, job: Job) -> LearnerTable:
+        return next(table for table in self.tables if table.name == job.part)
+
+    def _row(self, job: Job) -> LearnerRow:
+        return next(row for row in self.rows if row.name == job.case)

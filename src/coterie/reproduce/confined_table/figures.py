@@ -1,0 +1,103 @@
+"""Figures of confined descent: learning curves, how far participants are apart, and growth with their number."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from coterie.reports.plots import BLUE, GREEN, OCHRE, RUST, SKY, SLATE, foot_legend, page
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from coterie.cohorts.circles import Reals
+    from coterie.reproduce.confined_table.outcomes import Outcome
+
+_COLORS = (RUST, BLUE, OCHRE, SLATE, GREEN, SKY)
+_PANEL, _HEIGHT = 4.6, 5.8
+
+
+def draw_curves(tables: Mapping[str, Sequence[Outcome]], errors: Iterable[str], path: Path) -> None:
+    """Draw how models get better, with the public displacement as a dashed line."""
+    subtitle = "Test examples: mean over participants, and from the worst to the best trial. Dashed: the displacement."
+    with page(path, "What participants learn", subtitle, list(tables), _size(len(tables)), legend=True) as panels:
+        colors = _row_colors(tables)
+        for axes, (name, outcomes) in zip(panels, tables.items(), strict=True):
+            scale = 1 if name in errors else 100
+            for outcome in outcomes:
+                xs, curves, color = _steps(outcome), scale * _curve(outcome, "score"), colors[outcome.row]
+                axes.fill_between(xs, curves.min(axis=0), curves.max(axis=0), color=color, alpha=0.1, linewidth=0)
+                axes.plot(xs, curves.mean(axis=0), color=color, linewidth=2, label=outcome.row)
+                public = scale * _curve(outcome, "displacement")
+                if not np.isnan(public).any():
+                    axes.plot(xs, public.mean(axis=0), color=color, linewidth=1.2, linestyle="--")
+            axes.set(xlabel="iteration", ylabel="mean squared error" if name in errors else "accuracy, %")
+        foot_legend(max(panels, key=lambda axes: len(axes.get_legend_handles_labels()[1])))
+
+
+def draw_spreads(tables: Mapping[str, Sequence[Outcome]], errors: Iterable[str], path: Path) -> None:
+    """Draw the standard deviation over participants' models."""
+    subtitle = (
+        "Standard deviation over the participants' models on the test examples, mean over trials: the less, the fairer."
+    )
+    with page(
+        path, "How far apart participants are", subtitle, list(tables), _size(len(tables)), legend=True
+    ) as panels:
+        colors = _row_colors(tables)
+        for axes, (name, outcomes) in zip(panels, tables.items(), strict=True):
+            scale = 1 if name in errors else 100
+            for outcome in outcomes:
+                spreads = scale * _curve(outcome, "spread")
+                if not np.isnan(spreads).any():
+                    color = colors[outcome.row]
+                    axes.plot(_steps(outcome), spreads.mean(axis=0), color=color, linewidth=2, label=outcome.row)
+            axes.set(xlabel="iteration", ylabel="mean squared error" if name in errors else "points")
+        foot_legend(max(panels, key=lambda axes: len(axes.get_legend_handles_labels()[1])))
+
+
+def draw_growth(outcomes: Sequence[Outcome], path: Path) -> None:
+    """Draw time and accuracy against the number of participants."""
+    rows: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        rows.setdefault(outcome.row, []).append(outcome)
+    panels = ("Seconds an iteration", "Accuracy, %")
+    subtitle = "Against the number of participants m = m_h x m_v, which have the same examples between them."
+    with page(path, "What more participants cost", subtitle, panels, _size(2), legend=True) as axes:
+        colors = _row_colors({"": outcomes})
+        for row, members in rows.items():
+            ordered = sorted(members, key=lambda outcome: outcome.findings[0].participants)
+            xs = [outcome.findings[0].participants for outcome in ordered]
+            seconds = [outcome.each("seconds").mean() for outcome in ordered]
+            scores = [100 * outcome.last("score").mean() for outcome in ordered]
+            if _is_confined(ordered[0]):
+                axes[0].plot(xs, seconds, "o-", color=colors[row], label=row)
+            axes[1].plot(xs, scores, "o-", color=colors[row], label=row)
+        for one in axes:
+            one.set(xscale="log", xlabel="participants")
+        axes[0].set_ylim(bottom=0)
+        foot_legend(axes[1])
+
+
+def _is_confined(outcome: Outcome) -> bool:
+    """Tell whether all participants learnt together, so that its time is that of all of them."""
+    return outcome.last("displacement").size > 0
+
+
+def _row_colors(tables: Mapping[str, Sequence[Outcome]]) -> dict[str, str]:
+    names = dict.fromkeys(outcome.row for outcomes in tables.values() for outcome in outcomes)
+    return {name: _COLORS[number % len(_COLORS)] for number, name in enumerate(names)}
+
+
+def _steps(outcome: Outcome) -> list[int]:
+    return [evaluation.iteration for evaluation in outcome.findings[0].curve]
+
+
+def _curve(outcome: Outcome, name: str) -> Reals:
+    """Return a field of every evaluation, trials x evaluations; NaN where it is not known."""
+    return np.array([[getattr(one, name) for one in finding.curve] for finding in outcome.findings], float)
+
+
+def _size(panels: int) -> tuple[float, float]:
+    return max(9.0, 2.5 + _PANEL * panels), _HEIGHT

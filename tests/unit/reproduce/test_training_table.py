@@ -20,8 +20,9 @@ from coterie.reproduce.declarations import (
     declared,
     read_declaration,
 )
+from coterie.reproduce.playing import RUNS
 from coterie.reproduce.runner import JOURNAL, REPORT, RESULTS, Run
-from coterie.reproduce.training_table.experiment import RUNS, TrainingTable
+from coterie.reproduce.training_table.experiment import TrainingTable
 from coterie.runs.run import TrainingRun
 
 SMALL = """

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coterie.reports.plots import BLUE, GREEN, OCHRE, RUST, SKY, SLATE, foot_legend, page
+from coterie.reports.plots import BLUE, GREEN, OCHRE, RUST, SKY, SLATE, TEXT, foot_legend, page
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from coterie.cohorts.circles import Reals
     from coterie.reproduce.confined_table.outcomes import Outcome
 
-_COLORS = (RUST, BLUE, OCHRE, SLATE, GREEN, SKY)
-_PANEL, _HEIGHT = 4.6, 5.8
+_COLORS = (RUST, BLUE, OCHRE, SLATE, GREEN, SKY, TEXT)
+_PANEL, _ROW, _HEIGHT = 4.6, 2.0, 5.8  # inches: a panel, a row's place in the legend, and the page
 
 
 def draw_curves(tables: Mapping[str, Sequence[Outcome]], errors: Iterable[str], path: Path) -> None:
     """Draw how models get better, with the public displacement as a dashed line."""
     subtitle = "Test examples: mean over participants, and from the worst to the best trial. Dashed: the displacement."
-    with page(path, "What participants learn", subtitle, list(tables), _size(len(tables)), legend=True) as panels:
+    with page(path, "What participants learn", subtitle, list(tables), _size(tables), legend=True) as panels:
         colors = _row_colors(tables)
         for axes, (name, outcomes) in zip(panels, tables.items(), strict=True):
             scale = 1 if name in errors else 100
@@ -42,9 +42,7 @@ def draw_spreads(tables: Mapping[str, Sequence[Outcome]], errors: Iterable[str],
     subtitle = (
         "Standard deviation over the participants' models on the test examples, mean over trials: the less, the fairer."
     )
-    with page(
-        path, "How far apart participants are", subtitle, list(tables), _size(len(tables)), legend=True
-    ) as panels:
+    with page(path, "How far apart participants are", subtitle, list(tables), _size(tables), legend=True) as panels:
         colors = _row_colors(tables)
         for axes, (name, outcomes) in zip(panels, tables.items(), strict=True):
             scale = 1 if name in errors else 100
@@ -62,9 +60,11 @@ def draw_growth(outcomes: Sequence[Outcome], path: Path) -> None:
     rows: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         rows.setdefault(outcome.row, []).append(outcome)
-    panels = ("Seconds an iteration", "Accuracy, %")
+    panels = ("Processor seconds an iteration", "Accuracy, %")
     subtitle = "Against the number of participants m = m_h x m_v, which have the same examples between them."
-    with page(path, "What more participants cost", subtitle, panels, _size(2), legend=True) as axes:
+    with page(
+        path, "What more participants cost", subtitle, panels, _size({"": outcomes, " ": ()}), legend=True
+    ) as axes:
         colors = _row_colors({"": outcomes})
         for row, members in rows.items():
             ordered = sorted(members, key=lambda outcome: outcome.findings[0].participants)
@@ -99,5 +99,5 @@ def _curve(outcome: Outcome, name: str) -> Reals:
     return np.array([[getattr(one, name) for one in finding.curve] for finding in outcome.findings], float)
 
 
-def _size(panels: int) -> tuple[float, float]:
-    return max(9.0, 2.5 + _PANEL * panels), _HEIGHT
+def _size(tables: Mapping[str, Sequence[Outcome]]) -> tuple[float, float]:
+    return max(9.0, 2.5 + _PANEL * len(tables), _ROW * len(_row_colors(tables))), _HEIGHT

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import process_time
 from typing import Any, Literal
 
 import msgspec
@@ -21,7 +21,7 @@ from coterie.arithmetic import FloatArray
 from coterie.confined import LOSS_CHECKS, ConfinedDescent, ConstantStep, Contribution, PaperStep, Spread, StepSize
 from coterie.confined.cached import CachedGroups
 from coterie.confined.grid import Grid, GridOffsets
-from coterie.confined.network import Labels, accuracy, loss_and_gradient, zero_anchor
+from coterie.confined.network import ROWS, Labels, loss_and_gradient, softmax_errors, zero_anchor
 from coterie.confined.offsets import Parameters, balanced_start
 from coterie.errors import ConfigError
 from coterie.host import peak_rss_bytes
@@ -75,23 +75,30 @@ class Rows(msgspec.Struct, frozen=True):
 
     def score(self, model: Parameters) -> tuple[float, float]:
         """Return accuracy and loss of a model on the test examples."""
-        return accuracy(self.test_x, self.test_y, model), loss_and_gradient(self.test_x, self.test_y, model)[0]
+        w1, b1, w2, b2 = model
+        right, loss = 0, 0.0
+        for first in range(0, len(self.test_y), ROWS):
+            labels = self.test_y[first : first + ROWS]
+            logits = np.maximum(self.test_x[first : first + ROWS] @ w1 + b1, 0) @ w2 + b2
+            right += int((logits.argmax(axis=1) == labels).sum())
+            loss += float(softmax_errors(logits, labels)[1].sum())
+        return right / len(self.test_y), loss / len(self.test_y)
 
 
 def play(case: GridCase, seed: int, folder: Path | None, stop: Callable[[], bool]) -> Finding | None:
     """Let the participants of a case learn; None if it was asked to stop before the end."""
-    rows = _rows(case, folder)
+    rows = load_rows(case, folder)
     learners = {"confined": _confined, "centralised": _centralised}.get(case.method, _alone)
     curve, seconds, refused = [], [], 0.0
-    began = perf_counter()
+    began = process_time()
     for number, (evaluation, share) in enumerate(learners(case, rows, seed), start=1):
-        seconds.append(perf_counter() - began)
+        seconds.append(process_time() - began)
         refused += share
         due = number % case.every == 0 or number == case.iterations
         curve += [msgspec.structs.replace(evaluation(), iteration=number)] if due else []
         if stop() and number < case.iterations:
             return None
-        began = perf_counter()
+        began = process_time()
     participants = case.groups * case.members
     return Finding(
         curve=tuple(curve),
@@ -108,20 +115,30 @@ _Learning = Iterator[tuple[Callable[[], Evaluation], float]]
 """After every iteration, what evaluates the models, and which share of the decisions was to refuse the step."""
 
 
-def _confined(case: GridCase, rows: Rows, seed: int) -> _Learning:
+def begin(case: GridCase, rows: Rows, seed: int) -> CachedGroups:
+    """Let the groups of a case start at their offsets."""
     grid, anchor = Grid(case.groups, case.members), zero_anchor(rows.x.shape[1], case.hidden, rows.classes)
     offsets = GridOffsets(anchor, lambda name: stream(seed, "offset", name), Spread(case.spread, case.most), grid=grid)
     descent = ConfinedDescent(offsets, grid.names, case.step_size, LOSS_CHECKS[case.check]())
-    groups = CachedGroups(rows.x, rows.y, grid, descent)
-    everybody, rng = np.ones(grid.groups, bool), stream(seed, "iterations")
+    return CachedGroups(rows.x, rows.y, grid, descent)
+
+
+def play_iteration(groups: CachedGroups, rng: np.random.Generator) -> float:
+    """Take one step along the mean gradient of all groups; return the share of them that refused it."""
+    mean = groups.gradient(np.ones(groups.grid.groups, bool), Contribution(None), rng)
+    return len(groups.advance(groups.descent.propose(mean), rng)) / groups.grid.groups
+
+
+def _confined(case: GridCase, rows: Rows, seed: int) -> _Learning:
+    groups, rng = begin(case, rows, seed), stream(seed, "iterations")
+    descent = groups.descent
 
     def evaluation() -> Evaluation:
-        own = [rows.score(descent.confined(name)) for name in grid.names[: case.sample]]
+        own = [rows.score(descent.confined(name)) for name in descent.participants[: case.sample]]
         return Evaluation.of(own, rows.score(descent.public_model)[0])
 
     for _ in range(case.iterations):
-        step = descent.propose(groups.gradient(everybody, Contribution(None), rng))
-        yield evaluation, len(groups.advance(step, rng)) / grid.groups
+        yield evaluation, play_iteration(groups, rng)
 
 
 def _centralised(case: GridCase, rows: Rows, seed: int) -> _Learning:
@@ -168,7 +185,8 @@ def _descend(models: list[Parameters], held: Sequence[tuple[FloatArray, Labels]]
         ]
 
 
-def _rows(case: GridCase, folder: Path | None) -> Rows:
+def load_rows(case: GridCase, folder: Path | None) -> Rows:
+    """Read the examples of a case."""
     found = _loaded(case.data, tuple(case.options.items()), folder)
     most = case.rows or len(found.y)
     kept = most // case.groups * case.groups

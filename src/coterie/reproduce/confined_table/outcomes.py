@@ -49,8 +49,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     participants: int
     rows: int
     """Training examples of all participants together."""
-    seconds: float
-    """The median iteration's, on this machine and whatever else it did; evaluation not included."""
+    seconds: float | None = None
+    """Processor time of the median iteration of a grid; evaluation not included."""
     refused: float | None = None
     """The share of decisions to refuse a step."""
     peak_bytes: int | None = None

@@ -30,8 +30,8 @@ _EXPLANATION = (
     "that were evaluated; ± is the standard deviation over trials, each with a seed of its own that all rows share. "
     "*Spread*: the standard deviation over participants' models, in points (gamma-fairness), and *worst* the worst of "
     "them. *Displacement*: what the public displacement scores alone, which whoever sees the sums can compute. "
-    "*Refused*: the share of decisions not to take a step up. Seconds are those of the median iteration without "
-    "evaluation, on a machine that did other things too: compare them with each other, within a factor."
+    "*Refused*: the share of decisions not to take a step up. Seconds are processor time of the median iteration, on "
+    "one core and without evaluation; for rows that learn alone, of the evaluated participants together."
 )
 
 
@@ -94,10 +94,10 @@ def _headlines(claims: Sequence[Claim], outcomes: Sequence[Outcome]) -> Iterator
         yield f"{undecided} of {len(claims)} claims: {Judgement.OPEN} ({least:,} iterations, trials: {trials})."
     largest = max(outcomes, key=lambda outcome: outcome.findings[0].participants)
     peaks = largest.each("peak_bytes")
-    if peaks.size:
+    if experiment.growth and peaks.size:
         yield (
             f"{largest.findings[0].participants:,} participants on {largest.findings[0].rows:,} examples: "
-            f"{largest.each('seconds').mean():.2g} s an iteration, at most {size(int(peaks.max()))} of memory."
+            f"{largest.each('seconds').mean():.2g} s of processor time an iteration, at most {size(int(peaks.max()))} of memory."
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from statistics import median
 from typing import TYPE_CHECKING
 
 from coterie.errors import ConfigError
@@ -25,7 +24,6 @@ def told(result: RunResult) -> Finding:
         iterations=summary.rounds,
         participants=summary.clients,
         rows=0,
-        seconds=median(record.seconds for record in result.records),
         refused=_refused(result),
         epsilon=summary.epsilon,
         bdp=summary.extras.get("bdp"),

@@ -55,6 +55,21 @@ def test_digits_are_those_of_scikit_learn() -> None:
     assert sorted(map(tuple, mine)) == sorted(map(tuple, theirs))
 
 
+def test_mnist_can_have_the_pixels_of_confined_descent(folder: Path) -> None:
+    data = load("mnist", folder, unit=True)
+    assert np.allclose(data.train_x[:, 0], 0.01 + 0.99 * MNIST["train-images"] / 255, atol=1e-6)
+
+
+def test_frozen_features_depend_on_the_pictures_alone(folder: Path) -> None:
+    data, again = small("cifar10-features", folder), small("cifar10-features", folder)
+    assert data.train_x.shape == (10, 64)
+    assert data.test_x.shape == (3, 64)
+    assert np.array_equal(data.test_x, again.test_x)
+    assert np.allclose(data.train_x.mean(axis=0), 0, atol=1e-5)
+    assert np.allclose(data.train_x.std(axis=0), 1, atol=1e-4)
+    assert np.array_equal(data.train_y, small("cifar10", folder).train_y)
+
+
 def test_mnist_is_read_plain_and_packed(folder: Path) -> None:
     data = load("mnist", folder)
     assert data.train_x.shape == (6, 1, 28, 28)
@@ -164,7 +179,8 @@ def test_scikit_learn_may_keep_the_digits_elsewhere(tmp_path: Path, monkeypatch:
 def test_options_are_checked(folder: Path) -> None:
     cases: list[tuple[str, dict[str, Any], str]] = [
         ("imagenet", {}, "unknown data set 'imagenet'"),
-        ("mnist", {"split": 3}, "no option 'split'; it has none"),
+        ("mnist", {"split": 3}, "no option 'split'; it has unit"),
+        ("digits", {"split": 3}, "no option 'split'; it has none"),
         ("energy", {"split": 3}, "it has regions, window, test_from"),
         ("pjm", {"split": 3}, "it has regions, window, test_from"),
         ("pjm", {"window": "100"}, "window must be of type int, not '100'"),

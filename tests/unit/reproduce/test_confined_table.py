@@ -1,0 +1,211 @@
+"""Tables of confined descent, at sizes that take a moment, with descents that must agree as their own oracle."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coterie.errors import ConfigError
+from coterie.reproduce.claims import Judgement
+from coterie.reproduce.confined_table.claims import DISPLACEMENT, learner_claims
+from coterie.reproduce.confined_table.experiment import ConfinedTable, LearnerClaim
+from coterie.reproduce.confined_table.grid import GridCase, load_rows, play
+from coterie.reproduce.confined_table.outcomes import Evaluation, Finding, Outcome
+from coterie.reproduce.declarations import FULL, QUICK, Declaration, declared, read_declaration
+from coterie.reproduce.runner import REPORT, Run
+
+SHIPPED = ("cgd-accuracy", "cgd-fairness", "cgd-lambda", "cgd-mu", "cgd-scale", "cgd-scale-cifar10")
+SMALL = """
+title = "Small"
+paper = "Nobody et al."
+kind = "confined-table"
+sizes = { full = { trials = 2 } }
+[settings.grids]
+data = "digits"
+hidden = 8
+iterations = 12
+every = 4
+sample = 2
+members = 2
+[settings.runs]
+rounds = 2
+"clients.count" = 4
+"cohort.size" = 4
+"cohort.privacy" = 4
+"model.name" = "softmax-regression"
+"availability.kind" = "equal"
+[[settings.tables]]
+name = "few"
+grids = { groups = 2 }
+[[settings.tables]]
+name = "many"
+grids = { groups = 40 }
+without = ["FedAvg"]
+[[settings.rows]]
+name = "CGD"
+by = "grid"
+[[settings.rows]]
+name = "local"
+by = "grid"
+set = { method = "local, own features" }
+[[settings.rows]]
+name = "FedAvg"
+by = "run"
+set = { "training.algorithm" = "confined" }
+[remarks]
+growth = true
+paper = { "CGD" = { "few" = 12.34 } }
+paper_iterations = 12
+claims = [{ says = "it learns", table = "few", row = "CGD", against = "local", least = -100.0 }]
+notes = ["Nobody has checked this."]
+"""
+
+
+def case(**changes: float | str) -> GridCase:
+    settings = {"data": "digits", "hidden": 8, "iterations": 10, "every": 5, "groups": 1, "members": 1, "rows": 200}
+    return msgspec.convert({**settings, **changes}, GridCase)
+
+
+def found(given: GridCase, seed: int = 0) -> Finding:
+    finding = play(given, seed, None, lambda: False)
+    assert finding is not None
+    return finding
+
+
+def scores(finding: Finding) -> list[tuple[float, float]]:
+    return [(one.score, one.loss) for one in finding.curve]
+
+
+def table(declaration: Declaration, size: str) -> ConfinedTable:
+    experiment = declaration.experiment(size)
+    assert isinstance(experiment, ConfinedTable)
+    return experiment
+
+
+@pytest.mark.parametrize("method", ["local", "local, own features", "centralised"])
+@settings(deadline=None, max_examples=5)
+@given(seed=st.integers(0, 2**31))
+def test_a_single_participant_learns_as_if_alone_and_as_all_together(method: str, seed: int) -> None:
+    confined, other = found(case(), seed), found(case(method=method), seed)
+    assert np.allclose(scores(confined), scores(other), atol=2e-3)
+    assert other.curve[-1].displacement is None
+    assert confined.curve[-1].displacement is not None
+
+
+@settings(deadline=None, max_examples=5)
+@given(seed=st.integers(0, 2**31), members=st.integers(2, 8))
+def test_members_of_a_group_change_nothing_that_is_learnt(seed: int, members: int) -> None:
+    assert scores(found(case(groups=4, members=members), seed)) == scores(found(case(groups=4), seed))
+
+
+def test_who_has_a_few_features_learns_less_and_who_falls_in_steps_stands_still() -> None:
+    alone = found(case(groups=4, members=8, method="local", iterations=200, sample=4))
+    blind = found(case(groups=4, members=8, method="local, own features", iterations=200, sample=4))
+    assert blind.curve[-1].score < alone.curve[-1].score - 0.1
+    fallen = found(case(groups=4, mu=0.5, constant=0, iterations=30))
+    constant = found(case(groups=4, iterations=30))
+    assert fallen.curve[-1].loss > constant.curve[-1].loss
+
+
+def test_a_loss_check_is_kept_and_a_job_can_be_stopped() -> None:
+    wild = case(groups=4, alpha=50.0)
+    assert found(wild).refused == 0
+    refused = found(msgspec.structs.replace(wild, check="increase")).refused
+    assert refused is not None
+    assert refused > 0
+    assert play(case(), 0, None, lambda: True) is None
+
+
+def test_rows_are_dealt_evenly_or_refused() -> None:
+    assert len(load_rows(case(groups=7, rows=100), None).y) == 98
+    for wrong in (case(rows=10**6), case(groups=300, rows=200)):
+        with pytest.raises(ConfigError, match="training examples"):
+            load_rows(wrong, None)
+    with pytest.raises(ConfigError, match="no labels"):
+        load_rows(case(data="energy"), None)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_tables_can_be_run_and_are_about_their_own_rows(name: str) -> None:
+    declaration = read_declaration(declared()[name])
+    assert {QUICK, FULL} <= set(declaration.sizes)
+    full = table(declaration, FULL)
+    names, rows = {one.name for one in full.tables}, {row.name for row in full.rows}
+    for printed in (full.paper, full.paper_spread):
+        assert set(printed) <= rows
+        assert all(set(values) <= names for values in printed.values())
+    names |= {one.name for size in declaration.sizes for one in table(declaration, size).tables}
+    for claim in full.claims:
+        assert claim.table in names
+        assert {claim.row, claim.against} <= {*rows, "", DISPLACEMENT}
+    for size in declaration.sizes:
+        experiment = table(declaration, size)
+        for job in experiment.jobs(1):
+            if next(row for row in experiment.rows if row.name == job.case).by == "grid":
+                assert experiment.case(job).step_size(1) > 0
+            else:
+                assert experiment.config(job, 0, None).rounds > 0
+
+
+def test_tables_are_written_and_can_be_told_again(tmp_path: Path) -> None:
+    run = Run("small", msgspec.toml.decode(SMALL, type=Declaration), tmp_path)
+    run.work()
+    report = run.write_report()
+    text = (tmp_path / REPORT).read_text()
+    assert "12.34" in text
+    assert [claim["judgement"] for claim in report.summary["claims"]] == [Judgement.HOLDS]
+    assert "80 participants" in report.headlines[-1]
+    assert set(report.figures) == {"learning.png", "participants.png", "growth.png"}
+    told = {(one["table"], one["row"]): one for one in report.summary["outcomes"]}
+    assert set(told) == {("few", "CGD"), ("few", "local"), ("few", "FedAvg"), ("many", "CGD"), ("many", "local")}
+    assert told["few", "FedAvg"]["findings"][0]["curve"][-1]["displacement"] is not None
+    run.rewrite_report()
+    assert (tmp_path / REPORT).read_text() == text
+    with pytest.raises(ConfigError, match="do not hold the outcomes"):
+        run.experiment.retell({})
+
+
+def outcome(row: str, *values: float, iterations: int = 100, displacement: float | None = None) -> Outcome:
+    findings = tuple(
+        Finding(
+            curve=(Evaluation(iteration=iterations, score=value, loss=1.0, spread=0.01, displacement=displacement),),
+            iterations=iterations,
+            participants=4,
+            rows=10,
+            seconds=0.1,
+        )
+        for value in values
+    )
+    return Outcome(table="few", row=row, trials=tuple(range(len(values))), findings=findings)
+
+
+@pytest.mark.parametrize(
+    ("changes", "iterations", "expected"),
+    [
+        ({"against": "local", "least": 0.0}, 100, Judgement.HOLDS),
+        ({"against": "local", "most": 0.0}, 100, Judgement.FAILS),
+        ({"against": "local", "least": 20.0}, 100, Judgement.OPEN),
+        ({"against": "local", "least": 0.0}, 10, Judgement.OPEN),
+        ({"against": "local", "least": 0.0, "short": True}, 10, Judgement.HOLDS),
+        ({"against": DISPLACEMENT, "least": 2.0}, 100, Judgement.FAILS),
+        ({"least": 80.0}, 100, Judgement.HOLDS),
+        ({"measure": "spread", "most": 0.5}, 100, Judgement.FAILS),
+    ],
+)
+def test_claims_are_judged_in_points_over_the_same_seeds(
+    changes: dict[str, Any], iterations: int, expected: Judgement
+) -> None:
+    declaration = msgspec.toml.decode(SMALL, type=Declaration)
+    claim = LearnerClaim(says="so", table="few", row="CGD", **changes)
+    experiment = msgspec.structs.replace(table(declaration, FULL), claims=(claim,), paper_iterations=100)
+    rows = [
+        outcome("CGD", 0.90, 0.91, 0.92, iterations=iterations, displacement=0.95),
+        outcome("local", 0.70, 0.71, 0.73, iterations=iterations),
+    ]
+    (judged,) = learner_claims(experiment, rows)
+    assert judged.judgement is expected
+    assert not list(learner_claims(experiment, rows[1:]))

@@ -14,7 +14,7 @@ from coterie.reproduce.claims import Judgement
 from coterie.reproduce.confined_table.claims import DISPLACEMENT, learner_claims
 from coterie.reproduce.confined_table.experiment import ConfinedTable, LearnerClaim
 from coterie.reproduce.confined_table.grid import GridCase, load_rows, play
-from coterie.reproduce.confined_table.outcomes import Evaluation, Finding, Outcome
+from coterie.reproduce.confined_table.outcomes import Evaluation, Finding, Learnt
 from coterie.reproduce.declarations import FULL, QUICK, Declaration, declared, read_declaration
 from coterie.reproduce.runner import REPORT, Run
 
@@ -169,7 +169,7 @@ def test_tables_are_written_and_can_be_told_again(tmp_path: Path) -> None:
         run.experiment.retell({})
 
 
-def outcome(row: str, *values: float, iterations: int = 100, displacement: float | None = None) -> Outcome:
+def outcome(row: str, *values: float, iterations: int = 100, displacement: float | None = None) -> Learnt:
     findings = tuple(
         Finding(
             curve=(Evaluation(iteration=iterations, score=value, loss=1.0, spread=0.01, displacement=displacement),),
@@ -180,7 +180,7 @@ def outcome(row: str, *values: float, iterations: int = 100, displacement: float
         )
         for value in values
     )
-    return Outcome(table="few", row=row, trials=tuple(range(len(values))), findings=findings)
+    return Learnt(table="few", row=row, trials=tuple(range(len(values))), findings=findings)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from coterie.reproduce.confined_table.experiment import ConfinedTable, LearnerClaim
-    from coterie.reproduce.confined_table.outcomes import Outcome
+    from coterie.reproduce.confined_table.outcomes import Learnt
 
 DISPLACEMENT = "displacement"
 JUDGED = (
@@ -24,7 +24,7 @@ JUDGED = (
 )
 
 
-def learner_claims(experiment: ConfinedTable, outcomes: Sequence[Outcome]) -> Iterator[Claim]:
+def learner_claims(experiment: ConfinedTable, outcomes: Sequence[Learnt]) -> Iterator[Claim]:
     """Judge what can be judged of the paper's claims; those about rows that were not run are left out."""
     found = {(outcome.table, outcome.row): outcome for outcome in outcomes}
     for claim in experiment.claims:
@@ -34,7 +34,7 @@ def learner_claims(experiment: ConfinedTable, outcomes: Sequence[Outcome]) -> It
             yield _judged(experiment, claim, row, other)
 
 
-def _judged(experiment: ConfinedTable, claim: LearnerClaim, row: Outcome, other: Outcome) -> Claim:
+def _judged(experiment: ConfinedTable, claim: LearnerClaim, row: Learnt, other: Learnt) -> Claim:
     errors = next(table.squared_error for table in experiment.tables if table.name == claim.table)
     values = _values(claim, row, other) * (1 if errors else 100)
     low, high = mean_interval(values)
@@ -51,7 +51,7 @@ def _judged(experiment: ConfinedTable, claim: LearnerClaim, row: Outcome, other:
     return Claim(says, written, judge((low, high), claim.least, claim.most))
 
 
-def _values(claim: LearnerClaim, row: Outcome, other: Outcome) -> Reals:
+def _values(claim: LearnerClaim, row: Learnt, other: Learnt) -> Reals:
     if claim.against == DISPLACEMENT:
         seen, own = row.last(DISPLACEMENT), row.last("score")
         return own - seen if seen.size == own.size else np.empty(0)

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from coterie.cohorts.circles import Reals
-    from coterie.reproduce.confined_table.outcomes import Outcome
+    from coterie.reproduce.confined_table.outcomes import Learnt
 
 _COLORS = (RUST, BLUE, OCHRE, SLATE, GREEN, SKY, TEXT)
 _PANEL, _ROW, _HEIGHT = 4.6, 2.0, 5.8  # inches: a panel, a row's place in the legend, and the page
 
 
-def draw_curves(tables: Mapping[str, Sequence[Outcome]], errors: Iterable[str], path: Path) -> None:
+def draw_curves(tables: Mapping[str, Sequence[Learnt]], errors: Iterable[str], path: Path) -> None:
     """Draw how models get better, with the public displacement as a dashed line."""
     subtitle = "Test examples: mean over participants, and from the worst to the best trial. Dashed: the displacement."
     with page(path, "What participants learn", subtitle, list(tables), _size(tables), legend=True) as panels:
@@ -37,7 +37,7 @@ def draw_curves(tables: Mapping[str, Sequence[Outcome]], errors: Iterable[str], 
         foot_legend(max(panels, key=lambda axes: len(axes.get_legend_handles_labels()[1])))
 
 
-def draw_spreads(tables: Mapping[str, Sequence[Outcome]], errors: Iterable[str], path: Path) -> None:
+def draw_spreads(tables: Mapping[str, Sequence[Learnt]], errors: Iterable[str], path: Path) -> None:
     """Draw the standard deviation over participants' models."""
     subtitle = (
         "Standard deviation over the participants' models on the test examples, mean over trials: the less, the fairer."
@@ -55,9 +55,9 @@ def draw_spreads(tables: Mapping[str, Sequence[Outcome]], errors: Iterable[str],
         foot_legend(max(panels, key=lambda axes: len(axes.get_legend_handles_labels()[1])))
 
 
-def draw_growth(outcomes: Sequence[Outcome], path: Path) -> None:
+def draw_growth(outcomes: Sequence[Learnt], path: Path) -> None:
     """Draw time and accuracy against the number of participants."""
-    rows: dict[str, list[Outcome]] = {}
+    rows: dict[str, list[Learnt]] = {}
     for outcome in outcomes:
         rows.setdefault(outcome.row, []).append(outcome)
     panels = ("Processor seconds an iteration", "Accuracy, %")
@@ -69,10 +69,10 @@ def draw_growth(outcomes: Sequence[Outcome], path: Path) -> None:
         for row, members in rows.items():
             ordered = sorted(members, key=lambda outcome: outcome.findings[0].participants)
             xs = [outcome.findings[0].participants for outcome in ordered]
-            seconds = [outcome.each("seconds").mean() for outcome in ordered]
             scores = [100 * outcome.last("score").mean() for outcome in ordered]
-            if _is_confined(ordered[0]):
-                axes[0].plot(xs, seconds, "o-", color=colors[row], label=row)
+            seconds = [outcome.each("seconds") for outcome in ordered]
+            if _is_confined(ordered[0]) and all(each.size for each in seconds):
+                axes[0].plot(xs, [each.mean() for each in seconds], "o-", color=colors[row], label=row)
             axes[1].plot(xs, scores, "o-", color=colors[row], label=row)
         for one in axes:
             one.set(xscale="log", xlabel="participants")
@@ -80,24 +80,24 @@ def draw_growth(outcomes: Sequence[Outcome], path: Path) -> None:
         foot_legend(axes[1])
 
 
-def _is_confined(outcome: Outcome) -> bool:
+def _is_confined(outcome: Learnt) -> bool:
     """Tell whether all participants learnt together, so that its time is that of all of them."""
     return outcome.last("displacement").size > 0
 
 
-def _row_colors(tables: Mapping[str, Sequence[Outcome]]) -> dict[str, str]:
+def _row_colors(tables: Mapping[str, Sequence[Learnt]]) -> dict[str, str]:
     names = dict.fromkeys(outcome.row for outcomes in tables.values() for outcome in outcomes)
     return {name: _COLORS[number % len(_COLORS)] for number, name in enumerate(names)}
 
 
-def _steps(outcome: Outcome) -> list[int]:
+def _steps(outcome: Learnt) -> list[int]:
     return [evaluation.iteration for evaluation in outcome.findings[0].curve]
 
 
-def _curve(outcome: Outcome, name: str) -> Reals:
+def _curve(outcome: Learnt, name: str) -> Reals:
     """Return a field of every evaluation, trials x evaluations; NaN where it is not known."""
     return np.array([[getattr(one, name) for one in finding.curve] for finding in outcome.findings], float)
 
 
-def _size(tables: Mapping[str, Sequence[Outcome]]) -> tuple[float, float]:
+def _size(tables: Mapping[str, Sequence[Learnt]]) -> tuple[float, float]:
     return max(9.0, 2.5 + _PANEL * len(tables), _ROW * len(_row_colors(tables))), _HEIGHT

@@ -63,7 +63,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Scores of rules that learn nothing."""
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class Learnt(msgspec.Struct, frozen=True, kw_only=True):
     """All trials of a row in a table."""
 
     table: str
@@ -72,7 +72,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
 
     @classmethod
-    def of(cls, table: str, row: str, found: Mapping[int, Record]) -> Outcome:
+    def of(cls, table: str, row: str, found: Mapping[int, Record]) -> Learnt:
         """Collect the findings, by trial."""
         findings = tuple(msgspec.convert(record, Finding) for record in found.values())
         return cls(table=table, row=row, trials=tuple(found), findings=findings)
@@ -92,7 +92,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         values = [getattr(finding, name) for finding in self.findings]
         return np.array([value for value in values if value is not None], float)
 
-    def ahead(self, other: Outcome, name: str) -> Reals:
+    def ahead(self, other: Learnt, name: str) -> Reals:
         """Return by how much a field of the last evaluation exceeds another row's, in the trials that both have."""
         ours, theirs = (dict(zip(row.trials, row.last(name), strict=False)) for row in (self, other))
         return np.array([value - theirs[trial] for trial, value in ours.items() if trial in theirs])

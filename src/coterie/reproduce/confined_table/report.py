@@ -14,7 +14,7 @@ from coterie.reports.words import size
 from coterie.reproduce.claims import Judgement, write_claims
 from coterie.reproduce.confined_table.claims import JUDGED, learner_claims
 from coterie.reproduce.confined_table.figures import draw_curves, draw_growth, draw_spreads
-from coterie.reproduce.confined_table.outcomes import Outcome
+from coterie.reproduce.confined_table.outcomes import Learnt
 from coterie.reproduce.declarations import Findings, Record
 
 if TYPE_CHECKING:
@@ -42,19 +42,19 @@ def make_report(experiment: ConfinedTable, records: Mapping[Job, Record]) -> Fin
         for row in experiment.rows:
             found = {job.trial: record for job, record in records.items() if job[:2] == (table.name, row.name)}
             if found:
-                outcomes.append(Outcome.of(table.name, row.name, found))
+                outcomes.append(Learnt.of(table.name, row.name, found))
     return _report(experiment, outcomes)
 
 
 def retell_report(experiment: ConfinedTable, summary: Record) -> Findings:
     """Put everything together from the outcomes of an earlier report."""
     try:
-        return _report(experiment, msgspec.convert(summary["outcomes"], list[Outcome]))
+        return _report(experiment, msgspec.convert(summary["outcomes"], list[Learnt]))
     except (KeyError, msgspec.ValidationError) as error:
         raise ConfigError(f"the results do not hold the outcomes of each row: {error}") from None
 
 
-def _report(experiment: ConfinedTable, outcomes: Sequence[Outcome]) -> Findings:
+def _report(experiment: ConfinedTable, outcomes: Sequence[Learnt]) -> Findings:
     tables = {
         table.name: [outcome for outcome in outcomes if outcome.table == table.name] for table in experiment.tables
     }
@@ -73,7 +73,7 @@ def _report(experiment: ConfinedTable, outcomes: Sequence[Outcome]) -> Findings:
     if experiment.growth:
         figures[GROWTH] = partial(draw_growth, outcomes)
     return Findings(
-        headlines=list(_headlines(claims, outcomes)),
+        headlines=list(_headlines(claims, outcomes, growth=experiment.growth)),
         text="\n\n".join(parts),
         summary={
             "claims": [claim.summary() for claim in claims],
@@ -83,7 +83,7 @@ def _report(experiment: ConfinedTable, outcomes: Sequence[Outcome]) -> Findings:
     )
 
 
-def _headlines(claims: Sequence[Claim], outcomes: Sequence[Outcome]) -> Iterator[str]:
+def _headlines(claims: Sequence[Claim], outcomes: Sequence[Learnt], *, growth: bool) -> Iterator[str]:
     for claim in claims:
         if claim.judgement is not Judgement.OPEN:
             yield claim.headline
@@ -94,14 +94,15 @@ def _headlines(claims: Sequence[Claim], outcomes: Sequence[Outcome]) -> Iterator
         yield f"{undecided} of {len(claims)} claims: {Judgement.OPEN} ({least:,} iterations, trials: {trials})."
     largest = max(outcomes, key=lambda outcome: outcome.findings[0].participants)
     peaks = largest.each("peak_bytes")
-    if experiment.growth and peaks.size:
+    if growth and peaks.size:
         yield (
             f"{largest.findings[0].participants:,} participants on {largest.findings[0].rows:,} examples: "
-            f"{largest.each('seconds').mean():.2g} s of processor time an iteration, at most {size(int(peaks.max()))} of memory."
+            f"{largest.each('seconds').mean():.2g} s of processor time an iteration, "
+            f"at most {size(int(peaks.max()))} of memory."
         )
 
 
-def _table(experiment: ConfinedTable, name: str, outcomes: Sequence[Outcome]) -> str:
+def _table(experiment: ConfinedTable, name: str, outcomes: Sequence[Learnt]) -> str:
     errors = next(table.squared_error for table in experiment.tables if table.name == name)
     columns: dict[str, list[str]] = {"": [outcome.row for outcome in outcomes]}
     unit = "" if errors else ", %"

@@ -32,7 +32,7 @@ _JUDGED = (
 )
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True):
+class Panorama(msgspec.Struct, frozen=True, kw_only=True):
     """What one descent left to be seen; places are in the plane."""
 
     grid: str
@@ -58,18 +58,18 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 def make_report(experiment: Landscape, records: Mapping[Job, Record]) -> Findings:
     """Put everything together from the descents that are finished."""
     found = [{"grid": job.case, "trial": job.trial, **record} for job, record in records.items()]
-    return _report(experiment, msgspec.convert(found, list[View]))
+    return _report(experiment, msgspec.convert(found, list[Panorama]))
 
 
 def retell_report(experiment: Landscape, summary: Record) -> Findings:
     """Put everything together from the views of an earlier report."""
     try:
-        return _report(experiment, msgspec.convert(summary["views"], list[View]))
+        return _report(experiment, msgspec.convert(summary["views"], list[Panorama]))
     except (KeyError, msgspec.ValidationError) as error:
         raise ConfigError(f"the results do not hold the views of a landscape: {error}") from None
 
 
-def _report(experiment: Landscape, views: Sequence[View]) -> Findings:
+def _report(experiment: Landscape, views: Sequence[Panorama]) -> Findings:
     grids = {name: [view for view in views if view.grid == name] for name in experiment.grids}
     grids = {name: members for name, members in grids.items() if members}
     claims = [_claim(name, members) for name, members in grids.items()]
@@ -87,7 +87,7 @@ def _report(experiment: Landscape, views: Sequence[View]) -> Findings:
     )
 
 
-def _claim(name: str, views: Sequence[View]) -> Claim:
+def _claim(name: str, views: Sequence[Panorama]) -> Claim:
     barriers = np.array([view.barrier for view in views])
     low, high = mean_interval(barriers)
     written = (
@@ -100,7 +100,7 @@ def _claim(name: str, views: Sequence[View]) -> Claim:
     )
 
 
-def _table(grids: Mapping[str, Sequence[View]]) -> str:
+def _table(grids: Mapping[str, Sequence[Panorama]]) -> str:
     headings = ("grid", "participants", "iterations", "seen", "loss of models", "halfway", "displacement", "trials")
     rows = (
         (
@@ -118,7 +118,7 @@ def _table(grids: Mapping[str, Sequence[View]]) -> str:
     return markdown.table(headings, rows)
 
 
-def _draw(views: Mapping[str, View], path: Path) -> None:
+def _draw(views: Mapping[str, Panorama], path: Path) -> None:
     subtitle = (
         "Loss on the test examples in a plane among the participants' models (first trial).\n"
         "Open: starts. Full: ends. Cross: the displacement."

@@ -10,7 +10,7 @@ import msgspec
 from coterie.cohorts.circles import Reals
 from coterie.errors import ConfigError
 from coterie.reports import markdown
-from coterie.reports.words import size
+from coterie.reports.words import count, size
 from coterie.reproduce.claims import Judgement, write_claims
 from coterie.reproduce.confined_table.claims import JUDGED, learner_claims
 from coterie.reproduce.confined_table.figures import draw_curves, draw_growth, draw_spreads
@@ -88,10 +88,9 @@ def _headlines(claims: Sequence[Claim], outcomes: Sequence[Learnt], *, growth: b
         if claim.judgement is not Judgement.OPEN:
             yield claim.headline
     undecided = sum(claim.judgement is Judgement.OPEN for claim in claims)
-    least = min(outcome.iterations for outcome in outcomes)
-    trials = min(len(outcome.trials) for outcome in outcomes)
     if undecided:
-        yield f"{undecided} of {len(claims)} claims: {Judgement.OPEN} ({least:,} iterations, trials: {trials})."
+        trials = min(len(outcome.trials) for outcome in outcomes)
+        yield f"{undecided} of {len(claims)} claims: {Judgement.OPEN} ({count(trials, 'trial')} each)."
     largest = max(outcomes, key=lambda outcome: outcome.findings[0].participants)
     peaks = largest.each("peak_bytes")
     if growth and peaks.size:

@@ -18,7 +18,8 @@ from coterie.reproduce.confined_table.outcomes import Learnt
 from coterie.reproduce.declarations import Findings, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from coterie.reproduce.claims import Claim
     from coterie.reproduce.confined_table.experiment import ConfinedTable
@@ -67,9 +68,11 @@ def _report(experiment: ConfinedTable, outcomes: Sequence[Learnt]) -> Findings:
         *(["## Notes\n\n" + markdown.bullets(experiment.notes)] if experiment.notes else []),
     ]
     errors = {table.name for table in experiment.tables if table.squared_error}
-    figures = {CURVES: partial(draw_curves, tables, errors)}
-    if any(outcome.last("spread").size for outcome in outcomes):
-        figures[SPREADS] = partial(draw_spreads, tables, errors)
+    figures: dict[str, Callable[[Path], None]] = {}
+    if any(len(outcome.findings[0].curve) > 1 for outcome in outcomes):
+        figures[CURVES] = partial(draw_curves, tables, errors)
+        if any(outcome.last("spread").size for outcome in outcomes):
+            figures[SPREADS] = partial(draw_spreads, tables, errors)
     if experiment.growth:
         figures[GROWTH] = partial(draw_growth, outcomes)
     return Findings(
@@ -91,13 +94,15 @@ def _headlines(claims: Sequence[Claim], outcomes: Sequence[Learnt], *, growth: b
     if undecided:
         trials = min(len(outcome.trials) for outcome in outcomes)
         yield f"{undecided} of {len(claims)} claims: {Judgement.OPEN} ({count(trials, 'trial')} each)."
+    if not claims:
+        yield "The paper claims nothing about the tables of this size."
     largest = max(outcomes, key=lambda outcome: outcome.findings[0].participants)
-    peaks = largest.each("peak_bytes")
-    if growth and peaks.size:
+    peaks = [peak for outcome in outcomes for peak in outcome.each("peak_bytes")]
+    if growth and peaks:
         yield (
             f"{largest.findings[0].participants:,} participants on {largest.findings[0].rows:,} examples: "
             f"{largest.each('seconds').mean():.2g} s of processor time an iteration, "
-            f"at most {size(int(peaks.max()))} of memory."
+            f"at most {size(int(max(peaks)))} of memory."
         )
 
 

@@ -115,8 +115,8 @@ class Process:
 class Loopback:
     """A SuperLink and its SuperNodes."""
 
-    def __init__(self, folder: Path, *, simulation: bool = False) -> None:
-        self.folder, self.simulation = folder, simulation
+    def __init__(self, folder: Path, *, simulation: bool = False, authenticated: bool = False) -> None:
+        self.folder, self.simulation, self.authenticated = folder, simulation, authenticated
         self.env = environment(folder)
         self.port = free_port()
         self.nodes: dict[str, Process] = {}
@@ -124,6 +124,8 @@ class Loopback:
         self.superlink: Process
         for name in ("flwr", "logs", "coterie", "places"):
             (folder / name).mkdir(parents=True)
+        if authenticated:
+            make_keys(folder / "keys")
         self._configure()
 
     def __enter__(self) -> Self:
@@ -142,7 +144,7 @@ class Loopback:
             'default = "here"',
             "[superlink.here]",
             f'address = "127.0.0.1:{self.port}"',
-            "insecure = true",
+            f'root-certificates = "{self.folder}/keys/ca.pem"' if self.authenticated else "insecure = true",
         ]
         (self.folder / "flwr" / "config.toml").write_text("\n".join(lines) + "\n")
 
@@ -152,7 +154,12 @@ class Loopback:
         return process
 
     def start_superlink(self) -> None:
-        options = ["--insecure", "--simulation"] if self.simulation else ["--insecure"]
+        options = ["--simulation"] if self.simulation else []
+        if self.authenticated:
+            options += [f"--ssl-ca-certfile={self.folder}/keys/ca.pem", f"--ssl-certfile={self.folder}/keys/link.pem"]
+            options += [f"--ssl-keyfile={self.folder}/keys/link.key", "--enable-supernode-auth"]
+        else:
+            options += ["--insecure"]
         self.superlink = self.start(
             "superlink",
             "flower-superlink",
@@ -168,10 +175,15 @@ class Loopback:
         """Start a SuperNode, or start it again: its folder, and so what it remembers, is the same."""
         name = f"node-{number}"
         settings = {"partition-id": number, "num-partitions": size, "coterie-name": name, **config}
+        options = ["--insecure"]
+        if self.authenticated:
+            key = self._register(name)
+            options = [f"--root-certificates={self.folder}/keys/ca.pem", f"--auth-supernode-private-key={key}"]
+            settings["coterie-auth-key"] = str(key)
         process = self.start(
             name,
             "flower-supernode",
-            "--insecure",
+            *options,
             f"--superlink=127.0.0.1:{self.port}",
             "--host=127.0.0.1",
             f"--port={free_port()}",
@@ -180,6 +192,15 @@ class Loopback:
         )
         self.nodes[name] = process
         return process
+
+    def _register(self, name: str) -> Path:
+        """Make and register a node's key, the first time."""
+        key = self.folder / "keys" / name
+        if not key.exists():
+            subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-f", str(key)], check=True)
+            registering = self.start(f"register-{name}", "flwr", "supernode", "register", f"{key}.pub", "here")
+            assert registering.wait(START_SECONDS) == 0, registering.log
+        return key
 
     def run(self, app: Path, *options: str, **config: str | int | float) -> Process:
         """Start a run and stream its log."""
@@ -256,6 +277,20 @@ class Loopback:
         )
         assert audited.returncode == 0, audited.stdout + audited.stderr
         return rows
+
+
+def make_keys(folder: Path) -> None:
+    """Make an authority and, signed by it, the certificate of a SuperLink on this machine."""
+    folder.mkdir()
+    new_key = "-newkey ec -pkeyopt ec_paramgen_curve:P-384 -nodes"
+    (folder / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+    for command in (
+        f"req -x509 {new_key} -subj /CN=authority -addext keyUsage=critical,keyCertSign -keyout ca.key -out ca.pem",
+        f"req {new_key} -subj /CN=localhost -keyout link.key -out link.csr",
+        "x509 -req -in link.csr -CA ca.pem -CAkey ca.key -CAcreateserial -extfile names -out link.pem",
+    ):
+        words = ["openssl", *command.split()]
+        subprocess.run(words, cwd=folder, check=True, capture_output=True, timeout=START_SECONDS)
 
 
 def hooked_app(folder: Path) -> Path:

@@ -30,7 +30,7 @@ def step_of(records: RecordDict) -> str:
 def reach(who: str, step: str, when: str) -> None:
     """Say that this place is reached, and stay there as long as a test wants it."""
     place = folder() / f"{who}.{step}.{when}"
-    hold = place.with_suffix(".hold")
+    hold = place.with_name(f"{place.name}.hold")
     if not hold.exists():
         return
     place.write_text(str(os.getpid()))

@@ -80,6 +80,7 @@ def main(grid: Grid, context: Context) -> None:
         }
         with (places.folder() / "rounds").open("a") as file:
             file.write(json.dumps(line) + "\n")
+        places.reach("server", "round", str(server_round))
         return MetricRecord({"value": value})
 
     strategy.start(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-from flwr.app import RecordDict
+from flwr.app import ConfigRecordValues, RecordDict
 from flwr.common.logger import log
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
@@ -88,7 +88,7 @@ class Federation:
         """Return the node that is this client."""
         return self._node_of[client]
 
-    def shown_to(self, client: str) -> dict[str, bytes | list[bytes]]:
+    def shown_to(self, client: str) -> dict[str, ConfigRecordValues]:
         """Return what an invitation shows a client that has not seen the roster as it is."""
         said = self._known.get(self._node_of[client])
         missing = self._rosters.since(said.roster if said else b"")

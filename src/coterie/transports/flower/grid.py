@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from logging import INFO, WARNING
 
 import numpy as np
-from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecordValues, Message, MetricRecord, RecordDict
 from flwr.common.logger import log
 from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
@@ -142,11 +142,11 @@ class PrivateGrid(Grid):
                 "things would single them out"
             )
         if kind == "train":
-            return self._mean(template, self._form(self._settings.metrics, arrays=True), timeout)
+            return self._mean(template, self._settings.metrics, timeout, arrays=True)
         if kind != "evaluate":
             raise ConfigError(f"{kind} messages are answered by single nodes, and are not sent under a PrivateStrategy")
         if self._settings.evaluation:
-            return self._mean(template, self._form(self._settings.evaluation, arrays=False), timeout)
+            return self._mean(template, self._settings.evaluation, timeout, arrays=False)
         self._tell_once(
             "nodes are not asked to evaluate: a reply would show the metrics of one. Declare evaluate_metrics to have "
             "their mean by a session of its own, or evaluate on the server"
@@ -167,8 +167,11 @@ class PrivateGrid(Grid):
             precision=settings.precision,
         )
 
-    def _mean(self, template: Message, form: Form, timeout: float | None) -> list[Message]:
+    def _mean(
+        self, template: Message, metrics: tuple[Metric, ...], timeout: float | None, *, arrays: bool
+    ) -> list[Message]:
         self._federation.gather(template.metadata.message_type, 0)
+        form = self._form(metrics, arrays=arrays)
         opened = self._open(template.content, form)
         self._play(opened, template, form, min(timeout or LONGEST, LONGEST))
         result = opened.result
@@ -176,9 +179,9 @@ class PrivateGrid(Grid):
         self._tell(result)
         if result.value is None:
             return []
-        arrays, metrics = result.value
-        self._warn_of_clipping(metrics)
-        reply = RecordDict({"metrics": metrics, **({"arrays": arrays} if form.arrays else {})})
+        model, measured = result.value
+        self._warn_of_clipping(measured)
+        reply = RecordDict({"metrics": measured, **({"arrays": model} if arrays else {})})
         return [Message(reply, reply_to=template)]
 
     def _open(self, content: RecordDict, form: Form) -> "Round[Mean]":
@@ -218,7 +221,7 @@ class PrivateGrid(Grid):
             masking = step is Step.MASK
             requests = {}
             for client, message in outgoing.items():
-                header: dict[str, str | bytes | int | list[bytes]] = {"kind": STEP}
+                header: dict[str, ConfigRecordValues] = {"kind": STEP}
                 if first:
                     header.update(self._federation.shown_to(client))
                 if masking:

@@ -1,4 +1,4 @@
-"""A federation: which of the nodes that are connected is which client, and the roster that they are on.
+"""A enrolment: which of the nodes that are connected is which client, and the roster that they are on.
 
 A node's number says nothing: without authentication it changes whenever the node starts, and in a simulation with every
 run. So each node is asked once a run who it is. The first time, the nodes that are there found the roster; later ones
@@ -30,7 +30,7 @@ from coterie.transports.flower.records import HELLO, packed, payload_of
 _LOOK = 0.5  # seconds between two looks at who is connected
 
 
-class Federation:
+class Enrolment:
     """The clients behind a grid."""
 
     def __init__(self, grid: Grid, folder: Path, *, privacy: int, patience: float) -> None:
@@ -156,21 +156,8 @@ class Federation:
     def _tell(self, what: str) -> None:
         roster = self.roster
         log(INFO, "Coterie: roster version %s, %s: digest %s", roster.version, what, roster.digest.hex())
-        for line in describe(roster):
+        for line in roster.lines():
             log(INFO, "Coterie:   %s", line)
-
-
-def describe(roster: Roster) -> list[str]:
-    """Say who is in which circle, one line each."""
-    gone = set(roster.retired)
-    lines = [
-        f"circle {number}{' (retired)' if number in gone else ''}: {', '.join(roster.names[at] for at in circle)}"
-        for number, circle in enumerate(roster.circles)
-    ]
-    if roster.queue:
-        waiting = ", ".join(roster.names[number] for number in roster.queue)
-        lines.append(f"waiting until they are {roster.privacy}: {waiting}")
-    return lines
 
 
 class _VoucherFile:

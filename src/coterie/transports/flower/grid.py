@@ -206,9 +206,8 @@ class PrivateGrid(Grid):
             ),
             decode,
         )
-        number = max(self._ledger.outcomes(), default=0) + 1
         digest = content_digest(content, form, self._enrolment.run_config)
-        return coordinator.open(number, there, np.random.default_rng(), content=digest)
+        return coordinator.open(self._ledger.latest() + 1, there, np.random.default_rng(), content=digest)
 
     def _play(self, opened: "Round[Mean]", template: Message, form: Form, training: float) -> None:
         """Carry a round over Flower, a step at a time; what nodes work on goes out with the request to mask it."""

@@ -142,6 +142,15 @@ class PrivateStrategy(flower.Strategy):
             enrolment = Enrolment(grid, home, privacy=self._settings.privacy, patience=self._settings.deadline)
             enrolment.gather("train", _wanted(strategy))
             weight = str(getattr(strategy, "weighted_by_key", "num-examples"))
+            roster = enrolment.roster
+            log(
+                INFO,
+                "Coterie: T = %s, %s circles of %s clients in use, %s mode",
+                roster.privacy,
+                len(roster.active),
+                sum(len(circle) for circle in roster.active),
+                self._settings.mode,
+            )
             self.grid = PrivateGrid(grid, enrolment, ledger, self._settings, weight, _wanted(strategy))
             earlier, offset = progress.result, progress.round
             result = strategy.start(

@@ -6,6 +6,7 @@ import pytest
 from coterie.errors import ConfigError
 from coterie.rounds import Floor
 from coterie.secagg import ThreatMode
+from coterie.transports.flower.home import write_safely
 from coterie.transports.flower.node import Node, NodeSettings, Parked, run_config_digest
 
 
@@ -79,3 +80,21 @@ def test_runs_with_other_configurations_have_other_names() -> None:
     assert run_config_digest({"lr": 0.1, "epochs": 1}) == run_config_digest({"epochs": 1, "lr": 0.1})
     assert run_config_digest({"lr": 0.1}) != run_config_digest({"lr": 0.2})
     assert run_config_digest({"lr": 1}) != run_config_digest({"lr": "1"})
+
+
+def test_places_in_runs_of_long_ago_are_deleted_with_their_secrets() -> None:
+    node = Node(NodeSettings.read({}))
+    with node.session(7) as place:
+        place.write(Parked(b"request", b"reply", b"secret"))
+    os.utime(node.folder / "sessions" / "7", (0, 0))
+    with node.session(8):
+        assert not (node.folder / "sessions" / "7").exists()
+
+
+def test_two_processes_that_start_at_once_become_one_node(home: Path) -> None:
+    write_safely(home / "key", b"first", once=True)
+    write_safely(home / "key", b"second", once=True)
+    assert (home / "key").read_bytes() == b"first"
+    write_safely(home / "key", b"third")
+    assert (home / "key").read_bytes() == b"third"
+    assert [path.name for path in home.iterdir()] == ["key"]

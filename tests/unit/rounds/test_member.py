@@ -193,6 +193,19 @@ def test_a_client_compares_what_it_works_on(tmp_path: Path) -> None:
     stage.members["client-02"].answer(stage.inbox["client-02"])
 
 
+def test_what_a_client_works_on_is_compared_when_it_makes_its_input(tmp_path: Path) -> None:
+    """A server that names one model in the terms and hands out another with the deliveries, to a new process."""
+    stage = Stage(tmp_path).until(Step.MASK)
+    parked, message = stage.members["client-02"].park(), stage.inbox["client-02"]
+    member = stage.restarted("client-02")
+    member.resume(parked)
+    member.content = b"the digest of another model"
+    with pytest.raises(PeerProtocolError, match="something else to work on"):
+        member.answer(message)
+    member.content = b""
+    member.answer(message)
+
+
 def test_a_client_imports_nothing_heavy() -> None:
     """Some deployments start a new process for every message."""
     program = (

@@ -81,7 +81,7 @@ class Member:
         is sent, and the client is as it was before.
         """
         state = self._state
-        if state is None or is_invitation(message):
+        if state is None or isinstance(state, protocol.Finished) or is_invitation(message):
             self._state, reply = self._enter(message)
         else:
             self._state, reply = self._go_on(state, message)

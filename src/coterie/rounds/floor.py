@@ -143,7 +143,9 @@ def _complaint(terms: Terms, roster: Roster) -> str | None:
     ):
         return "a participant's identity key is not the one on the roster"
     if terms.circles is None:
-        return None
+        active = {client for circle in roster.active for client in circle}
+        gone = sorted(name for name in terms.clients if numbers[name] not in active)
+        return f"without a circle, or in one that was retired: {', '.join(gone[:3])}" if gone else None
     named: dict[int, set[int]] = {}
     for name, circle in zip(terms.clients, terms.circles, strict=True):
         named.setdefault(circle, set()).add(numbers[name])

@@ -83,6 +83,15 @@ def test_a_retired_circle_is_not_summed_again() -> None:
     FLOOR.check(terms_of(later, (0, 1)), MEMBER, later)
 
 
+def test_who_left_is_not_summed_in_sessions_without_circles() -> None:
+    alone = make_roster(6, privacy=1)
+    later = alone.leave([alone.names[5]])
+    Floor().check(make_terms(6, clients=alone.names, roster=alone.digest), alone.names[0], alone)
+    with pytest.raises(PeerProtocolError, match=f"retired: {alone.names[5]}"):
+        Floor().check(make_terms(6, clients=later.names, roster=later.digest), alone.names[0], later)
+    Floor().check(make_terms(5, clients=later.names[:5], roster=later.digest), alone.names[0], later)
+
+
 def test_part_of_a_circle_is_not_a_circle() -> None:
     whole = terms_of(ROSTER)
     part: dict[str, Any] = {

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
@@ -132,9 +133,9 @@ def make_app(mods: list[PrivateMod] | None = None) -> ClientApp:
     return app
 
 
-def make_grid(app: ClientApp, size: int, deliver: Deliver = straight, **node_config: str | int) -> FakeGrid:
+def make_grid(app: ClientApp, size: int, deliver: Deliver = straight, config: dict[str, Any] | None = None) -> FakeGrid:
     nodes = {
-        100 + number: FakeNode(app, {"partition-id": number, "num-partitions": size, **node_config})
+        100 + number: FakeNode(app, {"partition-id": number, "num-partitions": size, **(config or {})})
         for number in range(size)
     }
     return FakeGrid(nodes, deliver)

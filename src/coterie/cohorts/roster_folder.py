@@ -46,6 +46,9 @@ class RosterFolder:
         self.versions.append(roster)
 
     def since(self, digest: bytes) -> list[Roster]:
-        """Return the versions that somebody has to be shown who trusts the one with this digest, or none yet."""
+        """Return the versions that somebody has to be shown who trusts the one with this digest.
+
+        Somebody who trusts none yet is shown the latest alone: it may not be on the ones before.
+        """
         known = [number for number, roster in enumerate(self.versions) if roster.digest == digest]
-        return self.versions[known[0] + 1 :] if known else list(self.versions)
+        return self.versions[known[0] + 1 :] if known else self.versions[-1:]

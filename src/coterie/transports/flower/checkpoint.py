@@ -38,7 +38,7 @@ _METRICS = ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_m
 
 
 @dataclass
-class Progress:
+class StrategyProgress:
     """How far a run has come."""
 
     round: int
@@ -48,13 +48,13 @@ class Progress:
     result: Result = field(default_factory=Result)
 
 
-class Checkpoint:
+class StrategyCheckpoint:
     """The checkpoint of an app's run."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def save(self, progress: Progress, strategy: Strategy) -> None:
+    def save(self, progress: StrategyProgress, strategy: Strategy) -> None:
         """Put the progress and the strategy's state on disk."""
         records = RecordDict(
             {
@@ -71,14 +71,14 @@ class Checkpoint:
                 records[f"{kind}.{number}"] = metrics
         write_safely(self._path, recorddict_to_proto(records).SerializeToString(deterministic=True))
 
-    def load(self, strategy: Strategy, like: ArrayRecord) -> Progress | None:
+    def load(self, strategy: Strategy, like: ArrayRecord) -> StrategyProgress | None:
         """Return the progress of an interrupted run and put the strategy back into its state; None if there is none."""
         if not self._path.exists():
             return None
         try:
             records = recorddict_from_proto(ProtoRecordDict.FromString(self._path.read_bytes()))
             number = records.config_records["run"]["round"]
-            progress = Progress(
+            progress = StrategyProgress(
                 int(number) if isinstance(number, int) else 0,
                 records.array_records["arrays"],
                 records.config_records["train"],

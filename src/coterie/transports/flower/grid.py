@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from logging import INFO, WARNING
 
 import numpy as np
-from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecordValues, Message, MetricRecord, RecordDict
 from flwr.common.logger import log
 from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
@@ -24,8 +24,8 @@ from coterie.rounds import Coordinator, Round, RoundResult, SessionSettings
 from coterie.rounds.coordinator import SessionShape
 from coterie.secagg.server import Aggregate, Step
 from coterie.secagg.terms import ThreatMode
+from coterie.transports.flower.enrolment import Enrolment
 from coterie.transports.flower.exchange import Exchange
-from coterie.transports.flower.federation import Federation
 from coterie.transports.flower.form import CLIPPED, Form, Metric, content_digest
 from coterie.transports.flower.records import STEP, packed, payload_of
 
@@ -69,20 +69,20 @@ class PrivateGrid(Grid):
     """Flower's grid, for a strategy that must not see what single clients reply."""
 
     def __init__(
-        self, grid: Grid, federation: Federation, ledger: Ledger, settings: PrivateSettings, weight: str, shown: int
+        self, grid: Grid, enrolment: Enrolment, ledger: Ledger, settings: PrivateSettings, weight: str, shown: int
     ) -> None:
         """Stand in front of a grid.
 
         Args:
             grid: Flower's own.
-            federation: who is behind it.
+            enrolment: who is behind it.
             ledger: the history of this population, and where it is continued.
             settings: what is decided once.
             weight: the metric by which the strategy weights replies.
             shown: how many nodes the strategy wants to see before it begins a round.
 
         """
-        self._grid, self._federation, self._ledger = grid, federation, ledger
+        self._grid, self._enrolment, self._ledger = grid, enrolment, ledger
         self._settings, self._weight, self._shown = settings, weight, shown
         self._asked = 0
         self._told: set[str] = set()
@@ -142,11 +142,11 @@ class PrivateGrid(Grid):
                 "things would single them out"
             )
         if kind == "train":
-            return self._mean(template, self._form(self._settings.metrics, arrays=True), timeout)
+            return self._mean(template, self._settings.metrics, timeout, arrays=True)
         if kind != "evaluate":
             raise ConfigError(f"{kind} messages are answered by single nodes, and are not sent under a PrivateStrategy")
         if self._settings.evaluation:
-            return self._mean(template, self._form(self._settings.evaluation, arrays=False), timeout)
+            return self._mean(template, self._settings.evaluation, timeout, arrays=False)
         self._tell_once(
             "nodes are not asked to evaluate: a reply would show the metrics of one. Declare evaluate_metrics to have "
             "their mean by a session of its own, or evaluate on the server"
@@ -156,7 +156,7 @@ class PrivateGrid(Grid):
     def _form(self, metrics: tuple[Metric, ...], *, arrays: bool) -> Form:
         settings = self._settings
         return Form(
-            clients=max(2, len(self._federation.roster.clients)),
+            clients=max(2, len(self._enrolment.roster.clients)),
             arrays=arrays,
             clip=settings.clip,
             counter_clip=settings.counter_clip,
@@ -167,8 +167,11 @@ class PrivateGrid(Grid):
             precision=settings.precision,
         )
 
-    def _mean(self, template: Message, form: Form, timeout: float | None) -> list[Message]:
-        self._federation.gather(template.metadata.message_type, 0)
+    def _mean(
+        self, template: Message, metrics: tuple[Metric, ...], timeout: float | None, *, arrays: bool
+    ) -> list[Message]:
+        self._enrolment.gather(template.metadata.message_type, 0)
+        form = self._form(metrics, arrays=arrays)
         opened = self._open(template.content, form)
         self._play(opened, template, form, min(timeout or LONGEST, LONGEST))
         result = opened.result
@@ -176,13 +179,13 @@ class PrivateGrid(Grid):
         self._tell(result)
         if result.value is None:
             return []
-        arrays, metrics = result.value
-        self._warn_of_clipping(metrics)
-        reply = RecordDict({"metrics": metrics, **({"arrays": arrays} if form.arrays else {})})
+        model, measured = result.value
+        self._warn_of_clipping(measured)
+        reply = RecordDict({"metrics": measured, **({"arrays": model} if arrays else {})})
         return [Message(reply, reply_to=template)]
 
     def _open(self, content: RecordDict, form: Form) -> "Round[Mean]":
-        settings, roster, there = self._settings, self._federation.roster, self._federation.there()
+        settings, roster, there = self._settings, self._enrolment.roster, self._enrolment.there()
         circles = roster.usable()
         complete = int(circles.sizes[circles.complete(there)].sum())
         cohort = settings.cohort or max(complete, int(circles.sizes.max()))
@@ -203,9 +206,8 @@ class PrivateGrid(Grid):
             ),
             decode,
         )
-        number = max(self._ledger.outcomes(), default=0) + 1
-        digest = content_digest(content, form, self._federation.run_config)
-        return coordinator.open(number, there, np.random.default_rng(), content=digest)
+        digest = content_digest(content, form, self._enrolment.run_config)
+        return coordinator.open(self._ledger.latest() + 1, there, np.random.default_rng(), content=digest)
 
     def _play(self, opened: "Round[Mean]", template: Message, form: Form, training: float) -> None:
         """Carry a round over Flower, a step at a time; what nodes work on goes out with the request to mask it."""
@@ -218,13 +220,13 @@ class PrivateGrid(Grid):
             masking = step is Step.MASK
             requests = {}
             for client, message in outgoing.items():
-                header: dict[str, str | bytes | int | list[bytes]] = {"kind": STEP}
+                header: dict[str, ConfigRecordValues] = {"kind": STEP}
                 if first:
-                    header.update(self._federation.shown_to(client))
+                    header.update(self._enrolment.shown_to(client))
                 if masking:
                     header["form"] = form.to_bytes()
                 records = packed(message, header, template.content if masking else None)
-                requests[self._federation.node(client)] = records
+                requests[self._enrolment.node(client)] = records
             first = False
             self._exchange(opened, template, requests, training if masking else self._settings.deadline, traffic)
             traffic.sent[step] = sum(len(message) for message in outgoing.values())
@@ -239,7 +241,7 @@ class PrivateGrid(Grid):
         seconds: float,
         traffic: Traffic,
     ) -> None:
-        names = {self._federation.node(client): client for client in opened.selected}
+        names = {self._enrolment.node(client): client for client in opened.selected}
         step, began, received = opened.step, time.monotonic(), 0
         exchange = Exchange(self._grid, template.metadata.message_type, str(opened.number))
         for reply in exchange.ask(requests, seconds):

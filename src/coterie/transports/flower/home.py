@@ -6,6 +6,7 @@ node, by its own configuration, and by nothing that arrives over the network.
 """
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 ENVIRONMENT = "COTERIE_HOME"
@@ -31,14 +32,22 @@ def own_folder(path: str) -> Path:
     return _private(Path(path).expanduser())
 
 
-def write_safely(path: Path, content: bytes) -> None:
-    """Put a file in place whole or not at all, on disk when this returns, readable by its owner alone."""
+def write_safely(path: Path, content: bytes, *, once: bool = False) -> None:
+    """Put a file in place whole or not at all, on disk when this returns, readable by its owner alone.
+
+    With ``once``, a file that is there already is left as it is.
+    """
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(scratch, path)
+    if once:
+        with suppress(FileExistsError):
+            os.link(scratch, path)
+        scratch.unlink()
+    else:
+        os.replace(scratch, path)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)

@@ -8,6 +8,7 @@ node's disk before the reply leaves: the same request gets the same bytes again,
 import contextlib
 import hashlib
 import re
+import time
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ except ImportError:  # no such locks on this platform: one process at a time is 
 
 PREFIX = "coterie-"
 SETTINGS = "node.toml"
+STALE = 2 * 24 * 3600.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FLOOR = {"privacy": int, "minimum": int, "colluders": int, "threshold": int, "sparse-bits": float, "dropout": float,
           "most-clients": int, "most-bits": int, "most-length": int}  # fmt: skip
@@ -119,12 +121,13 @@ class Node:
         with (folder / f".{run:x}.lock").open("w") as lock:
             if fcntl is not None:
                 fcntl.flock(lock, fcntl.LOCK_EX)
+            _forget_old_runs(folder)
             yield SessionFile(folder / f"{run:x}")
 
     def _identity(self) -> Identity:
         path = self.folder / "identity.key"
         if not path.exists():
-            write_safely(path, Identity.generate(SystemEntropy()).secret())
+            write_safely(path, Identity.generate(SystemEntropy()).secret(), once=True)
         secret = path.read_bytes()
         try:
             return Identity(secret)
@@ -155,6 +158,14 @@ class SessionFile:
 def run_config_digest(run_config: Mapping[str, Any]) -> bytes:
     """Return the name of a run's configuration: clients that train with different ones are told apart by it."""
     return hashlib.sha256(msgspec.json.encode(sorted((key, repr(value)) for key, value in run_config.items()))).digest()
+
+
+def _forget_old_runs(folder: Path) -> None:
+    """Delete the places in runs that nobody has heard of for so long that no message of theirs can be alive."""
+    for path in folder.iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - path.stat().st_mtime > STALE:
+                path.unlink()
 
 
 def _file(path: Path) -> dict[str, object]:

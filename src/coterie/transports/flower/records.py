@@ -8,7 +8,7 @@ nodes it goes to; as a value of a ``ConfigRecord`` they take about three times a
 from collections.abc import Mapping
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, ConfigRecordValues, RecordDict
 
 from coterie.errors import PeerProtocolError
 
@@ -22,9 +22,7 @@ STEP = "step"
 """Asks a node for its answer in a session."""
 
 
-def packed(
-    payload: bytes, header: Mapping[str, str | bytes | int | list[bytes]], app: RecordDict | None = None
-) -> RecordDict:
+def packed(payload: bytes, header: Mapping[str, ConfigRecordValues], app: RecordDict | None = None) -> RecordDict:
     """Put a payload and what is to be said of it beside the records of the app."""
     records = RecordDict({HEADER: ConfigRecord(dict(header))})
     if payload:

@@ -22,8 +22,8 @@ from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
 from coterie.cohorts.ledger import Ledger
 from coterie.errors import ConfigError
 from coterie.secagg.terms import ThreatMode
-from coterie.transports.flower.checkpoint import Checkpoint, Progress
-from coterie.transports.flower.federation import Federation
+from coterie.transports.flower.checkpoint import StrategyCheckpoint, StrategyProgress
+from coterie.transports.flower.enrolment import Enrolment
 from coterie.transports.flower.form import Form, declared
 from coterie.transports.flower.grid import PrivateGrid, PrivateSettings
 from coterie.transports.flower.home import server_home
@@ -129,8 +129,8 @@ class PrivateStrategy(flower.Strategy):
     ) -> flower.Result:
         """Run the strategy's own ``start``; an interrupted run of the same app goes on where it was."""
         home, strategy = server_home(), self.strategy
-        checkpoint = Checkpoint(home / f"{_slug(grid)}.checkpoint")
-        begin = Progress(0, initial_arrays, train_config or ConfigRecord(), evaluate_config or ConfigRecord())
+        checkpoint = StrategyCheckpoint(home / f"{_slug(grid)}.checkpoint")
+        begin = StrategyProgress(0, initial_arrays, train_config or ConfigRecord(), evaluate_config or ConfigRecord())
         progress = (checkpoint.load(strategy, initial_arrays) if self._resume else None) or begin
         if progress.round:
             log(INFO, "Coterie: this app's last run was interrupted; it goes on after round %s", progress.round)
@@ -139,10 +139,19 @@ class PrivateStrategy(flower.Strategy):
             progress.result.arrays = progress.arrays
             return progress.result
         with Ledger.open(home / "ledger.sqlite") as ledger, _counted(strategy, progress, checkpoint):
-            federation = Federation(grid, home, privacy=self._settings.privacy, patience=self._settings.deadline)
-            federation.gather("train", _wanted(strategy))
+            enrolment = Enrolment(grid, home, privacy=self._settings.privacy, patience=self._settings.deadline)
+            enrolment.gather("train", _wanted(strategy))
             weight = str(getattr(strategy, "weighted_by_key", "num-examples"))
-            self.grid = PrivateGrid(grid, federation, ledger, self._settings, weight, _wanted(strategy))
+            roster = enrolment.roster
+            log(
+                INFO,
+                "Coterie: T = %s, %s circles of %s clients in use, %s mode",
+                roster.privacy,
+                len(roster.active),
+                sum(len(circle) for circle in roster.active),
+                self._settings.mode,
+            )
+            self.grid = PrivateGrid(grid, enrolment, ledger, self._settings, weight, _wanted(strategy))
             earlier, offset = progress.result, progress.round
             result = strategy.start(
                 self.grid,
@@ -200,7 +209,7 @@ def _check_strategy(strategy: flower.Strategy) -> None:
 
 
 @contextmanager
-def _counted(strategy: flower.Strategy, progress: Progress, checkpoint: Checkpoint) -> Iterator[None]:
+def _counted(strategy: flower.Strategy, progress: StrategyProgress, checkpoint: StrategyCheckpoint) -> Iterator[None]:
     """Let a strategy's methods count on from an interrupted run, and keep a checkpoint of every round.
 
     A strategy's ``start`` counts from 1 and calls its own methods, so they are replaced on this one object.
@@ -216,7 +225,7 @@ def _counted(strategy: flower.Strategy, progress: Progress, checkpoint: Checkpoi
     def configure_train(server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
         nonlocal now
         messages: Iterable[Message] = configure(server_round, arrays, config, grid)
-        now = Progress(offset + server_round, arrays, config, progress.evaluate_config, progress.result)
+        now = StrategyProgress(offset + server_round, arrays, config, progress.evaluate_config, progress.result)
         return messages
 
     def aggregate_train(

@@ -1,4 +1,4 @@
-"""A federation: which of the nodes that are connected is which client, and the roster that they are on.
+"""A enrolment: which of the nodes that are connected is which client, and the roster that they are on.
 
 A node's number says nothing: without authentication it changes whenever the node starts, and in a simulation with every
 run. So each node is asked once a run who it is. The first time, the nodes that are there found the roster; later ones
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-from flwr.app import RecordDict
+from flwr.app import ConfigRecordValues, RecordDict
 from flwr.common.logger import log
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ from coterie.transports.flower.records import HELLO, packed, payload_of
 _LOOK = 0.5  # seconds between two looks at who is connected
 
 
-class Federation:
+class Enrolment:
     """The clients behind a grid."""
 
     def __init__(self, grid: Grid, folder: Path, *, privacy: int, patience: float) -> None:
@@ -88,7 +88,7 @@ class Federation:
         """Return the node that is this client."""
         return self._node_of[client]
 
-    def shown_to(self, client: str) -> dict[str, bytes | list[bytes]]:
+    def shown_to(self, client: str) -> dict[str, ConfigRecordValues]:
         """Return what an invitation shows a client that has not seen the roster as it is."""
         said = self._known.get(self._node_of[client])
         missing = self._rosters.since(said.roster if said else b"")
@@ -156,21 +156,8 @@ class Federation:
     def _tell(self, what: str) -> None:
         roster = self.roster
         log(INFO, "Coterie: roster version %s, %s: digest %s", roster.version, what, roster.digest.hex())
-        for line in describe(roster):
+        for line in roster.lines():
             log(INFO, "Coterie:   %s", line)
-
-
-def describe(roster: Roster) -> list[str]:
-    """Say who is in which circle, one line each."""
-    gone = set(roster.retired)
-    lines = [
-        f"circle {number}{' (retired)' if number in gone else ''}: {', '.join(roster.names[at] for at in circle)}"
-        for number, circle in enumerate(roster.circles)
-    ]
-    if roster.queue:
-        waiting = ", ".join(roster.names[number] for number in roster.queue)
-        lines.append(f"waiting until they are {roster.privacy}: {waiting}")
-    return lines
 
 
 class _VoucherFile:

@@ -1,0 +1,178 @@
+"""Attacks on clients by whoever runs the Flower server: each succeeds with its defence off and fails with it on."""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.serverapp.strategy import FedAvg
+from tests.support.flower import FakeGrid, FakeNode, initial_arrays, make_app, make_grid
+
+from coterie.transports.flower import PrivateStrategy, mod, private_mod
+from coterie.transports.flower.records import header_of, packed, payload_of
+
+Answer = Callable[[Message], Message]
+VICTIM = 102
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as folder:
+        monkeypatch.setenv("COTERIE_HOME", folder)
+        yield Path(folder)
+
+
+def play(grid: FakeGrid, rounds: int = 1, **settings: Any) -> PrivateStrategy:  # noqa: ANN401
+    kept = PrivateStrategy(FedAvg(fraction_evaluate=0.0), deadline=1, **settings)
+    kept.start(grid, initial_arrays(), rounds, timeout=1)
+    return kept
+
+
+def value_of(kept: PrivateStrategy) -> ArrayRecord | None:
+    assert kept.grid is not None
+    value = kept.grid.results[-1].value
+    return value[0] if value else None
+
+
+def singled_out(message: Message, answer: Answer) -> Message:
+    """Give everybody but the victim a model that nobody's training changes: NaN-free, but out of all reach."""
+    if not message.content.array_records.get("arrays") or message.metadata.dst_node_id == VICTIM:
+        return answer(message)
+    crafted = RecordDict(dict(message.content.items()))
+    crafted["arrays"] = ArrayRecord(
+        {
+            name: Array(np.asarray(np.full_like(array.numpy(), 2.0**30, dtype=np.float32)))
+            for name, array in message.content.array_records["arrays"].items()
+        }
+    )
+    return answer(_changed(message, crafted))
+
+
+def _changed(message: Message, content: RecordDict) -> Message:
+    copy = Message(content, message.metadata.dst_node_id, message.metadata.message_type)
+    copy.metadata.__dict__["_message_id"] = message.metadata.message_id
+    return copy
+
+
+def test_different_models_for_different_clients_show_the_victims_update(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pasquini et al. 2022: where others cannot move, the sum is the victim's own update."""
+    assert value_of(play(make_grid(make_app([private_mod]), 4, singled_out))) is None
+
+    # With the defence off every client believes that the session is about what it was given.
+    monkeypatch.setattr(mod, "content_digest", lambda *_: _Anything())
+    leaked = value_of(play(make_grid(make_app([private_mod]), 4, singled_out)))
+    assert leaked is not None
+    mean_change = leaked["w"].numpy() - initial_arrays()["w"].numpy()
+    weights = {100: 10, 101: 20, 102: 30, 103: 40}
+    assert np.allclose(mean_change * sum(weights.values()) / weights[VICTIM], 0.03, atol=2e-3)
+
+
+class _Anything(bytes):
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    __hash__ = bytes.__hash__
+
+
+def another_rate(message: Message, answer: Answer) -> Message:
+    """Give the victim another configuration: its learning rate, and so its update, would stand out."""
+    if not message.content.array_records.get("arrays") or message.metadata.dst_node_id != VICTIM:
+        return answer(message)
+    crafted = RecordDict(dict(message.content.items()))
+    crafted["config"] = ConfigRecord({**message.content.config_records["config"], "lr": 1000.0})
+    return answer(_changed(message, crafted))
+
+
+def test_a_configuration_of_its_own_is_refused_by_the_victim() -> None:
+    kept = play(make_grid(make_app([private_mod]), 6, another_rate))
+    assert kept.grid is not None
+    assert "partition-2" not in kept.grid.results[-1].attendance.survivors
+
+
+def test_a_run_configuration_of_its_own_is_refused_by_the_victim() -> None:
+    grid = make_grid(make_app([private_mod]), 6)
+    grid.nodes[VICTIM].run_config["lr"] = 1000.0
+    kept = play(grid)
+    assert kept.grid is not None
+    assert "partition-2" not in kept.grid.results[-1].attendance.survivors
+
+
+def test_a_server_that_just_asks_for_the_model_gets_it_only_without_the_mod() -> None:
+    plain = Message(RecordDict({"arrays": initial_arrays(), "config": ConfigRecord()}), VICTIM, "train")
+    unprotected = FakeNode(make_app(), {"partition-id": 2}).answer(plain)
+    assert unprotected.content.array_records
+    assert FakeNode(make_app([private_mod]), {"partition-id": 2}).answer(plain).has_error()
+
+
+def test_a_weaker_session_is_refused_by_a_node_that_did_not_agree_to_it() -> None:
+    weak: dict[str, Any] = {"mode": "honest-but-curious"}
+    assert value_of(play(make_grid(make_app([private_mod]), 4), **weak)) is None
+    agreed = make_grid(make_app([private_mod]), 4, config={"coterie-mode": "honest-but-curious"})
+    assert value_of(play(agreed, **weak)) is not None
+
+
+def test_a_run_without_circles_is_refused_by_a_node_that_wants_company() -> None:
+    assert value_of(play(make_grid(make_app([private_mod]), 4), privacy=1)) is None
+
+
+def test_a_run_cannot_lower_a_nodes_floor() -> None:
+    grid = make_grid(make_app([private_mod]), 4)
+    for node in grid.nodes.values():
+        node.run_config.update({"coterie-mode": "honest-but-curious", "coterie-privacy": 1})
+    assert value_of(play(grid, mode="honest-but-curious")) is None
+
+
+def test_a_node_restored_from_a_backup_does_not_answer_again(home: Path) -> None:
+    """Two answers from one state would give away both kinds of share, or the difference of two inputs."""
+    second: list[Message] = []
+
+    def restore(message: Message, answer: Answer) -> Message:
+        folder = home / "nodes" / "partition-2" / "sessions"
+        victim = message.metadata.dst_node_id == VICTIM
+        if victim and message.content.array_records.get("arrays"):
+            saved = home / "backup"
+            shutil.copytree(folder, saved, dirs_exist_ok=True)
+            first = answer(message)
+            shutil.copytree(saved, folder, dirs_exist_ok=True)
+            other = packed(
+                payload_of(message.content, "server"),
+                {**dict(header_of(message.content) or {}), "again": 1},
+                RecordDict({key: message.content[key] for key in ("arrays", "config")}),
+            )
+            second.append(answer(_changed(message, other)))
+            return first
+        return answer(message)
+
+    play(make_grid(make_app([private_mod]), 4, restore))
+    assert [reply.has_error() for reply in second] == [True]
+
+
+def test_a_roster_full_of_strangers_is_refused_by_a_node_that_knows_its_members(home: Path, tmp_path: Path) -> None:
+    from cryptography.hazmat.primitives import serialization as s
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    publics = []
+    for number in range(4):
+        key = ec.generate_private_key(ec.SECP384R1())
+        (tmp_path / f"key-{number}").write_bytes(
+            key.private_bytes(s.Encoding.PEM, s.PrivateFormat.OpenSSH, s.NoEncryption())
+        )
+        publics.append(key.public_key().public_bytes(s.Encoding.OpenSSH, s.PublicFormat.OpenSSH))
+
+    def grid(members: int) -> FakeGrid:
+        listed = tmp_path / f"members-{members}"
+        listed.write_bytes(b"\n".join(publics[:members]))
+        made = make_grid(make_app([private_mod]), 4, config={"coterie-members": str(listed)})
+        for number, node in enumerate(made.nodes.values()):
+            node.node_config["coterie-auth-key"] = str(tmp_path / f"key-{number}")
+        return made
+
+    assert value_of(play(grid(3))) is None  # partition-3 has an identity, and nobody who knows its key
+    assert value_of(play(grid(4))) is not None

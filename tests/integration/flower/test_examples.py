@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.support.loopback import ROOT, Loopback, hooked_app
+from tests.support.loopback import ROOT, HookedFederation, hooked_app
 
 EXAMPLES = ROOT / "examples" / "flower"
 MOST_CHANGED_LINES = 15
@@ -39,7 +39,7 @@ def accuracies(log: str) -> list[float]:
 
 @pytest.mark.slow
 def test_both_run_in_simulation(tmp_path: Path) -> None:
-    with Loopback(tmp_path / "federation", simulation=True) as federation:
+    with HookedFederation(tmp_path / "federation", simulation=True) as federation:
         reached = {}
         for kind in ("plain", "private"):
             app = shutil.copytree(EXAMPLES / kind, tmp_path / kind)
@@ -54,7 +54,7 @@ def test_both_run_in_simulation(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_fifty_nodes_in_simulation(tmp_path: Path) -> None:
-    with Loopback(tmp_path / "federation", simulation=True) as federation:
+    with HookedFederation(tmp_path / "federation", simulation=True) as federation:
         run = federation.run(
             hooked_app(tmp_path), "--federation-config", "num-supernodes=50", nodes=50, deadline=240.0, rounds=2
         )

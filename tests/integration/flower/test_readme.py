@@ -4,7 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.support.loopback import ROOT, Process, environment, free_port
+from tests.support.loopback import ROOT
+
+from coterie.bench.loopback import LocalProcess, environment, free_port
 
 README = (ROOT / "examples" / "flower" / "README.md").read_text()
 PORTS = ("8000", "9091", "9092", "9093")
@@ -29,7 +31,7 @@ def test_commands(tmp_path: Path) -> None:
     env = {name: value for name, value in environment(tmp_path).items() if not name.startswith(("FLWR_", "COTERIE_"))}
     script = tmp_path / "commands"
     script.write_text(commands())
-    reader = Process(["bash", "-eux", str(script)], env, ROOT / "examples" / "flower", tmp_path / "log")
+    reader = LocalProcess(["bash", "-eux", str(script)], env, ROOT / "examples" / "flower", tmp_path / "log")
     try:
         assert reader.wait(LONGEST) == 0, reader.log[-6000:]
     finally:

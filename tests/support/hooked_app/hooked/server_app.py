@@ -62,6 +62,7 @@ def main(grid: Grid, context: Context) -> None:
         FedAvg(fraction_evaluate=0.0, min_available_nodes=nodes, min_train_nodes=nodes),
         privacy=int(config["privacy"]),
         deadline=float(config["deadline"]),
+        colluders=0,
         most_examples=1,
     )
 

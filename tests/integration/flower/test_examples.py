@@ -39,6 +39,7 @@ def accuracies(log: str) -> list[float]:
 
 @pytest.mark.slow
 def test_both_run_in_simulation(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="needs coterie[simulation]")
     with HookedFederation(tmp_path / "federation", simulation=True) as federation:
         reached = {}
         for kind in ("plain", "private"):
@@ -54,6 +55,7 @@ def test_both_run_in_simulation(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_fifty_nodes_in_simulation(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="needs coterie[simulation]")
     with HookedFederation(tmp_path / "federation", simulation=True) as federation:
         run = federation.run(
             hooked_app(tmp_path), "--federation-config", "num-supernodes=50", nodes=50, deadline=240.0, rounds=2

@@ -176,3 +176,20 @@ def test_a_roster_full_of_strangers_is_refused_by_a_node_that_knows_its_members(
 
     assert value_of(play(grid(3))) is None  # partition-3 has an identity, and nobody who knows its key
     assert value_of(play(grid(4))) is not None
+
+
+def test_another_function_of_the_app_is_refused_by_the_victim() -> None:
+    app = make_app([private_mod])
+
+    @app.train("bare")
+    def bare(message: Message, context: object) -> Message:
+        raise AssertionError("never called")
+
+    def redirect(message: Message, answer: Answer) -> Message:
+        if message.content.array_records.get("arrays") and message.metadata.dst_node_id == VICTIM:
+            message.metadata.message_type = "train.bare"
+        return answer(message)
+
+    kept = play(make_grid(app, 6, redirect))
+    assert kept.grid is not None
+    assert "partition-2" not in kept.grid.results[-1].attendance.survivors

@@ -8,7 +8,7 @@ about: replies are told apart by the request they answer.
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
@@ -17,9 +17,10 @@ REFUSED = 6
 NOBODY = -1
 _SHORTEST, _LONGEST = 0.05, 1.0  # seconds between two looks
 _LOOK_AROUND = 3.0  # seconds between two looks at who is connected
+_AGAIN = 1.0  # seconds before a request that was lost is sent again
 
 
-@dataclass
+@dataclass(frozen=True)
 class Reply:
     """What came of a request: the records of the reply, or why there are none."""
 
@@ -28,7 +29,7 @@ class Reply:
     reason: str = ""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Exchange:
     """Sends requests of one kind and collects the replies."""
 
@@ -41,73 +42,79 @@ class Exchange:
     """How often a request is sent to a node that fails to answer it."""
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
-    _sent: dict[str, int] = field(default_factory=dict)
-    _missing: dict[int, float] = field(default_factory=dict)
-    _tried: dict[int, int] = field(default_factory=dict)
 
     def ask(self, requests: Mapping[int, RecordDict], seconds: float) -> Iterator[Reply]:
         """Yield one reply for every node that is asked, as they arrive; those that are late are told at the end."""
-        until = self.clock() + seconds
-        unsent, open_nodes = dict.fromkeys(requests, 0.0), set(requests)
-        self._sent, self._missing, self._tried = {}, {}, {}
-        looked, pause = self.clock(), _SHORTEST
-        while open_nodes and (now := self.clock()) < until:
-            due = [node for node, at in unsent.items() if at <= now]
-            for node in self._push({node: requests[node] for node in due}, until - now):
-                del unsent[node]
-            replies = list(self.grid.pull_messages(list(self._sent))) if self._sent else []
-            for message in replies:
-                node = self._sent.pop(message.metadata.reply_to_message_id, NOBODY)
-                if node not in open_nodes:
-                    continue
-                again, reply = self._read(node, message)
-                if again:
-                    unsent[node] = now + 1.0
-                else:
-                    open_nodes.remove(node)
-                    yield reply
-            if now - looked > _LOOK_AROUND:
-                looked = now
-                for node in self._gone(open_nodes, now):
-                    open_nodes.remove(node)
-                    unsent.pop(node, None)
-                    yield Reply(node, None, "went away")
+        asking = _Asking(self, requests, self.clock() + seconds)
+        pause = _SHORTEST
+        while asking.open and self.clock() < asking.until:
+            replies = list(asking.look())
+            yield from replies
             pause = _SHORTEST if replies else min(pause * 1.5, _LONGEST)
-            if open_nodes:
-                self.sleep(min(pause, max(0.0, until - self.clock())))
-        for node in sorted(open_nodes):
+            if asking.open:
+                self.sleep(min(pause, max(0.0, asking.until - self.clock())))
+        for node in sorted(asking.open):
             yield Reply(node, None, f"did not answer within {seconds:g} s")
 
-    def _push(self, requests: Mapping[int, RecordDict], ttl: float) -> list[int]:
-        """Send requests; return the nodes for which that worked."""
-        if not requests:
-            return []
-        messages = [
-            Message(records, node, self.message_type, ttl=ttl, group_id=self.group)
-            for node, records in requests.items()
-        ]
-        accepted = {name for name in self.grid.push_messages(messages) if name}
-        pushed = {message.metadata.message_id: message.metadata.dst_node_id for message in messages}
-        sent = {name: node for name, node in pushed.items() if name in accepted}
-        self._sent.update(sent)
-        return list(sent.values())
 
-    def _read(self, node: int, message: Message) -> tuple[bool, Reply]:
-        """Return whether to ask again, and what came."""
+class _Asking:
+    """The state of one exchange: who has not answered, what is under way, and who is missing since when."""
+
+    def __init__(self, exchange: Exchange, requests: Mapping[int, RecordDict], until: float) -> None:
+        self.until = until
+        self.open = set(requests)
+        self._exchange, self._requests = exchange, requests
+        self._due = dict.fromkeys(requests, 0.0)  # when to send it; not there while it is under way
+        self._sent: dict[str, int] = {}
+        self._tried = dict.fromkeys(requests, 0)
+        self._missing: dict[int, float] = {}
+        self._looked = exchange.clock()
+
+    def look(self) -> Iterator[Reply]:
+        """Send what is due, and yield what has come."""
+        grid, now = self._exchange.grid, self._exchange.clock()
+        self._push([node for node, at in self._due.items() if at <= now], now)
+        for message in grid.pull_messages(list(self._sent)) if self._sent else ():
+            node = self._sent.pop(message.metadata.reply_to_message_id, NOBODY)
+            if node in self.open and (reply := self._read(node, message, now)) is not None:
+                yield self._close(reply)
+        if now - self._looked > _LOOK_AROUND:
+            self._looked = now
+            for node in self._gone(now):
+                yield self._close(Reply(node, None, "went away"))
+
+    def _push(self, nodes: list[int], now: float) -> None:
+        """Send requests; those that are not accepted, because their node is not there, stay due."""
+        if not nodes:
+            return
+        kind, group, ttl = self._exchange.message_type, self._exchange.group, self.until - now
+        messages = [Message(self._requests[node], node, kind, ttl=ttl, group_id=group) for node in nodes]
+        accepted = {name for name in self._exchange.grid.push_messages(messages) if name}
+        for message in messages:
+            if message.metadata.message_id in accepted:
+                self._sent[message.metadata.message_id] = message.metadata.dst_node_id
+                del self._due[message.metadata.dst_node_id]
+
+    def _read(self, node: int, message: Message, now: float) -> Reply | None:
+        """Return what came, or None if the node is to be asked again."""
         if not message.has_error():
-            return False, Reply(node, message.content)
+            return Reply(node, message.content)
         code = message.error.code
-        self._tried[node] = self._tried.get(node, 0) + 1
         if code == REFUSED:
-            return False, Reply(node, None, "refused; its own log says why")
-        return self._tried[node] < self.tries, Reply(node, None, f"failed with Flower's error {code}")
+            return Reply(node, None, "refused; its own log says why")
+        self._tried[node] += 1
+        if self._tried[node] >= self._exchange.tries:
+            return Reply(node, None, f"failed with Flower's error {code}")
+        self._due[node] = now + _AGAIN
+        return None
 
-    def _gone(self, nodes: set[int], now: float) -> list[int]:
+    def _gone(self, now: float) -> list[int]:
         """Return the nodes that went away and have not come back in time."""
-        there = set(self.grid.get_node_ids())
-        for node in nodes:
-            if node in there:
-                self._missing.pop(node, None)
-            else:
-                self._missing.setdefault(node, now)
-        return [node for node in sorted(nodes) if now - self._missing.get(node, now) > self.grace]
+        there = set(self._exchange.grid.get_node_ids())
+        self._missing = {node: self._missing.get(node, now) for node in self.open - there}
+        return [node for node, since in sorted(self._missing.items()) if now - since > self._exchange.grace]
+
+    def _close(self, reply: Reply) -> Reply:
+        self.open.remove(reply.node)
+        self._due.pop(reply.node, None)
+        return reply

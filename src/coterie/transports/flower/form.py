@@ -154,9 +154,13 @@ class _Part(NamedTuple):
         return np.asarray(moved, dtype=self.base.dtype if self.base.dtype.kind == "f" else np.float64)
 
 
-def content_digest(received: RecordDict, form: Form, run_config: bytes) -> bytes:
-    """Return the name of all that a client works on: the records it is given, the form and the run's configuration."""
-    return digest(bind("flower content", received.object_id.encode(), form.to_bytes(), run_config))
+def content_digest(received: RecordDict, form: Form, message_type: str, run_config: bytes) -> bytes:
+    """Return the name of all that a client works on.
+
+    That is the records it is given, the form of its reply, the function that is called and the run's configuration.
+    """
+    named = received.object_id.encode(), form.to_bytes(), message_type.encode(), run_config
+    return digest(bind("flower content", *named))
 
 
 def declared(ranges: Mapping[str, tuple[float, float]]) -> tuple[Metric, ...]:

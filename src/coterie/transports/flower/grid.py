@@ -172,7 +172,7 @@ class PrivateGrid(Grid):
     ) -> list[Message]:
         self._enrolment.gather(template.metadata.message_type, 0)
         form = self._form(metrics, arrays=arrays)
-        opened = self._open(template.content, form)
+        opened = self._open(template.content, form, template.metadata.message_type)
         self._play(opened, template, form, min(timeout or LONGEST, LONGEST))
         result = opened.result
         self.results.append(result)
@@ -184,7 +184,7 @@ class PrivateGrid(Grid):
         reply = RecordDict({"metrics": measured, **({"arrays": model} if arrays else {})})
         return [Message(reply, reply_to=template)]
 
-    def _open(self, content: RecordDict, form: Form) -> "Round[Mean]":
+    def _open(self, content: RecordDict, form: Form, message_type: str) -> "Round[Mean]":
         settings, roster, there = self._settings, self._enrolment.roster, self._enrolment.there()
         circles = roster.usable()
         complete = int(circles.sizes[circles.complete(there)].sum())
@@ -206,7 +206,7 @@ class PrivateGrid(Grid):
             ),
             decode,
         )
-        digest = content_digest(content, form, self._enrolment.run_config)
+        digest = content_digest(content, form, message_type, self._enrolment.run_config)
         return coordinator.open(self._ledger.latest() + 1, there, np.random.default_rng(), content=digest)
 
     def _play(self, opened: "Round[Mean]", template: Message, form: Form, training: float) -> None:

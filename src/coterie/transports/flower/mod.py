@@ -93,6 +93,13 @@ class PrivateMod:
             )
             if parked is not None and parked.state:
                 member.resume(parked.state)
+            if "form" in header:
+                member.content = content_digest(
+                    without_ours(message.content),
+                    _form(header),
+                    message.metadata.message_type,
+                    run_config_digest(context.run_config),
+                )
             reply = member.answer(payload)
             place.write(Parked(request, reply, member.park() if member.waiting else b""))
             return reply
@@ -100,11 +107,8 @@ class PrivateMod:
     def _contribution(
         self, terms: Terms, message: Message, context: Context, header: ConfigRecord, call_next: ClientAppCallable
     ) -> RingVector:
-        """Let the app's function work on what the session is about, and on nothing else."""
-        form = Form.from_bytes(_bytes(header.get("form")))
-        received = without_ours(message.content)
-        if terms.content != content_digest(received, form, run_config_digest(context.run_config)):
-            raise PeerProtocolError(SERVER, "gave this node something else to work on than the session is about")
+        """Let the app's function work on what the session is about; that it is was checked by the member."""
+        form, received = _form(header), without_ours(message.content)
         ring, length = form.quantizer.ring, form.quantizer.length(form.layout(received))
         if (terms.bits, terms.length) != (ring.bits, length) or len(terms.clients) > form.clients:
             raise PeerProtocolError(SERVER, "announced a session that does not fit what it sums")
@@ -157,6 +161,10 @@ def _trust(settings: NodeSettings, memory: ClientMemory, header: ConfigRecord) -
         raise PeerProtocolError(SERVER, "showed rosters that cannot be read") from None
     check_roster(settings, memory.roster, rosters, known)
     memory.trust(*rosters)
+
+
+def _form(header: ConfigRecord) -> Form:
+    return Form.from_bytes(_bytes(header.get("form")))
 
 
 def _bytes(value: object) -> bytes:

@@ -155,10 +155,11 @@ def test_bytes_that_are_no_form_are_refused(data: bytes) -> None:
 def test_the_content_is_named_by_all_that_a_client_works_on() -> None:
     received, form = model({"w": np.zeros(2)}), Form(clients=2)
     names = {
-        content_digest(received, form, b"a"),
-        content_digest(received, form, b"b"),
-        content_digest(received, Form(clients=2, clip=2.0), b"a"),
-        content_digest(model({"w": np.ones(2)}), form, b"a"),
+        content_digest(received, form, "train", b"a"),
+        content_digest(received, form, "train", b"b"),
+        content_digest(received, form, "train.other", b"a"),
+        content_digest(received, Form(clients=2, clip=2.0), "train", b"a"),
+        content_digest(model({"w": np.ones(2)}), form, "train", b"a"),
     }
-    assert len(names) == 4
+    assert len(names) == 5
     assert Form.from_bytes(form.to_bytes()) == form

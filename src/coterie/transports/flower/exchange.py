@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-REFUSED = 6
+UNAVAILABLE, REFUSED = 5, 6
 NOBODY = -1
 _SHORTEST, _LONGEST = 0.05, 1.0  # seconds between two looks
 _LOOK_AROUND = 3.0  # seconds between two looks at who is connected
@@ -36,8 +36,8 @@ class Exchange:
     grid: Grid
     message_type: str
     group: str
-    grace: float = 15.0
-    """Seconds that a node which went away has to come back."""
+    grace: float = 30.0
+    """Seconds that a node which went away has to come back; to start one takes five to ten, more on a busy machine."""
     tries: int = 3
     """How often a request is sent to a node that fails to answer it."""
     clock: Callable[[], float] = time.monotonic
@@ -102,7 +102,8 @@ class _Asking:
         code = message.error.code
         if code == REFUSED:
             return Reply(node, None, "refused; its own log says why")
-        self._tried[node] += 1
+        # While a node is away, its SuperLink answers at once. How long that may last is for the grace to say.
+        self._tried[node] += code != UNAVAILABLE
         if self._tried[node] >= self._exchange.tries:
             return Reply(node, None, f"failed with Flower's error {code}")
         self._due[node] = now + _AGAIN

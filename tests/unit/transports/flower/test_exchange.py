@@ -72,6 +72,14 @@ def test_a_node_that_keeps_failing_is_given_up() -> None:
     assert clock.now < 30
 
 
+def test_a_node_that_is_away_has_its_grace_however_often_the_superlink_says_so() -> None:
+    clock, grid = Clock(), FakeGrid({0: FakeNode(make_app(), {})}, failing(5, times=20))
+    node = grid.nodes[0]
+    clock.events += [(1.0, lambda: grid.nodes.clear()), (20.0, lambda: grid.nodes.update({0: node}))]
+    (reply,) = Exchange(grid, "train", "1", clock=clock, sleep=clock.sleep).ask({0: RecordDict()}, 300)
+    assert reply.records is not None
+
+
 def test_a_refusal_is_final() -> None:
     clock = Clock()
     (reply,) = ask(failing(6, times=1), nodes=1, clock=clock)

@@ -15,6 +15,7 @@ from coterie.cohorts.memory import clients_digest
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 60.0
+CONNECTED = "SuperNode ID:"
 
 
 class HookedFederation(LocalFederation):
@@ -48,6 +49,14 @@ class HookedFederation(LocalFederation):
             given += [f"--auth-supernode-private-key={key}"]
         self.nodes[name] = super().start_node(number, size, *given, **config)
         return self.nodes[name]
+
+    def connect_node(self, number: int, size: int, **config: str | int) -> LocalProcess:
+        """Start a SuperNode and wait until the SuperLink knows it."""
+        log = self.folder / "logs" / f"node-{number}"
+        before = log.read_text(errors="replace").count(CONNECTED) if log.exists() else 0
+        process = self.start_node(number, size, **config)
+        until(lambda: process.log.count(CONNECTED) > before, SECONDS, f"node {number} is connected")
+        return process
 
     def _registered(self, key: Path) -> Path:
         """Make and register a node's key, the first time."""

@@ -145,10 +145,10 @@ def test_nodes_that_misbehave(federation: HookedFederation, tmp_path: Path) -> N
     for hold, turn in zip(holds, turns, strict=True):
         hold.reached(LONGEST)
         federation.nodes["node-3"].stop()
-        federation.start_node(3, NODES, **turn)
+        federation.connect_node(3, NODES, **turn)
         if hold is holds[0]:
-            federation.start_node(NODES, NODES)
-            federation.start_node(2, NODES, **{"coterie-folder": str(tmp_path / "impostor")})
+            federation.connect_node(NODES, NODES)
+            federation.connect_node(2, NODES, **{"coterie-folder": str(tmp_path / "impostor")})
         hold.release()
     federation.finish(run, LONGEST)
     others = without_circle_of(federation, "node-3")

@@ -154,9 +154,18 @@ class _Part(NamedTuple):
         return np.asarray(moved, dtype=self.base.dtype if self.base.dtype.kind == "f" else np.float64)
 
 
-def content_digest(received: RecordDict, form: Form, run_config: bytes) -> bytes:
-    """Return the name of all that a client works on: the records it is given, the form and the run's configuration."""
-    return digest(bind("flower content", received.object_id.encode(), form.to_bytes(), run_config))
+class Task(NamedTuple):
+    """Which function of which app is asked, and in which round: what Flower says of a message beside its records."""
+
+    run: int
+    message_type: str
+    group: str
+
+
+def content_digest(received: RecordDict, form: Form, run_config: bytes, task: Task) -> bytes:
+    """Return the name of all that a client works on: the task, its records, the form and the run's configuration."""
+    asked = (task.run, task.message_type.encode(), task.group.encode())
+    return digest(bind("flower content", received.object_id.encode(), form.to_bytes(), run_config, *asked))
 
 
 def declared(ranges: Mapping[str, tuple[float, float]]) -> tuple[Metric, ...]:

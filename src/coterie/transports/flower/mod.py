@@ -25,7 +25,7 @@ from coterie.secagg.invitation import is_invitation
 from coterie.secagg.messages import SERVER
 from coterie.secagg.terms import Terms
 from coterie.transports.flower.credentials import Voucher, check_roster, introduce
-from coterie.transports.flower.form import Form, content_digest
+from coterie.transports.flower.form import Form, Task, content_digest
 from coterie.transports.flower.node import Node, NodeSettings, Parked, run_config_digest
 from coterie.transports.flower.records import HELLO, STEP, header_of, packed, payload_of, without_ours
 
@@ -102,8 +102,9 @@ class PrivateMod:
     ) -> RingVector:
         """Let the app's function work on what the session is about, and on nothing else."""
         form = Form.from_bytes(_bytes(header.get("form")))
-        received = without_ours(message.content)
-        if terms.content != content_digest(received, form, run_config_digest(context.run_config)):
+        received, about = without_ours(message.content), message.metadata
+        task = Task(about.run_id, about.message_type, about.group_id)
+        if terms.content != content_digest(received, form, run_config_digest(context.run_config), task):
             raise PeerProtocolError(SERVER, "gave this node something else to work on than the session is about")
         ring, length = form.quantizer.ring, form.quantizer.length(form.layout(received))
         if (terms.bits, terms.length) != (ring.bits, length) or len(terms.clients) > form.clients:
@@ -155,7 +156,7 @@ def _trust(settings: NodeSettings, memory: ClientMemory, header: ConfigRecord) -
         known = msgspec.msgpack.decode(vouchers, type=dict[str, Voucher]) if vouchers else {}
     except ValueError:
         raise PeerProtocolError(SERVER, "showed rosters that cannot be read") from None
-    check_roster(settings, memory.roster, rosters, known)
+    check_roster(settings, memory.roster, rosters, known)  # before any is remembered, which is for good
     memory.trust(*rosters)
 
 

@@ -259,6 +259,8 @@ class PrivateGrid(Grid):
             received += len(payload)
             if (rejected := opened.receive(client, payload)) is not None:
                 log(WARNING, "Coterie: round %s, step %s: %s", opened.number, step, rejected)
+            else:
+                self._enrolment.answered(client)
         traffic.seconds[step], traffic.received[step] = time.monotonic() - began, received
 
     def _tell(self, result: "RoundResult[Mean]") -> None:

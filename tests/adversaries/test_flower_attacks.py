@@ -31,6 +31,7 @@ VICTIM = 102
 def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
         monkeypatch.setenv("COTERIE_HOME", folder)
+        FakeGrid({})  # makes the identity without which there are no messages
         yield Path(folder)
 
 
@@ -169,6 +170,33 @@ def test_a_weaker_session_is_refused_by_a_node_that_did_not_agree_to_it() -> Non
 
 def test_a_run_without_circles_is_refused_by_a_node_that_wants_company() -> None:
     assert value_of(play(make_grid(make_app([private_mod]), 4), privacy=1)) is None
+
+
+def test_a_limit_on_examples_does_not_show_who_has_more() -> None:
+    """Lowered step by step, it would name each node's number by the limit at which that node drops out."""
+    kept = play(make_grid(make_app([private_mod]), 4), most_examples=15)
+    assert kept.grid is not None
+    result = kept.grid.results[-1]
+    assert len(result.attendance.survivors) == 4
+    assert result.value is not None
+    assert result.value[1]["num-examples"] == 10 + 15 + 15 + 15
+
+
+def test_not_protected_a_server_that_asks_often_learns_what_values_a_circle_has() -> None:
+    """Each range gives the share of a circle above a threshold: all its values in the end, but not whose they are."""
+    app = make_app([private_mod])  # accuracies are 0.0 and 0.1
+    share = {}
+    for threshold in (-0.05, 0.05, 0.15):
+        ranges = {"accuracy": (threshold, threshold + 1e-6)}
+        kept = PrivateStrategy(FedAvg(fraction_train=0.0), deadline=1, evaluate_metrics=ranges)
+        kept.start(make_grid(app, 2), initial_arrays(), 1, timeout=1)
+        assert kept.grid is not None
+        value = kept.grid.results[-1].value
+        assert value is not None
+        mean = value[1]["accuracy"]
+        assert isinstance(mean, float)
+        share[threshold] = round((mean - threshold) / 1e-6, 2)
+    assert share == {-0.05: 1.0, 0.05: 0.5, 0.15: 0.0}
 
 
 def test_a_roster_below_the_floor_is_not_remembered(home: Path) -> None:

@@ -9,11 +9,13 @@ the number of examples is the weight. The server gets back what Flower's own wei
 import fnmatch
 import math
 from collections.abc import Iterator, Mapping
+from logging import WARNING
 from typing import NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 from flwr.app import Array, ArrayRecord, MetricRecord, RecordDict
+from flwr.common.logger import log
 from numpy.typing import NDArray
 
 from coterie.arithmetic.quantize import FloatArray, Layout, Quantizer
@@ -54,6 +56,7 @@ class Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     weight: str = "num-examples"
     """The metric that replies are weighted by, a whole number."""
     most_weight: int = 10_000
+    """The most that a reply counts for, whatever its weight."""
     precision: int = 24
 
     def __post_init__(self) -> None:
@@ -104,7 +107,10 @@ class Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         weight = _number(measured, self.weight)
         if weight != int(weight):
             raise InputError(f"{self.weight} weights a reply and must be a whole number")
-        return self.quantizer.encode(scaled, rng, int(weight)).vector
+        if weight > self.most_weight:
+            # Not a refusal: a server that lowers the limit step by step would see who drops out at which.
+            log(WARNING, "Coterie: this node counts for the most there may be, %s %s", self.most_weight, self.weight)
+        return self.quantizer.encode(scaled, rng, min(int(weight), self.most_weight)).vector
 
     def decode(self, received: RecordDict, aggregate: Aggregate) -> tuple[ArrayRecord, MetricRecord]:
         """Return the weighted mean of all replies behind a sum: of the models, and of the metrics with all weights."""

@@ -21,6 +21,7 @@ from coterie.transports.flower.mod import PrivateMod
 Deliver = Callable[[Message, Callable[[Message], Message]], Message | None]
 """What becomes of a message on its way: it may be lost (None), changed, repeated or answered with an error."""
 
+MEMORY = Path("/dev/shm")  # noqa: S108 - where it exists, writing to it is durable at once, as far as a test can tell
 TRUTH = np.array([0.5, -0.25, 0.125], dtype=np.float32)
 
 

@@ -1,5 +1,6 @@
 """The folder of a population's rosters: a file for each version, so that whoever missed some can be shown them all."""
 
+import os
 from pathlib import Path
 
 from coterie.cohorts.roster import Roster
@@ -41,6 +42,8 @@ class RosterFolder:
         try:
             with path.open("xb") as file:
                 file.write(roster.to_bytes())
+                file.flush()
+                os.fsync(file.fileno())  # clients trust it for good: a version lost with the power would be a fork
         except FileExistsError:
             raise ConfigError(f"{path} is there already: another run changes this roster") from None
         self.versions.append(roster)

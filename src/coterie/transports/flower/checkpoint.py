@@ -84,6 +84,9 @@ class StrategyCheckpoint:
                 records.config_records["train"],
                 records.config_records["evaluate"],
             )
+            for key, metrics in records.metric_records.items():
+                kind, _, at = key.rpartition(".")
+                {kind: getattr(progress.result, kind) for kind in _METRICS}[kind][int(at)] = metrics
         except (DecodeError, KeyError, ValueError) as error:
             raise ConfigError(f"{self._path} is not a checkpoint ({error}); delete it to begin anew") from None
         if _shapes(progress.arrays) != _shapes(like):
@@ -95,9 +98,6 @@ class StrategyCheckpoint:
             for kind, restore in _RESTORE.items():
                 if (state := records.array_records.get(f"state.{name}.{kind}")) is not None:
                     setattr(strategy, name, restore(state))
-        for key, metrics in records.metric_records.items():
-            kind, _, number = key.rpartition(".")
-            getattr(progress.result, kind)[int(number)] = metrics
         return progress
 
     def remove(self) -> None:

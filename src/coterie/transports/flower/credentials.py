@@ -15,7 +15,7 @@ from coterie.crypto.context import bind
 from coterie.crypto.signing import Identity, verify
 from coterie.crypto.vouchers import check_voucher, read_public_keys, vouch
 from coterie.errors import ConfigError, PeerProtocolError, VerificationError
-from coterie.transports.flower.node import NodeSettings
+from coterie.transports.flower.node import NAME, NodeSettings
 
 _SERVER = "server"
 
@@ -65,6 +65,8 @@ def read_introduction(data: bytes, *, run: int, node: int, authenticated: bytes)
     sender = f"node {node}"
     try:
         said = msgspec.msgpack.decode(data, type=Introduction)
+        if not NAME.fullmatch(said.name):
+            raise PeerProtocolError(sender, "introduced itself by what cannot be a name")
         verify(said.identity, said.proof, _hello(said.client, run, node))
         if said.voucher is not None:
             if authenticated and read_public_keys(authenticated) != [said.voucher.public]:
@@ -78,7 +80,12 @@ def read_introduction(data: bytes, *, run: int, node: int, authenticated: bytes)
 def check_roster(
     settings: NodeSettings, trusted: Roster | None, rosters: Sequence[Roster], vouchers: Mapping[str, Voucher]
 ) -> None:
-    """Refuse rosters that this node's operator did not mean: the pinned one missing, or strangers on one."""
+    """Refuse rosters that this node's operator did not mean: T too small, the pinned one missing, strangers on one."""
+    if rosters[-1].privacy < settings.floor.privacy:
+        least = settings.floor.privacy
+        raise PeerProtocolError(
+            _SERVER, f"showed a roster that promises T = {rosters[-1].privacy}; the least is {least}"
+        )
     if trusted is None and settings.roster and settings.roster not in {roster.digest.hex() for roster in rosters}:
         raise PeerProtocolError(_SERVER, "showed other rosters than the one this node is pinned to")
     if not settings.members:

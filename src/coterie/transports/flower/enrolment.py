@@ -1,4 +1,4 @@
-"""A enrolment: which of the nodes that are connected is which client, and the roster that they are on.
+"""An enrolment: which of the nodes that are connected is which client, and the roster that they are on.
 
 A node's number says nothing: without authentication it changes whenever the node starts, and in a simulation with every
 run. So each node is asked once a run who it is. The first time, the nodes that are there found the roster; later ones
@@ -43,7 +43,7 @@ class Enrolment:
             patience: seconds that nodes have to connect and to say who they are.
 
         """
-        self._grid, self._privacy, self._patience = grid, privacy, patience
+        self._grid, self._folder, self._privacy, self._patience = grid, folder, privacy, patience
         self._rosters = RosterFolder(folder / "rosters")
         self._vouchers = _VoucherFile(folder / "vouchers")
         self._known: dict[int, Introduction | None] = {}
@@ -69,6 +69,7 @@ class Enrolment:
 
     def gather(self, message_type: str, wanted: int) -> None:
         """Wait until so many nodes are connected, ask the new ones who they are, and bring the roster up to date."""
+        self._rosters = RosterFolder(self._folder / "rosters")  # somebody may have retired a circle meanwhile
         founding = self._rosters.latest is None
         until = time.monotonic() + self._patience
         while len(list(self._grid.get_node_ids())) < wanted and time.monotonic() < until:
@@ -96,6 +97,12 @@ class Enrolment:
             return {}
         return {"rosters": [roster.to_bytes() for roster in missing], "vouchers": self._vouchers.to_bytes()}
 
+    def answered(self, client: str) -> None:
+        """Note that a client takes part in a session, and so has taken over the roster as it is."""
+        node = self._node_of[client]
+        if (said := self._known.get(node)) is not None:
+            self._known[node] = msgspec.structs.replace(said, roster=self.roster.digest)
+
     def _meet(self, message_type: str) -> None:
         """Ask every node that was not asked before; a node that will not say takes no part in this run."""
         new = [node for node in self._grid.get_node_ids() if node not in self._known]
@@ -118,11 +125,11 @@ class Enrolment:
 
     def _admit(self, node: int, said: Introduction) -> None:
         roster = self._rosters.latest
-        enrolled = {client.name: client for client in roster.clients} if roster else {}
-        earlier = self._known.get(self._node_of.get(said.name, -1))
-        known = enrolled.get(said.name) or (earlier.client if earlier else said.client)
-        if known != said.client:
-            raise PeerProtocolError(f"node {node}", f"says it is {said.name}, but has another identity key")
+        for known in [*self._clients(), *(roster.clients if roster else ())]:
+            if known != said.client and known.name == said.name:
+                raise PeerProtocolError(f"node {node}", f"says it is {said.name}, but has another identity key")
+            if known != said.client and known.identity == said.identity:
+                raise PeerProtocolError(f"node {node}", f"says it is {said.name}, but has the key of {known.name}")
         self._known[node] = said
         self._node_of[said.name] = node
         if said.voucher is not None:
@@ -167,11 +174,15 @@ class _VoucherFile:
         self._path = path
         self._vouchers: dict[str, Voucher] = {}
         if path.exists():
-            self._vouchers = msgspec.msgpack.decode(path.read_bytes(), type=dict[str, Voucher])
+            try:
+                self._vouchers = msgspec.msgpack.decode(path.read_bytes(), type=dict[str, Voucher])
+            except ValueError:
+                raise ConfigError(f"{path} is damaged; delete it, and nodes vouch for themselves anew") from None
 
     def add(self, name: str, voucher: Voucher) -> None:
-        if self._vouchers.setdefault(name, voucher) == voucher:
-            write_safely(self._path, self.to_bytes())
+        """Keep a voucher, in place of an earlier one: that may be of somebody who was never enrolled."""
+        self._vouchers[name] = voucher
+        write_safely(self._path, self.to_bytes())
 
     def to_bytes(self) -> bytes:
         return msgspec.msgpack.encode(self._vouchers) if self._vouchers else b""

@@ -9,11 +9,13 @@ the number of examples is the weight. The server gets back what Flower's own wei
 import fnmatch
 import math
 from collections.abc import Iterator, Mapping
+from logging import WARNING
 from typing import NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 from flwr.app import Array, ArrayRecord, MetricRecord, RecordDict
+from flwr.common.logger import log
 from numpy.typing import NDArray
 
 from coterie.arithmetic.quantize import FloatArray, Layout, Quantizer
@@ -54,6 +56,7 @@ class Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     weight: str = "num-examples"
     """The metric that replies are weighted by, a whole number."""
     most_weight: int = 10_000
+    """The most that a reply counts for, whatever its weight."""
     precision: int = 24
 
     def __post_init__(self) -> None:
@@ -104,7 +107,10 @@ class Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         weight = _number(measured, self.weight)
         if weight != int(weight):
             raise InputError(f"{self.weight} weights a reply and must be a whole number")
-        return self.quantizer.encode(scaled, rng, int(weight)).vector
+        if weight > self.most_weight:
+            # Not a refusal: a server that lowers the limit step by step would see who drops out at which.
+            log(WARNING, "Coterie: this node counts for the most there may be, %s %s", self.most_weight, self.weight)
+        return self.quantizer.encode(scaled, rng, min(int(weight), self.most_weight)).vector
 
     def decode(self, received: RecordDict, aggregate: Aggregate) -> tuple[ArrayRecord, MetricRecord]:
         """Return the weighted mean of all replies behind a sum: of the models, and of the metrics with all weights."""
@@ -154,13 +160,18 @@ class _Part(NamedTuple):
         return np.asarray(moved, dtype=self.base.dtype if self.base.dtype.kind == "f" else np.float64)
 
 
-def content_digest(received: RecordDict, form: Form, message_type: str, run_config: bytes) -> bytes:
-    """Return the name of all that a client works on.
+class Task(NamedTuple):
+    """Which function of which app is asked, and in which round: what Flower says of a message beside its records."""
 
-    That is the records it is given, the form of its reply, the function that is called and the run's configuration.
-    """
-    named = received.object_id.encode(), form.to_bytes(), message_type.encode(), run_config
-    return digest(bind("flower content", *named))
+    run: int
+    message_type: str
+    group: str
+
+
+def content_digest(received: RecordDict, form: Form, run_config: bytes, task: Task) -> bytes:
+    """Return the name of all that a client works on: the task, its records, the form and the run's configuration."""
+    asked = (task.run, task.message_type.encode(), task.group.encode())
+    return digest(bind("flower content", received.object_id.encode(), form.to_bytes(), run_config, *asked))
 
 
 def declared(ranges: Mapping[str, tuple[float, float]]) -> tuple[Metric, ...]:

@@ -26,7 +26,7 @@ from coterie.secagg.server import Aggregate, Step
 from coterie.secagg.terms import ThreatMode
 from coterie.transports.flower.enrolment import Enrolment
 from coterie.transports.flower.exchange import Exchange
-from coterie.transports.flower.form import CLIPPED, Form, Metric, content_digest
+from coterie.transports.flower.form import CLIPPED, Form, Metric, Task, content_digest
 from coterie.transports.flower.records import STEP, packed, payload_of
 
 MUCH_CLIPPED = 0.01
@@ -172,7 +172,7 @@ class PrivateGrid(Grid):
     ) -> list[Message]:
         self._enrolment.gather(template.metadata.message_type, 0)
         form = self._form(metrics, arrays=arrays)
-        opened = self._open(template.content, form, template.metadata.message_type)
+        opened = self._open(template, form)
         self._play(opened, template, form, min(timeout or LONGEST, LONGEST))
         result = opened.result
         self.results.append(result)
@@ -184,8 +184,9 @@ class PrivateGrid(Grid):
         reply = RecordDict({"metrics": measured, **({"arrays": model} if arrays else {})})
         return [Message(reply, reply_to=template)]
 
-    def _open(self, content: RecordDict, form: Form, message_type: str) -> "Round[Mean]":
+    def _open(self, template: Message, form: Form) -> "Round[Mean]":
         settings, roster, there = self._settings, self._enrolment.roster, self._enrolment.there()
+        content, number = template.content, self._ledger.latest() + 1
         circles = roster.usable()
         complete = int(circles.sizes[circles.complete(there)].sum())
         cohort = settings.cohort or max(complete, int(circles.sizes.max()))
@@ -206,8 +207,9 @@ class PrivateGrid(Grid):
             ),
             decode,
         )
-        digest = content_digest(content, form, message_type, self._enrolment.run_config)
-        return coordinator.open(self._ledger.latest() + 1, there, np.random.default_rng(), content=digest)
+        task = Task(self._grid.run.run_id, template.metadata.message_type, str(number))
+        digest = content_digest(content, form, self._enrolment.run_config, task)
+        return coordinator.open(number, there, np.random.default_rng(), content=digest)
 
     def _play(self, opened: "Round[Mean]", template: Message, form: Form, training: float) -> None:
         """Carry a round over Flower, a step at a time; what nodes work on goes out with the request to mask it."""
@@ -257,6 +259,8 @@ class PrivateGrid(Grid):
             received += len(payload)
             if (rejected := opened.receive(client, payload)) is not None:
                 log(WARNING, "Coterie: round %s, step %s: %s", opened.number, step, rejected)
+            else:
+                self._enrolment.answered(client)
         traffic.seconds[step], traffic.received[step] = time.monotonic() - began, received
 
     def _tell(self, result: "RoundResult[Mean]") -> None:

@@ -38,16 +38,18 @@ def write_safely(path: Path, content: bytes, *, once: bool = False) -> None:
     With ``once``, a file that is there already is left as it is.
     """
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    if once:
-        with suppress(FileExistsError):
-            os.link(scratch, path)
-        scratch.unlink()
-    else:
-        os.replace(scratch, path)
+    try:
+        with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if once:
+            with suppress(FileExistsError):
+                os.link(scratch, path)
+        else:
+            os.replace(scratch, path)
+    finally:
+        scratch.unlink(missing_ok=True)  # what is written may be a secret, also if the disk is full half-way
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)

@@ -25,7 +25,7 @@ from coterie.secagg.invitation import is_invitation
 from coterie.secagg.messages import SERVER
 from coterie.secagg.terms import Terms
 from coterie.transports.flower.credentials import Voucher, check_roster, introduce
-from coterie.transports.flower.form import Form, content_digest
+from coterie.transports.flower.form import Form, Task, content_digest
 from coterie.transports.flower.node import Node, NodeSettings, Parked, run_config_digest
 from coterie.transports.flower.records import HELLO, STEP, header_of, packed, payload_of, without_ours
 
@@ -94,12 +94,10 @@ class PrivateMod:
             if parked is not None and parked.state:
                 member.resume(parked.state)
             if "form" in header:
-                member.content = content_digest(
-                    without_ours(message.content),
-                    _form(header),
-                    message.metadata.message_type,
-                    run_config_digest(context.run_config),
-                )
+                about = message.metadata
+                task = Task(about.run_id, about.message_type, about.group_id)
+                received = without_ours(message.content)
+                member.content = content_digest(received, _form(header), run_config_digest(context.run_config), task)
             reply = member.answer(payload)
             place.write(Parked(request, reply, member.park() if member.waiting else b""))
             return reply
@@ -159,7 +157,7 @@ def _trust(settings: NodeSettings, memory: ClientMemory, header: ConfigRecord) -
         known = msgspec.msgpack.decode(vouchers, type=dict[str, Voucher]) if vouchers else {}
     except ValueError:
         raise PeerProtocolError(SERVER, "showed rosters that cannot be read") from None
-    check_roster(settings, memory.roster, rosters, known)
+    check_roster(settings, memory.roster, rosters, known)  # before any is remembered, which is for good
     memory.trust(*rosters)
 
 

@@ -34,9 +34,11 @@ except ImportError:  # no such locks on this platform: one process at a time is 
 PREFIX = "coterie-"
 SETTINGS = "node.toml"
 STALE = 2 * 24 * 3600.0
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FLOOR = {"privacy": int, "minimum": int, "colluders": int, "threshold": int, "sparse-bits": float, "dropout": float,
           "most-clients": int, "most-bits": int, "most-length": int}  # fmt: skip
+KINDS = ("evaluate", "query")
+"""Messages that an operator may let through unprotected; a plain training message would undo everything."""
 _STRINGS = ("mode", "name", "folder", "roster", "auth-key", "members", "allow")
 
 
@@ -54,7 +56,7 @@ class NodeSettings:
     members: str = ""
     """A file of the public keys of all that may be on a roster; empty leaves that to the server."""
     allow: frozenset[str] = frozenset()
-    """Kinds of messages that are passed on unprotected: evaluate, query."""
+    """Of :data:`KINDS`, those that are passed on unprotected."""
 
     @classmethod
     def read(cls, node_config: Mapping[str, object]) -> "NodeSettings":
@@ -62,13 +64,16 @@ class NodeSettings:
         given = {key.removeprefix(PREFIX): value for key, value in node_config.items() if key.startswith(PREFIX)}
         partition = node_config.get("partition-id")
         name = str(given.get("name", "node" if partition is None else f"partition-{partition}"))
-        if not _NAME.fullmatch(name):
+        if not NAME.fullmatch(name):
             raise ConfigError("coterie-name: a node's name has 1 to 64 letters, digits, dots, dashes or underscores")
         folder = own_folder(str(given["folder"])) if "folder" in given else node_home(name)
         if (file := folder / SETTINGS).exists():
             given = {**_file(file), **given}
         if unknown := sorted(given.keys() - _FLOOR.keys() - set(_STRINGS)):
             raise ConfigError(f"{PREFIX}{unknown[0]}: no such setting; there are {', '.join([*_FLOOR, *_STRINGS])}")
+        allow = frozenset(str(given.get("allow", "")).replace(",", " ").split())
+        if not allow <= set(KINDS):
+            raise ConfigError(f"{PREFIX}allow: only {' and '.join(KINDS)} can be let through unprotected")
         return cls(
             name,
             folder,
@@ -76,7 +81,7 @@ class NodeSettings:
             roster=str(given.get("roster", "")),
             auth_key=str(given.get("auth-key", "")),
             members=str(given.get("members", "")),
-            allow=frozenset(str(given.get("allow", "")).replace(",", " ").split()),
+            allow=allow,
         )
 
 

@@ -84,7 +84,7 @@ class PrivateStrategy(flower.Strategy):
             train_metrics: metrics of training that are averaged, with their ranges: ``{"train_loss": (0, 10)}``. Others
                 never leave their node.
             evaluate_metrics: the same for evaluation, which is off unless some are declared.
-            most_examples: the most examples that a client may have; fewer keep more precision.
+            most_examples: the most examples that a client counts for; fewer keep more precision.
             precision: bits of an entry, at full weight.
             resume: go on with a run of this app that was interrupted.
 

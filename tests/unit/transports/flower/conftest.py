@@ -3,8 +3,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-MEMORY = Path("/dev/shm")  # noqa: S108 - where it exists, writing to it is durable at once, as far as a test can tell
+from tests.support.flower import MEMORY
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import msgspec
 import pytest
 from flwr.serverapp.strategy import FedAvg
 from tests.support.flower import FakeGrid, FakeNode, initial_arrays, make_app, make_grid
@@ -8,6 +9,8 @@ from coterie.cohorts import Ledger
 from coterie.cohorts.roster_folder import RosterFolder
 from coterie.errors import ConfigError
 from coterie.transports.flower import PrivateStrategy, private_mod
+from coterie.transports.flower.credentials import Voucher
+from coterie.transports.flower.enrolment import _VoucherFile
 from coterie.transports.flower.node import Node, NodeSettings
 
 
@@ -144,3 +147,50 @@ def test_a_pinned_roster_must_be_among_those_shown() -> None:
         .roster
         is None
     )
+
+
+def test_a_circle_retired_during_a_run_is_out_of_it_from_the_next_round(home: Path) -> None:
+    grid = make_grid(make_app([private_mod]), 6)
+    kept = PrivateStrategy(FedAvg(fraction_evaluate=0.0), deadline=2)
+
+    def retires(number: int, _arrays: object) -> None:
+        if number == 1:
+            folder = rosters(home)
+            assert folder.latest is not None
+            folder.add(folder.latest.leave(["partition-0"]))
+            for newcomer in (8, 9):  # a second new version in the same gap
+                grid.nodes[900 + newcomer] = FakeNode(grid.nodes[100].app, {"partition-id": newcomer})
+
+    kept.start(grid, initial_arrays(), 2, evaluate_fn=retires)
+    assert kept.grid is not None
+    first, second = (set(result.revealed) for result in kept.grid.results)
+    assert "partition-0" in first
+    assert "partition-0" not in second
+    assert {"partition-8", "partition-9"} <= second
+    assert len(second) == 6
+
+
+def test_a_population_grows_as_often_as_it_likes_in_a_run() -> None:
+    app = make_app([private_mod])
+    play(make_grid(app, 2))
+    grid = make_grid(app, 2)
+    kept = PrivateStrategy(FedAvg(fraction_evaluate=0.0), deadline=2)
+
+    def arrive(number: int, _arrays: object) -> None:
+        for newcomer in (2 * number + 2, 2 * number + 3):
+            grid.nodes[900 + newcomer] = FakeNode(app, {"partition-id": newcomer})
+
+    kept.start(grid, initial_arrays(), 3, evaluate_fn=arrive)
+    assert kept.grid is not None
+    assert [len(result.revealed) for result in kept.grid.results] == [4, 6, 8]
+
+
+def test_a_voucher_of_somebody_who_was_never_enrolled_does_not_stay(tmp_path: Path) -> None:
+    vouchers = _VoucherFile(tmp_path / "vouchers")
+    vouchers.add("ann", Voucher(b"squatter", b"signature"))
+    vouchers.add("ann", Voucher(b"ann", b"signature"))
+    kept = msgspec.msgpack.decode(_VoucherFile(tmp_path / "vouchers").to_bytes(), type=dict[str, Voucher])
+    assert kept == {"ann": Voucher(b"ann", b"signature")}
+    (tmp_path / "vouchers").write_bytes(b"junk")
+    with pytest.raises(ConfigError, match="damaged"):
+        _VoucherFile(tmp_path / "vouchers")

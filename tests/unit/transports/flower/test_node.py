@@ -1,3 +1,4 @@
+import errno
 import os
 from pathlib import Path
 
@@ -35,6 +36,7 @@ def test_settings_come_from_the_node_and_its_own_file(home: Path) -> None:
         {"coterie-mode": "kind"},
         {"coterie-name": "../../etc"},
         {"coterie-name": ""},
+        {"coterie-allow": "train"},
     ],
 )
 def test_settings_that_mean_nothing_are_refused(wrong: dict[str, object]) -> None:
@@ -98,3 +100,15 @@ def test_two_processes_that_start_at_once_become_one_node(home: Path) -> None:
     write_safely(home / "key", b"third")
     assert (home / "key").read_bytes() == b"third"
     assert [path.name for path in home.iterdir()] == ["key"]
+
+
+def test_a_full_disk_leaves_no_secret_behind(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_safely(home / "state", b"before")
+
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_safely(home / "state", b"secret")
+    assert [(path.name, path.read_bytes()) for path in home.iterdir()] == [("state", b"before")]

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.common.serde import recorddict_to_proto
 from flwr.serverapp import Grid, strategy
 from flwr.serverapp.strategy import FedAvg
 from tests.support.flower import FakeGrid, initial_arrays, make_app, make_grid
@@ -219,6 +220,21 @@ def test_a_checkpoint_of_another_model_is_not_taken_up(home: Path) -> None:
     with pytest.raises(ConfigError, match="another model"):
         PrivateStrategy(FedAvg(**QUIET)).start(private_grid(), other, 2)
     assert PrivateStrategy(FedAvg(**QUIET), resume=False).start(private_grid(), other, 2).arrays
+
+
+def _misnamed() -> bytes:
+    records = RecordDict({"run": ConfigRecord({"round": 1}), "arrays": initial_arrays()})
+    records["train"], records["evaluate"] = ConfigRecord(), ConfigRecord()
+    records["train_metrics_clientapp.x"] = MetricRecord()
+    return bytes(recorddict_to_proto(records).SerializeToString())
+
+
+@pytest.mark.parametrize("damaged", [b"junk", b"", _misnamed()], ids=["junk", "empty", "misnamed"])
+def test_a_damaged_checkpoint_is_named(damaged: bytes, home: Path) -> None:
+    (home / "server").mkdir()
+    (home / "server" / "app.checkpoint").write_bytes(damaged)
+    with pytest.raises(ConfigError, match="is not a checkpoint"):
+        PrivateStrategy(FedAvg(**QUIET)).start(private_grid(), initial_arrays(), 2)
 
 
 def test_the_history_goes_on_over_runs(home: Path) -> None:

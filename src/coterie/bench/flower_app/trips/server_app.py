@@ -18,7 +18,7 @@ app = ServerApp()
 RESULTS = "trips.json"
 
 
-class Plain(FedAvg):
+class PlainFedAvg(FedAvg):
     """FedAvg that asks for the function without the mod."""
 
     def _construct_messages(self, record: RecordDict, node_ids: list[int], message_type: str) -> list[Message]:
@@ -43,7 +43,7 @@ def main(grid: Grid, context: Context) -> None:
             raise RuntimeError(f"only {sum(answered)} of {len(answered)} nodes answered")
         trips += [time.monotonic() - began] * (number > 0)  # in the first, simulations start their workers
 
-    plain = _timed(_all(Plain, nodes), grid, model, rounds)
+    plain = _timed(_all(PlainFedAvg, nodes), grid, model, rounds)
     private = PrivateStrategy(
         _all(FedAvg, nodes), mode=str(config["mode"]), deadline=patience, most_examples=1, resume=False
     )

@@ -1,6 +1,6 @@
 """The plots of a training run, as data for :mod:`coterie.reports.html`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -13,10 +13,14 @@ from coterie.runs.records import RoundRecord
 
 _POINTS = 1000  # more rounds than these are thinned out
 _BARS = 200  # more rounds than these share a bar
+_LEGEND = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "traceorder": "normal"}
 
 
-def learning(records: Sequence[RoundRecord], *, labels: bool) -> Figure:
-    """Draw accuracy over the rounds, or the loss where there are no labels, and mark rounds without a result."""
+def learning(records: Sequence[RoundRecord], *, labels: bool, beside: Mapping[str, str]) -> Figure:
+    """Draw accuracy over the rounds, or the loss where there are no labels, and mark rounds without a result.
+
+    Columns ``beside`` it are drawn under the names given; what is drawn is the mean then.
+    """
     scored = [record for record in records if record.test_loss is not None]
     scored = [scored[at] for at in sample(len(scored), _POINTS)] if scored else []
     values = [record.accuracy if labels else record.test_loss for record in scored]
@@ -27,9 +31,21 @@ def learning(records: Sequence[RoundRecord], *, labels: bool) -> Figure:
         "mode": "lines",
         "x": [record.round for record in scored],
         "y": values,
+        "name": "mean of all",
+        "showlegend": bool(beside),
         "line": {"color": "@accent", "width": 2.5},
         "hovertemplate": f"round %{{x}}<br>{name} on the test examples {shown}<extra></extra>",
     }
+    others = [
+        {
+            **line,
+            "y": [getattr(record, column) for record in scored],
+            "name": text(what),
+            "line": {"color": color, "width": 1.5},
+            "hovertemplate": f"round %{{x}}<br>{text(what)}: {shown}<extra></extra>",
+        }
+        for (column, what), color in zip(beside.items(), ("@caution", "@safe"), strict=False)
+    ]
     failed = [record for record in records if not record.completed]
     marks = {
         "type": "scatter",
@@ -37,6 +53,7 @@ def learning(records: Sequence[RoundRecord], *, labels: bool) -> Figure:
         "x": [record.round for record in failed],
         "y": [0.02] * len(failed),
         "yaxis": "y2",
+        "showlegend": False,
         "text": [text(f"{record.outcome}: {record.reason}"[:120]) for record in failed],
         "marker": {"symbol": "x-thin", "size": 7, "line": {"color": "@caution", "width": 2}},
         "hovertemplate": "round %{x}<br>%{text}<extra></extra>",
@@ -48,9 +65,12 @@ def learning(records: Sequence[RoundRecord], *, labels: bool) -> Figure:
         "xaxis": _rounds(records),
         "yaxis": axis,
         "yaxis2": {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
+        **({"showlegend": True, "legend": _LEGEND} if beside else {}),
     }
     last = f"{values[-1]:.3g}" if values and values[-1] is not None else "unknown"
-    return Figure([line, marks], layout, 340, f"Line chart: {name} over {len(records):,} rounds; in the end {last}.")
+    return Figure(
+        [line, *others, marks], layout, 340, f"Line chart: {name} over {len(records):,} rounds; in the end {last}."
+    )
 
 
 def cohorts(records: Sequence[RoundRecord]) -> Figure:
@@ -143,8 +163,7 @@ def _bar(
 
 
 def _stacked(bars: int) -> dict[str, Any]:
-    legend = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "traceorder": "normal"}
-    return {"barmode": "stack", "bargap": 0.15 if bars <= 120 else 0, "showlegend": True, "legend": legend}
+    return {"barmode": "stack", "bargap": 0.15 if bars <= 120 else 0, "showlegend": True, "legend": _LEGEND}
 
 
 def _title(words: str) -> dict[str, Any]:

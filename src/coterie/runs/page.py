@@ -25,7 +25,9 @@ def run_page(summary: Summary, clients: Sequence[str], records: Sequence[RoundRe
     captions: dict[str, str] = {}
     report: AuditReport | None = None
     if records:
-        figures["learning"] = run_figures.learning(records, labels=summary.accuracy is not None)
+        figures["learning"] = run_figures.learning(
+            records, labels=summary.accuracy is not None, beside=summary.config.algorithm.curves
+        )
         figures["times"] = run_figures.times(records)
     if any(record.selected for record in records):
         figures["cohorts"] = run_figures.cohorts(records)
@@ -98,6 +100,14 @@ def _measures(summary: Summary) -> list[Measure]:
         found.append(Measure("Accuracy", f"{summary.accuracy:.1%}", f"at best {summary.best_accuracy:.1%}"))
     elif summary.test_loss is not None:
         found.append(Measure("Loss", f"{summary.test_loss:.4g}", "on the test examples"))
+    if (worst := summary.extras.get("worst")) is not None and (spread := summary.extras.get("spread")) is not None:
+        found.append(
+            Measure(
+                "Worst client", f"{worst:.1%}", f"of all clients' own models; {100 * spread:.1f} points of deviation"
+            )
+            if summary.accuracy is not None
+            else Measure("Worst client", f"{worst:.4g}", f"loss of its own model; a deviation of {spread:.4g}")
+        )
     if not summary.config.algorithm.aggregates:
         return [*found, Measure("Time", duration(summary.seconds), f"for {summary.rounds:,} rounds")]
     exposed = f"{summary.exposed:,} of {summary.clients:,} clients exposed" if summary.exposed else "nobody exposed"

@@ -124,6 +124,10 @@ class ConfinedTraining(FederatedAveraging):
     columns = (*participants.COLUMNS, "displacement", "refused", "stale", "claimed_epsilon")
     personal = True
     aside = ("displacement",)
+    curves: ClassVar[Mapping[str, str]] = {
+        "worst": "the worst participant's own",
+        "displacement": "the public displacement",
+    }
 
     def strategy(self, config: "RunConfig", federation: "Federation") -> "Strategy":
         """Build it with private starts that the run's seed decides."""
@@ -164,11 +168,7 @@ class ConfinedTraining(FederatedAveraging):
         ``refused`` are all refusals so far, ``stale`` those who sit out next; ``claimed_epsilon`` is the paper's.
         """
         strategy = _confined(built)
-        own = {name: score for name, score in scores.items() if name not in self.aside}
-        found = participants.compare(own)
-        for name in self.aside if own else ():
-            score = scores[name]
-            found[name] = score.loss if score.accuracy is None else score.accuracy
+        found = participants.compare(scores, {"displacement": "displacement"})
         found |= {"refused": float(strategy.refused), "stale": float(len(strategy.descent.excluded))}
         claimed = _claimed(built)
         return found | ({"claimed_epsilon": claimed} if claimed is not None else {})

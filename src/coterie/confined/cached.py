@@ -15,20 +15,20 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.arithmetic import FloatArray
+from coterie.cohorts.circles import Mask
 from coterie.confined.descent import ConfinedDescent, Contribution
 from coterie.confined.grid import Grid
 from coterie.confined.network import ROWS, Labels, check_examples, softmax_errors
 from coterie.confined.offsets import Parameters
 from coterie.errors import ConfigError
 
-Chosen = npt.NDArray[np.bool_]
-
 
 class CachedGroups:
     """The groups of a grid with their data: they compute gradients and losses for a descent, all at once.
 
-    An iteration is ``mean = groups.gradient(chosen, contribution, rng)`` and then, once the mean has been made by
-    whatever addition, ``groups.advance(descent.propose(mean), rng)``.
+    An iteration is ``mean = groups.gradient(chosen, contribution, rng)``, which computes in the clear what a secure sum
+    over the groups would open, and then ``groups.advance(descent.propose(mean), rng)``. Whatever rounding has gathered
+    in the activations is gone when the groups are made anew from their descent.
     """
 
     def __init__(self, x: FloatArray, labels: Labels, grid: Grid, descent: ConfinedDescent) -> None:
@@ -59,7 +59,7 @@ class CachedGroups:
         for part in self._parts():
             self._errors[part], self.losses[part] = self._judged(self._z[part], self._w2[part], self._b2[part], part)
 
-    def gradient(self, chosen: Chosen, contribution: Contribution, rng: np.random.Generator) -> Parameters:
+    def gradient(self, chosen: Mask, contribution: Contribution, rng: np.random.Generator) -> Parameters:
         """Return the mean over the chosen groups of what they contribute.
 
         Every vertical member clips its rows of W1's gradient, and every group b1, W2 and b2 together; the noise of all
@@ -68,6 +68,7 @@ class CachedGroups:
         count = int(chosen.sum())
         if chosen.shape != (self.grid.groups,) or not count:
             raise ConfigError("choose among the groups of the grid, one at least")
+        self.descent.check_subset(name for name, picked in zip(self.grid.names, chosen, strict=True) if picked)
         total = [np.zeros(array.shape, self._x.dtype) for array in self.descent.displacement]
         for part in self._parts():
             numbers = np.flatnonzero(chosen[part]) + part.start

@@ -14,7 +14,7 @@ model, to be evaluated beside them. Distances between models never shrink: while
 was drawn.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -52,6 +52,9 @@ class ConfinedDescent:
 
     where losses are those at ``confined(l)`` and ``candidate(l, step)``. Who missed the step counts as having refused
     it.
+
+    When all refuse, all stand still, and with full batches and a constant step size the same step is proposed for ever:
+    the descent is stuck, while the displacement runs away. Take a smaller step size, or one that falls.
     """
 
     def __init__(
@@ -105,10 +108,20 @@ class ConfinedDescent:
         moved = [sum_ + change for sum_, change in zip(self._moved(participant), step, strict=True)]
         return _sum_like(self.offsets.of(participant), moved)
 
+    def check_subset(self, selected: Iterable[str]) -> None:
+        """Refuse a subset with a member that is too stale.
+
+        To leave that member out would break up the circle that it is summed with: select among the others instead.
+        """
+        if stale := sorted(set(self.excluded).intersection(selected)):
+            raise LocalProtocolError(f"too stale to contribute: {', '.join(stale)}; select among those who are not")
+
     def propose(self, mean: Sequence[FloatArray]) -> Parameters:
         """Return the step of the next iteration: -alpha_k times the mean of the contributions."""
         if [array.shape for array in mean] != [array.shape for array in self.displacement]:
             raise InputError("the arrays of the mean are not those of the model: their number or shapes differ")
+        if not all(np.isfinite(array).all() for array in mean):
+            raise InputError("the mean has NaN or infinite entries: nobody could take up such a step, or any after it")
         alpha = self.step_size(self.iteration + 1)
         return [-alpha * np.asarray(array, np.float64) for array in mean]
 
@@ -203,13 +216,13 @@ def iterate(
 ) -> tuple[str, ...]:
     """Play one iteration with the subset S = ``selected``, drawn once for all, and return who refused its step.
 
-    Members of S who are too stale do not contribute; if nobody is left, it is a :class:`LocalProtocolError`.
+    Nobody in S may be too stale (:meth:`ConfinedDescent.check_subset`).
     """
     contribution = contribution or Contribution(norm=None)
-    contributors = [name for name in selected if name not in set(descent.excluded)]
-    if not contributors:
-        raise LocalProtocolError("nobody who is fresh enough was selected")
-    given = {name: contribution.of(gradient(name, descent.confined(name)), rng) for name in contributors}
+    if not selected:
+        raise LocalProtocolError("nobody was selected")
+    descent.check_subset(selected)
+    given = {name: contribution.of(gradient(name, descent.confined(name)), rng) for name in selected}
     step = descent.propose(add(given))
     verdicts = {
         name: descent.judge(name, loss(name, descent.confined(name)), loss(name, descent.candidate(name, step)), rng)

@@ -41,6 +41,7 @@ from coterie.errors import (
 from coterie.secagg.messages import ClientMessage, PublicKey, check_sender, decode, encode
 
 K = TypeVar("K", bound=ClientMessage)
+V = TypeVar("V")
 
 
 class SharingTerms(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, dict=True):
@@ -194,7 +195,8 @@ def add_in_process(
     introduced = {name: introduce(terms, name, source[name]) for name in terms.members}
     keys = {name: message for name, (_, message) in introduced.items()}
     dealt = {
-        name: deal(state, _without(keys, name), vectors[name], source[name]) for name, (state, _) in introduced.items()
+        name: deal(state, from_others(keys, name), vectors[name], source[name])
+        for name, (state, _) in introduced.items()
     }
     published = {
         name: publish(state, {peer: sent[name] for peer, (_, sent) in dealt.items() if peer != name})
@@ -202,13 +204,13 @@ def add_in_process(
     }
     sums = {name: message for name, (_, message) in published.items()}
     first = terms.members[0]
-    return total(published[first][0], _without(sums, first))
+    return total(published[first][0], from_others(sums, first))
 
 
 def _inbox(state: _State, messages: Mapping[str, bytes], kind: type[K]) -> list[tuple[str, K]]:
     """Read one message of each other member; blame whoever sent a bad one, give up if one is missing."""
     terms = state.terms
-    others = _without(dict.fromkeys(terms.members), terms.members[state.me])
+    others = from_others(dict.fromkeys(terms.members), terms.members[state.me])
     for sender in messages:
         if sender not in others:
             raise PeerProtocolError(sender, "sent a message without being another member of this sum")
@@ -234,8 +236,6 @@ def _share_context(terms: SharingTerms, dealer: int, holder: int) -> bytes:
     return bind("sharing-share", terms.digest, dealer, holder)
 
 
-V = TypeVar("V")
-
-
-def _without(messages: Mapping[str, V], name: str) -> dict[str, V]:
+def from_others(messages: Mapping[str, V], name: str) -> dict[str, V]:
+    """Return what all but one member sent, by sender."""
     return {other: message for other, message in messages.items() if other != name}

@@ -219,16 +219,35 @@ def test_nobody_contributes_who_is_older_than_the_bound(seed: int, tau: int) -> 
             asked.append(name)
             return problem.gradient(name, model)
 
-        if len(descent.excluded) == 4:
-            with pytest.raises(LocalProtocolError):
-                iterate(descent, names(4), gradient, problem.loss, mean, rng)
-            return
         out = set(descent.excluded)
+        if out:
+            with pytest.raises(LocalProtocolError, match="stale"):
+                iterate(descent, names(4), gradient, problem.loss, mean, rng)
+        if len(out) == 4:
+            return
         ages = {name: descent.freshness.age(name, limit) for name in names(4)}
-        iterate(descent, names(4), gradient, problem.loss, mean, rng)
+        fresh = [name for name in names(4) if name not in out]
+        iterate(descent, fresh, gradient, problem.loss, mean, rng)
         assert set(asked) == set(names(4)) - out
         assert all(ages[name] <= tau for name in asked)
         assert all(ages[name] > tau for name in out)
+
+
+def test_a_step_that_all_refuse_is_proposed_for_ever() -> None:
+    """With full batches and a constant step size; a falling one gets out of it."""
+
+    def moves(step_size: ConstantStep | InverseRootStep) -> tuple[bool, float]:
+        problem, rng = Quadratics(names(3), 0), np.random.default_rng(0)
+        descent = ConfinedDescent(make_offsets(), names(3), step_size)
+        first = iterate(descent, names(3), problem.gradient, problem.loss, mean, rng)
+        assert len(first) == 3
+        refused = [iterate(descent, names(3), problem.gradient, problem.loss, mean, rng) for _ in range(100)]
+        return any(len(who) < 3 for who in refused), float(np.abs(flat(descent.displacement)).max())
+
+    moved, far = moves(ConstantStep(10.0))
+    assert not moved
+    assert far > 100  # nobody follows the public displacement there
+    assert moves(InverseRootStep(10.0))[0]
 
 
 # Misuse.
@@ -238,6 +257,11 @@ def test_what_cannot_be_is_refused() -> None:
     descent = ConfinedDescent(make_offsets(), names(2), ConstantStep(1.0))
     with pytest.raises(InputError, match="not those of the model"):
         descent.propose([np.zeros(3)])
+    with pytest.raises(InputError, match="NaN"):
+        descent.propose([np.full(shape, np.nan) for shape in SHAPES])
+    problem = Quadratics(names(2), 0)
+    with pytest.raises(LocalProtocolError, match="nobody was selected"):
+        iterate(descent, [], problem.gradient, problem.loss, mean, np.random.default_rng(0))
     with pytest.raises(LocalProtocolError, match="takes a step up or refuses"):
         descent.take([np.zeros(shape) for shape in SHAPES], {"p0": True})
     for participants in ([], ["a", "a"]):

@@ -24,7 +24,7 @@ from coterie.confined.cached import CachedGroups, _row_squares
 from coterie.confined.grid import Grid, GridOffsets, group_activations
 from coterie.confined.network import accuracy, loss_and_gradient, zero_anchor
 from coterie.confined.offsets import Offsets
-from coterie.errors import ConfigError, InputError, TooFewHonest
+from coterie.errors import ConfigError, InputError, LocalProtocolError, TooFewHonest
 from coterie.privacy import clip_norm
 
 FEATURES, HIDDEN, CLASSES = 11, 6, 4
@@ -306,6 +306,17 @@ def test_short_floats_stay_short() -> None:
     mean = cached.gradient(np.ones(4, bool), Contribution(0.01), rng)
     cached.advance(descent.propose(mean), rng)
     assert {array.dtype.name for array in (*mean, cached._z, cached._w2, cached._errors)} == {"float32"}
+
+
+def test_groups_that_are_too_stale_may_not_be_chosen() -> None:
+    grid, (x, labels) = Grid(3), examples(12)
+    descent = make_descent(grid, tau=0)
+    cached = CachedGroups(x, labels, grid, descent)
+    step = [np.zeros(array.shape) for array in descent.displacement]
+    descent.take(step, {"group-0": True, "group-1": False, "group-2": True})
+    with pytest.raises(LocalProtocolError, match="group-1"):
+        cached.gradient(np.ones(3, bool), Contribution(None), np.random.default_rng(0))
+    cached.gradient(np.array([True, False, True]), Contribution(None), np.random.default_rng(0))
 
 
 def test_what_does_not_belong_together_is_refused() -> None:

@@ -23,6 +23,7 @@ from coterie.confined.sharing import (
     SharingTerms,
     add_in_process,
     deal,
+    from_others,
     introduce,
     kept_share,
     publish,
@@ -65,7 +66,7 @@ class Table:
     def deal(self) -> dict[str, dict[str, bytes]]:
         """Return what arrived at each member, by sender."""
         dealt = {
-            name: deal(state, self.others(self.keys, name), self.vectors[name], self.source[name])
+            name: deal(state, from_others(self.keys, name), self.vectors[name], self.source[name])
             for name, state in self.introduced.items()
         }
         self.dealt: dict[str, Dealt] = {name: state for name, (state, _) in dealt.items()}
@@ -77,10 +78,6 @@ class Table:
         self.published: dict[str, Disclosed] = {name: state for name, (state, _) in published.items()}
         return {name: message for name, (_, message) in published.items()}
 
-    @staticmethod
-    def others(messages: dict[str, bytes], name: str) -> dict[str, bytes]:
-        return {other: message for other, message in messages.items() if other != name}
-
 
 # The sum.
 
@@ -91,7 +88,7 @@ def test_everybody_finds_the_sum(size: int, bits: int, length: int, seed: int) -
     sums = table.publish()
     expected = sum(vector.astype(object) for vector in table.vectors.values()) % 2**bits
     for name in table.terms.members:
-        assert (total(table.published[name], Table.others(sums, name)) == expected).all()
+        assert (total(table.published[name], from_others(sums, name)) == expected).all()
 
 
 def test_floats_come_back_as_their_mean() -> None:
@@ -229,12 +226,12 @@ def _steps(table: Table) -> Iterator[tuple[Callable[[dict[str, bytes]], object],
     def deal_again(inbox: dict[str, bytes]) -> object:
         return deal(introduced, inbox, table.vectors["m0"], entropy("again"))
 
-    keys = Table.others(table.keys, "m0")
+    keys = from_others(table.keys, "m0")
     shares = table.deal()["m0"]
     yield deal_again, keys
     yield lambda inbox: publish(table.dealt["m0"], inbox), shares
     table = Table(table.terms)
-    sums = Table.others(table.publish(), "m0")
+    sums = from_others(table.publish(), "m0")
     yield lambda inbox: total(table.published["m0"], inbox), sums
 
 
@@ -271,7 +268,7 @@ def test_vectors_and_members_are_checked() -> None:
     table = Table(make_terms())
     for vector in (np.zeros(4, np.uint32), np.zeros(5, np.uint64), np.full(5, 2**20, np.uint32)):
         with pytest.raises(InputError):
-            deal(table.introduced["m0"], Table.others(table.keys, "m0"), vector, entropy("x"))
+            deal(table.introduced["m0"], from_others(table.keys, "m0"), vector, entropy("x"))
     with pytest.raises(LocalProtocolError, match="not a member"):
         introduce(table.terms, "m9", entropy("x"))
     for broken in (("a", "a"), ("a",)):

@@ -102,11 +102,16 @@ def sharing(confined: ConfinedSettings, aggregation: "AggregationSettings") -> I
 
 def honest(aggregation: "AggregationSettings", cohort: "CohortSettings") -> Iterator[Contradiction]:
     """Look whether two honest participants are in everything that is summed (:mod:`coterie.confined.subset`)."""
+    from coterie.secagg.terms import default_colluders
+
     colluders = part_of(max(0.0, aggregation.collusion), cohort.size)
+    if aggregation.collusion < 0 and aggregation.threat == "active-server":
+        colluders = default_colluders(cohort.size)
+    circle = min(cohort.privacy, cohort.size) if cohort.policy == "multi-round" else None
     try:
-        check_honest(cohort.size, colluders, cohort.privacy if cohort.policy == "multi-round" else None)
+        check_honest(cohort.size, colluders, circle)
     except TooFewHonest as error:
-        yield "cohort.privacy", str(error)
+        yield "cohort.privacy", f"{error}; raise it, or say by aggregation.collusion how few may collude"
 
 
 class ConfinedTraining(FederatedAveraging):

@@ -54,7 +54,7 @@ class Summary:
     assumptions: tuple[str, ...] = ()
     """What epsilon rests on."""
     extras: Mapping[str, float | None] = field(default_factory=dict)
-    """The algorithm's own columns, as they were last."""
+    """The algorithm's own columns, as they were last known."""
 
     @property
     def finished(self) -> bool:
@@ -122,8 +122,13 @@ class Summary:
             protect_seconds=sum(record.protect_seconds for record in records),
             protocol=protocol,
             assumptions=assumptions,
-            extras={name: getattr(last, name) for name in own_columns(last)},
+            extras={name: _latest(records, name) for name in own_columns(last)},
         )
+
+
+def _latest(records: Sequence[RoundRecord], column: str) -> float | None:
+    """Return the last value of a column that is known: not every round is evaluated."""
+    return next((value for record in reversed(records) if (value := getattr(record, column)) is not None), None)
 
 
 def told_privacy(promised: int, so_far: int | None) -> str:

@@ -96,18 +96,13 @@ def _headline(summary: Summary) -> str:
 def _measures(summary: Summary) -> list[Measure]:
     share = summary.protect_seconds / summary.seconds if summary.seconds else 0.0
     found: list[Measure] = []
+    worst = summary.extras.get("worst")
     if summary.accuracy is not None:
-        found.append(Measure("Accuracy", f"{summary.accuracy:.1%}", f"at best {summary.best_accuracy:.1%}"))
+        note = f"at best {summary.best_accuracy:.1%}" if worst is None else f"of clients' own models; worst {worst:.1%}"
+        found.append(Measure("Accuracy", f"{summary.accuracy:.1%}", note))
     elif summary.test_loss is not None:
-        found.append(Measure("Loss", f"{summary.test_loss:.4g}", "on the test examples"))
-    if (worst := summary.extras.get("worst")) is not None and (spread := summary.extras.get("spread")) is not None:
-        found.append(
-            Measure(
-                "Worst client", f"{worst:.1%}", f"of all clients' own models; {100 * spread:.1f} points of deviation"
-            )
-            if summary.accuracy is not None
-            else Measure("Worst client", f"{worst:.4g}", f"loss of its own model; a deviation of {spread:.4g}")
-        )
+        note = "on the test examples" if worst is None else f"of clients' own models; worst {worst:.4g}"
+        found.append(Measure("Loss", f"{summary.test_loss:.4g}", note))
     if not summary.config.algorithm.aggregates:
         return [*found, Measure("Time", duration(summary.seconds), f"for {summary.rounds:,} rounds")]
     exposed = f"{summary.exposed:,} of {summary.clients:,} clients exposed" if summary.exposed else "nobody exposed"

@@ -189,8 +189,7 @@ class ConfinedTraining(FederatedAveraging):
         if summary.config.aggregation.kind == "plain":
             sent = "Every participant's clipped gradient was sent."
         for about, said in super().words(summary):
-            yield about, f"{sent} {said}" if about == "Privacy" else said
-        yield "Displacement", _displacement(summary)
+            yield about, f"{sent} {said} {_displacement(summary)}" if about == "Privacy" else said
         yield "Claim", _claim(summary)
         yield "Participants", participants.in_a_sentence(summary)
         yield "Loss check", _loss_check(summary)

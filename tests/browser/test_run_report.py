@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.runs import HOSTILE, client_names, made_up, summarised
+from tests.support.runs import FORECAST, HOSTILE, client_names, courses, made_up, regression, summarised
 
 from coterie.runs.page import run_page
 
@@ -32,6 +32,17 @@ def test_the_report_is_drawn_and_calls_nobody(
     assert [request for request in page.requests if not request.startswith("data:")] == [file.as_uri()]
     assert page.evaluate("[...document.querySelectorAll('.plot')].every((plot) => plot.querySelector('svg.main-svg'))")
     assert page.evaluate("[...document.querySelectorAll('.plot')].every((plot) => plot.getAttribute('aria-label'))")
+    assert page.evaluate("window.hacked") is None
+
+
+def test_forecasts_are_drawn(page: "Page", tmp_path: Path) -> None:
+    records, file = regression(), tmp_path / "report.html"
+    file.write_text(
+        run_page(summarised(records, FORECAST), client_names(), records, "run", courses()), encoding="utf-8"
+    )
+    page.open(file, 8)
+    assert page.complaints == []
+    assert page.evaluate("document.querySelectorAll('#plot-forecasts .scatterlayer .js-line').length") == 6
     assert page.evaluate("window.hacked") is None
 
 

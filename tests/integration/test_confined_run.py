@@ -137,8 +137,8 @@ def test_the_default_run_learns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("algorithm", "said"),
     [
-        ("confined", "is itself a usable model, with a loss of "),
-        ("ditto", "The common model has a loss of "),
+        ("confined", "is itself a usable model, with a mean squared error of "),
+        ("ditto", "The common model has a mean squared error of "),
         ("sdp", "a data-dependent estimate and not a guarantee"),
     ],
 )

@@ -500,7 +500,7 @@ def test_own_regression(tmp_path: Path) -> None:
     assert result.accuracy is None
     losses = [record.test_loss for record in result.records if record.test_loss is not None]
     assert losses[-1] < 0.1 * losses[0]
-    assert "loss of" in (tmp_path / "run" / "report.html").read_text()
+    assert "mean squared error of" in (tmp_path / "run" / "report.html").read_text()
     with pytest.raises(ConfigError, match="needs labels"):
         train(model, data, settings={"partition.kind": "dirichlet"}, out=tmp_path / "other")
     with pytest.raises(ConfigError, match=r"availability\.kind: label-dependent needs labels"):

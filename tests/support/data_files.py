@@ -55,13 +55,13 @@ MNIST |= {"t10k-images": pixels(2, 28, 28), "t10k-labels": np.array([9, 0], np.u
 CIFAR = {f"data_batch_{number}": pixels(2, 3072) for number in range(1, 6)} | {"test_batch": pixels(3, 3072)}
 FACES = pixels(3, 4, 5, 6)
 LOCATION = rng.integers(0, 2, (6, 446), np.uint8)
-# Eight hours out of order, one of them twice: 02:00 reads (10 + 30) / 2 = 20.
-HOURS = [("03:00", 3.0), ("00:00", 1.0), ("02:00", 10.0), ("01:00", 5.0), ("02:00", 30.0)]
-HOURS += [("04:00", 7.0), ("05:00", 9.0), ("06:00", 2.0)]
+# Ten days of hours, the first out of order and the third of them twice: it reads (10 + 30) / 2 = 20. Hour 7 is missing.
+HOURS = [(3, 3.0), (0, 1.0), (2, 10.0), (1, 5.0), (2, 30.0), (4, 7.0), (5, 9.0), (6, 2.0)]
+HOURS += [(hour, 100.0 + hour * hour % 17) for hour in range(8, 240)]
 SMALL: dict[str, dict[str, Any]] = {
     "faces": {"test_pictures": 1},
     "location30": {"train_rows": 4},
-    "energy": {"window": 2, "test_from": "2016-01-01T05:00"},
+    "pjm": {"window": 2, "test_from": "2016-01-09"},
 }
 
 
@@ -78,7 +78,7 @@ def write_data(folder: Path) -> None:
         for number, picture in enumerate(pictures, 1):
             files[f"att_faces/s{person}/{number}.pgm"] = pgm(picture, b"# a comment\n" * (number == 1))
     files["location30/bangkok"] = location_rows([13, 1, 30, 2, 7, 13], LOCATION)
-    rows = [f"2016-01-01 {hour}:00,{load}" for hour, load in HOURS]
+    rows = [f"2016-01-{1 + hour // 24:02} {hour % 24:02}:00:00,{load}" for hour, load in HOURS]
     files["hec/DAYTON_hourly.csv"] = "\n".join(["Datetime,DAYTON_MW", *rows]).encode()
     files["ann.csv"], files["bob.csv"] = b"dose,age,ill\n1,2.5,0\n3,4,1\n", b"dose,age,ill\n5,6,1\n"
     for place, content in files.items():

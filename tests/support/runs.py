@@ -1,16 +1,24 @@
 """Records of made-up runs, for pages and consoles that only show them."""
 
+from dataclasses import replace
+
+import msgspec
 import numpy as np
 
 from coterie.auditing.auditor import Auditor
 from coterie.cohorts.ledger import Outcome
 from coterie.runs.config import RunConfig
 from coterie.runs.config_file import make_config
+from coterie.runs.forecasts import Course
 from coterie.runs.records import RoundRecord
 from coterie.runs.summary import Summary
+from coterie.runs.yardstick import ACCURACY, SQUARED_ERROR, Yardstick
 
 CLIENTS = 12
 HOSTILE = "<script>window.hacked=1</script> @ink a&amp;b"
+FORECAST = replace(
+    SQUARED_ERROR, scaling="load in deviations", unit="MW", rules={"previous hour": 0.25, "previous day": 0.5}
+)
 
 
 def made_up(count: int = 30, **more: object) -> list[RoundRecord]:
@@ -56,8 +64,31 @@ def client_names() -> tuple[str, ...]:
     return tuple(f"client-{number:02}" for number in range(1, CLIENTS + 1))
 
 
-def summarised(records: list[RoundRecord], **settings: object) -> Summary:
+def summarised(records: list[RoundRecord], yardstick: Yardstick = ACCURACY, /, **settings: object) -> Summary:
     """Sum the records up, for a run with these settings, written with __ for the dot."""
     keys = {key.replace("__", "."): value for key, value in settings.items()}
     config: RunConfig = make_config({"rounds": max(1, len(records)), "clients.count": CLIENTS, **keys})
-    return Summary.of(config, client_names(), 1234, records, protocol="a graph", assumptions=("Nobody lies.",))
+    return Summary.of(
+        config,
+        client_names(),
+        1234,
+        records,
+        protocol="a graph",
+        assumptions=("Nobody lies.",),
+        yardstick=yardstick,
+    )
+
+
+def regression(count: int = 10) -> list[RoundRecord]:
+    """Rounds of a run whose targets are numbers."""
+    return [msgspec.structs.replace(record, accuracy=None, error=100 / record.round) for record in made_up(count)]
+
+
+def courses(count: int = 5) -> list[Course]:
+    """Forecasts of so many series, the later the worse."""
+    times = np.datetime64("2018-07-01T00", "h") + np.arange(200)
+    truth = 1000 + 100 * np.sin(np.arange(200))
+    return [
+        Course(f"{HOSTILE} {place}", "MW", times, truth, truth + place, place / 10, 1.0 * place, FORECAST.rules)
+        for place in range(count)
+    ]

@@ -86,3 +86,14 @@ def foot_legend(axes: Axes) -> None:
     handles, labels = axes.get_legend_handles_labels()
     style: dict[str, Any] = {"ncols": max(1, len(labels)), "bbox_to_anchor": (0.5, 0.01), "markerscale": 1.3}
     axes.figure.legend(handles, labels, loc="lower center", fontsize=10, **style)
+
+
+def date_axis(axes: Axes) -> None:
+    """Let a week of hours fill the width of these axes, every other day marked, and write large values in full."""
+    from matplotlib.dates import ConciseDateFormatter, DayLocator
+
+    days = DayLocator(interval=2)  # type: ignore[no-untyped-call]
+    axes.xaxis.set_major_locator(days)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(days))  # type: ignore[no-untyped-call]
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.margins(x=0)

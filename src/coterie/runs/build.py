@@ -16,7 +16,7 @@ from coterie.runs.federation import Federation
 from coterie.runs.protection import Protection, make_protection
 from coterie.runs.selection import make_selection
 from coterie.secagg.server import Step
-from coterie.training.evaluate import Score, evaluate
+from coterie.training.evaluate import Score
 from coterie.training.flatten import ModelArrays
 from coterie.training.schedules import Schedule
 from coterie.training.strategies import Strategy
@@ -50,9 +50,9 @@ class BuiltRun:
         """How each sum of a round is protected; nothing where there are none, or the server sees every update."""
         return self.cohorts.protections if self.cohorts and self.config.aggregation.kind == "secure" else ()
 
-    def score(self, model: ModelArrays) -> Score:
-        """Score a model on the test examples."""
-        return evaluate(self.federation.problem, model, self.federation.test)
+    def score(self, model: ModelArrays, name: str = "") -> Score:
+        """Score a model on the test examples; by its name, it may be one client's and be judged by the client's own."""
+        return self.federation.score(name, model)
 
     def epsilon(self, revealed: int) -> float | None:
         """Return what so many rounds have spent, where clients add noise to what is summed."""

@@ -38,8 +38,8 @@ class DataSettings(NamedSection):
 
     name: Annotated[str, OneOf(DATASETS, OWN, named=True)] = Field(
         default="digits",
-        description="the data set: digits comes with Coterie, others are in the folder, own is for Python programs; or "
-        "module:function, yours in the current folder, which returns examples",
+        description="the data set: digits and energy come with Coterie, others are in the folder, own is for Python "
+        "programs; or module:function, yours in the current folder, which returns examples",
     )
     folder: str = Field(default="", description="where data sets are; if empty, what COTERIE_DATA says")
     options: dict[str, Any] = Field(

@@ -15,6 +15,7 @@ from coterie.reports.words import duration, size
 from coterie.runs.observers import Observer, RunStart
 from coterie.runs.records import RoundRecord, own_columns
 from coterie.runs.summary import Summary, in_words, told_privacy
+from coterie.runs.yardstick import ACCURACY, Yardstick
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _CURVE = 40  # characters
@@ -28,11 +29,12 @@ class Watcher(Observer):
         self._console = console or Console(highlight=False)
         self._live: Live | None = None
         self._view: RunView | None = None
-        self._rounds, self._folder = 0, ""
+        self._rounds, self._folder, self._yardstick = 0, "", ACCURACY
 
     def begin(self, start: RunStart) -> None:
         """Say what is run, and open the view."""
         self._rounds, self._folder = start.config.rounds, escape(str(start.folder))
+        self._yardstick = start.yardstick
         self._console.print(*_introduction(start), sep="\n", soft_wrap=True)
         if self._console.is_terminal:
             self._view = RunView(start)
@@ -49,7 +51,7 @@ class Watcher(Observer):
         if self._view:
             self._view.add(record)
         else:
-            self._console.print(line(record, self._rounds), soft_wrap=True)
+            self._console.print(line(record, self._rounds, self._yardstick), soft_wrap=True)
 
     def end(self, summary: Summary) -> None:
         """Close the view and tell the run in words."""
@@ -75,7 +77,7 @@ class RunView:
     """The state of a run, drawn whenever it is asked for."""
 
     def __init__(self, start: RunStart) -> None:
-        self._rounds = start.config.rounds
+        self._rounds, self._yardstick = start.config.rounds, start.yardstick
         self._clients = len(start.clients)
         self._cohort, self._promised = start.config.cohort.size, start.config.promised
         self._algorithm = start.config.training.algorithm
@@ -112,14 +114,14 @@ class RunView:
         return row
 
     def _rows(self, last: RoundRecord) -> list[tuple[str, RenderableType]]:
-        records = self._records
-        scores = [record.accuracy for record in records if record.accuracy is not None]
-        losses = [record.test_loss for record in records if record.test_loss is not None]
+        records, yardstick = self._records, self._yardstick
+        scores = [score for record in records if (score := yardstick.of(record)) is not None]
         rows: list[tuple[str, RenderableType]] = []
         if scores:
-            rows.append(("accuracy", Text.assemble((f"{scores[-1]:.1%}  ", "bold green"), curve(scores, 0.0, 1.0))))
-        elif losses:
-            rows.append(("loss", Text.assemble((f"{losses[-1]:.4g}  ", "bold green"), curve(losses, 0.0, max(losses)))))
+            drawn = curve(scores, 0.0, 1.0 if yardstick.share else max(scores))
+            rows.append((yardstick.name, Text.assemble((f"{yardstick.written(scores[-1])}  ", "bold green"), drawn)))
+        if last.error is not None:
+            rows.append(("error", Text(f"{last.error:,.4g} {yardstick.unit} on average")))
         rows.append(("cohort", cohort(last)))
         if last.selected or last.strong_privacy is not None:
             exposed = f"{last.exposed} of {self._clients} exposed" if last.exposed else "nobody exposed"
@@ -138,11 +140,12 @@ class RunView:
         return rows
 
 
-def line(record: RoundRecord, rounds: int) -> str:
+def line(record: RoundRecord, rounds: int, yardstick: Yardstick = ACCURACY) -> str:
     """Return a round as one line."""
-    score = f"accuracy {record.accuracy:.1%}" if record.accuracy is not None else ""
-    if not score and record.test_loss is not None:
-        score = f"loss {record.test_loss:.4g}"
+    reached = yardstick.of(record)
+    score = f"{yardstick.name} {yardstick.written(reached)}" if reached is not None else ""
+    if record.error is not None:
+        score += f" ({record.error:,.4g} {yardstick.unit} off)"
     if not score and record.train_loss is not None:
         score = f"training loss {record.train_loss:.4g}"
     measures = f"T={record.strong_privacy or '-'} so far, F={record.fairness_gap:.2f} C={record.cardinality:.1f}"

@@ -2,21 +2,25 @@
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from coterie.arithmetic import FloatArray
 from coterie.cohorts.circles import Indices
 from coterie.cohorts.policies import Policy
 from coterie.errors import ConfigError
 from coterie.runs.choices import make_chosen
 from coterie.runs.config import OWN, RunConfig
 from coterie.runs.named import call_named, is_named
+from coterie.runs.yardstick import ACCURACY, LOSS, SQUARED_ERROR, Yardstick
 from coterie.training import flatten
 from coterie.training.data.datasets import Dataset, load
 from coterie.training.data.own import client_names, from_anything
 from coterie.training.data.partitions import PARTITIONS
-from coterie.training.evaluate import evaluate
+from coterie.training.data.series import ForecastSeries
+from coterie.training.evaluate import Score, evaluate
 from coterie.training.local import ArrayData, Loss, Problem, cross_entropy, squared_error
 from coterie.training.models import build
 from coterie.training.own import Module, instantiate, structure_digest
@@ -35,6 +39,32 @@ class Federation:
     """Every example's label, where targets are labels."""
     policy: Policy | None = None
     """Who selects cohorts, where the caller brought a policy along."""
+    series: ForecastSeries | None = field(default=None, repr=False)
+    """What the test examples stand for, where they are moments of series."""
+
+    @property
+    def yardstick(self) -> Yardstick:
+        """By what models are judged: here, and nowhere else, it is decided by the kind of the targets."""
+        if self.labels is not None:
+            return ACCURACY
+        if self.problem.loss is not squared_error:
+            return LOSS
+        if self.series is None:
+            return SQUARED_ERROR
+        rules = {rule: float(np.square(said - self.test.y).mean()) for rule, said in self.series.rules.items()}
+        return replace(SQUARED_ERROR, scaling=self.series.scaling, unit=self.series.unit, rules=rules)
+
+    def tests(self, model: str) -> Indices:
+        """Return which test examples a model is judged by: its own series', if it is that of a client, or all."""
+        own = self.series.members.get(model) if self.series else None
+        return np.arange(len(self.test)) if own is None else own
+
+    def score(self, model: str, state: Sequence[FloatArray]) -> Score:
+        """Score the model of this name in this state."""
+        chosen = self.tests(model)
+        test = self.test if chosen.size == len(self.test) else ArrayData(self.test.x[chosen], self.test.y[chosen])
+        scale = self.series.scale[chosen] if self.series else None
+        return evaluate(self.problem, state, test, scale=scale)
 
 
 def find_federation(config: RunConfig) -> Federation:
@@ -68,7 +98,7 @@ def make_federation(
     )
     _try_out(config, problem, dataset)
     test = ArrayData(dataset.test_x, dataset.test_y)
-    return Federation(problem, test, _divided(config, dataset, labels), labels, policy)
+    return Federation(problem, test, _divided(config, dataset, labels), labels, policy, dataset.series)
 
 
 def fingerprint(federation: Federation) -> dict[str, str]:

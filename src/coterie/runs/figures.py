@@ -9,23 +9,25 @@ import numpy as np
 from coterie.auditing.figures import sample
 from coterie.cohorts.ledger import Outcome
 from coterie.reports.html import Figure, text
+from coterie.runs.forecasts import Course, last_hours
 from coterie.runs.records import RoundRecord
+from coterie.runs.yardstick import Yardstick
 
 _POINTS = 1000  # more rounds than these are thinned out
 _BARS = 200  # more rounds than these share a bar
 _LEGEND = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "traceorder": "normal"}
 
 
-def learning(records: Sequence[RoundRecord], *, labels: bool, beside: Mapping[str, str]) -> Figure:
-    """Draw accuracy over the rounds, or the loss where there are no labels, and mark rounds without a result.
+def learning(records: Sequence[RoundRecord], yardstick: Yardstick, beside: Mapping[str, str]) -> Figure:
+    """Draw what models are judged by over the rounds, and mark rounds without a result.
 
     Columns ``beside`` it are drawn under the names given; what is drawn is the mean then.
     """
-    scored = [record for record in records if record.test_loss is not None]
+    scored = [record for record in records if yardstick.of(record) is not None]
     scored = [scored[at] for at in sample(len(scored), _POINTS)] if scored else []
-    values = [record.accuracy if labels else record.test_loss for record in scored]
-    name = "accuracy" if labels else "loss"
-    shown = "%{y:.1%}" if labels else "%{y:.4g}"
+    values = [yardstick.of(record) for record in scored]
+    name = yardstick.name
+    shown = "%{y:.1%}" if yardstick.share else "%{y:.4g}"
     line = {
         "type": "scatter",
         "mode": "lines",
@@ -59,7 +61,7 @@ def learning(records: Sequence[RoundRecord], *, labels: bool, beside: Mapping[st
         "hovertemplate": "round %{x}<br>%{text}<extra></extra>",
     }
     axis: dict[str, Any] = {"title": _title(name), "rangemode": "tozero"}
-    if labels:
+    if yardstick.share:
         axis |= {"tickformat": "~%", "range": [0, 1.02]}
     layout = {
         "xaxis": _rounds(records),
@@ -69,8 +71,47 @@ def learning(records: Sequence[RoundRecord], *, labels: bool, beside: Mapping[st
     }
     last = f"{values[-1]:.3g}" if values and values[-1] is not None else "unknown"
     return Figure(
-        [line, *others, marks], layout, 340, f"Line chart: {name} over {len(records):,} rounds; in the end {last}."
+        [line, *others, *_rule_to_beat(records, yardstick), marks],
+        layout,
+        340,
+        f"Line chart: {name} over {len(records):,} rounds; in the end {last}.",
     )
+
+
+def forecasts(courses: Sequence[Course]) -> Figure:
+    """Draw truth and forecast of these series over the last week of the tests, one below the other."""
+    traces: list[dict[str, Any]] = []
+    layout: dict[str, Any] = {"showlegend": True, "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"}}
+    height = 1 / len(courses)
+    for place, course in enumerate(courses):
+        axis = str(place + 1) if place else ""
+        hours = last_hours(course)
+        times = np.datetime_as_string(course.times[hours], "m").tolist()
+        truth, forecast = ("truth", course.truth, "@muted", 4.5), ("forecast", course.forecast, "@accent", 1.75)
+        for name, values, color, width in (truth, forecast):
+            line = {
+                "type": "scatter",
+                "mode": "lines",
+                "name": name,
+                "legendgroup": name,
+                "showlegend": place == 0,
+                "x": times,
+                "y": values[hours].round(1).tolist(),
+                "xaxis": f"x{axis}",
+                "yaxis": f"y{axis}",
+                "line": {"color": color, "width": width},
+                "opacity": 0.45 if name == "truth" else 1.0,
+                "hovertemplate": f"{text(course.name)}, %{{x}}<br>{name} %{{y:,.0f}} {course.unit}<extra></extra>",
+            }
+            traces.append(line)
+        bottom = 1 - (place + 1) * height
+        layout[f"xaxis{axis}"] = {"type": "date", "anchor": f"y{axis}", "showgrid": False}
+        layout[f"yaxis{axis}"] = {
+            "title": _title(f"{text(course.name)}, {course.unit}"),
+            "domain": [bottom + 0.3 * height * (place < len(courses) - 1), bottom + height],
+        }
+    told = f"Line charts: truth and forecast, hour by hour, of {', '.join(course.name for course in courses)}."
+    return Figure(traces, layout, 60 + 210 * len(courses), told)
 
 
 def cohorts(records: Sequence[RoundRecord]) -> Figure:
@@ -136,6 +177,22 @@ def spending(records: Sequence[RoundRecord], delta: float) -> Figure:
         "yaxis": {"title": _title(f"ε at δ = {delta:g}"), "rangemode": "tozero"},
     }
     return Figure([line], layout, 260, f"Line chart: epsilon over the rounds; in the end {records[-1].epsilon:.3g}.")
+
+
+def _rule_to_beat(records: Sequence[RoundRecord], yardstick: Yardstick) -> list[dict[str, Any]]:
+    """Draw what the best of the rules of thumb scores that learn nothing, where there are any."""
+    if not yardstick.rules:
+        return []
+    rule = min(yardstick.rules, key=lambda name: yardstick.rules[name])
+    line = {
+        "type": "scatter",
+        "mode": "lines",
+        "x": [0.5, len(records) + 0.5],
+        "y": [yardstick.rules[rule]] * 2,
+        "line": {"color": "@caution", "width": 1.5, "dash": "dash"},
+        "hovertemplate": f"{rule}, without learning: %{{y:.4g}}<extra></extra>",
+    }
+    return [line]
 
 
 def _lost(record: RoundRecord) -> int:

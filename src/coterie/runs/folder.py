@@ -95,6 +95,11 @@ class RunFolder:
         return self.path / "metrics.csv"
 
     @property
+    def forecast_file(self) -> Path:
+        """Forecast and truth as a picture, where the tests are time series."""
+        return self.path / "forecast.png"
+
+    @property
     def ledger_file(self) -> Path:
         """Who was aggregated with whom, ever."""
         return self.path / "ledger.sqlite"

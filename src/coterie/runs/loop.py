@@ -105,6 +105,7 @@ class Engine:
             train_loss=None if noisy else _mean([played.losses[name] for name in sorted(played.losses)]),
             test_loss=_mean([score.loss for score in own]),
             accuracy=_mean([score.accuracy for score in own if score.accuracy is not None]),
+            error=_mean([score.error for score in own if score.error is not None]),
             strong_privacy=strong_privacy,
             exposed=exposed,
             fairness_gap=self._auditor.fairness_gap,
@@ -148,7 +149,8 @@ class Engine:
         if idle or not len(self._built.federation.test):
             return {}
         if not self._scores:
-            self._scores = {name: self._built.score(model) for name, model in self._built.strategy.models().items()}
+            models = self._built.strategy.models()
+            self._scores = {name: self._built.score(model, name) for name, model in models.items()}
         return self._scores
 
 

@@ -16,9 +16,10 @@ from coterie.runs.config import RunConfig
 from coterie.runs.folder import RunFolder, write_whole
 from coterie.runs.records import RoundRecord, own_columns, record_type
 from coterie.runs.summary import Summary
+from coterie.runs.yardstick import ACCURACY, Yardstick
 
 CURVES = (
-    *("accuracy", "test_loss", "train_loss", "learning_rate"),
+    *("accuracy", "error", "test_loss", "train_loss", "learning_rate"),
     *("strong_privacy", "exposed", "fairness_gap", "cardinality", "epsilon", "clipped"),
     *("upload_bytes", "download_bytes", "seconds", "train_seconds", "protect_seconds", "compute_seconds"),
 )
@@ -35,6 +36,8 @@ class RunStart:
     parameters: int
     records: Sequence[RoundRecord] = field(repr=False)
     """The rounds that were played before."""
+    yardstick: Yardstick = ACCURACY
+    """By what models are judged."""
 
 
 class Observer:

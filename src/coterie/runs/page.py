@@ -11,6 +11,7 @@ from coterie.reports.html import Figure, render
 from coterie.reports.words import Level, duration, size
 from coterie.runs import figures as run_figures
 from coterie.runs.config_file import to_toml
+from coterie.runs.forecasts import Course, shown
 from coterie.runs.records import RoundRecord
 from coterie.runs.summary import Summary, in_words, told_privacy
 
@@ -18,17 +19,23 @@ _WEAK_SECONDS = 5.0  # for weak T: it is no more than a note here
 _FAILURES = 100
 
 
-def run_page(summary: Summary, clients: Sequence[str], records: Sequence[RoundRecord], folder: str) -> str:
-    """Return one self-contained HTML page on a run."""
+def run_page(
+    summary: Summary,
+    clients: Sequence[str],
+    records: Sequence[RoundRecord],
+    folder: str,
+    courses: Sequence[Course] = (),
+) -> str:
+    """Return one self-contained HTML page on a run; ``courses`` are its forecasts, if that is what it learnt."""
     words = dict(in_words(summary))
     figures: dict[str, Figure] = {}
     captions: dict[str, str] = {}
     report: AuditReport | None = None
     if records:
-        figures["learning"] = run_figures.learning(
-            records, labels=summary.accuracy is not None, beside=summary.config.algorithm.curves
-        )
+        figures["learning"] = run_figures.learning(records, summary.yardstick, summary.config.algorithm.curves)
         figures["times"] = run_figures.times(records)
+    if courses:
+        figures["forecasts"] = run_figures.forecasts(shown(courses))
     if any(record.selected for record in records):
         figures["cohorts"] = run_figures.cohorts(records)
         figures["traffic"] = run_figures.traffic(records)
@@ -57,6 +64,7 @@ def run_page(summary: Summary, clients: Sequence[str], records: Sequence[RoundRe
         particulars=[said for about, said in summary.config.algorithm.words(summary) if about != "Privacy"],
         measures=_measures(summary),
         captions=captions,
+        courses=courses,
         drawn=set(figures),
         folder=folder,
         settings=to_toml(summary.config),
@@ -80,12 +88,10 @@ def _level(summary: Summary) -> Level:
 
 
 def _headline(summary: Summary) -> str:
-    if summary.accuracy is not None:
-        learnt = f"{summary.accuracy:.1%} accuracy after {summary.rounds:,} rounds"
-    elif summary.test_loss is not None:
-        learnt = f"A loss of {summary.test_loss:.4g} after {summary.rounds:,} rounds"
-    else:
-        learnt = f"{summary.rounds:,} rounds"
+    learnt = f"{summary.rounds:,} rounds"
+    if summary.score is not None:
+        told = summary.yardstick.told(summary.score)
+        learnt = f"{told[0].upper()}{told[1:]} after {learnt}"
     if _level(summary) is Level.DANGER:
         return f"{learnt}, and {summary.exposed:,} clients exposed"
     if _level(summary) is Level.SAFE:
@@ -96,13 +102,13 @@ def _headline(summary: Summary) -> str:
 def _measures(summary: Summary) -> list[Measure]:
     share = summary.protect_seconds / summary.seconds if summary.seconds else 0.0
     found: list[Measure] = []
-    worst = summary.extras.get("worst")
-    if summary.accuracy is not None:
-        note = f"at best {summary.best_accuracy:.1%}" if worst is None else f"of clients' own models; worst {worst:.1%}"
-        found.append(Measure("Accuracy", f"{summary.accuracy:.1%}", note))
-    elif summary.test_loss is not None:
-        note = "on the test examples" if worst is None else f"of clients' own models; worst {worst:.4g}"
-        found.append(Measure("Loss", f"{summary.test_loss:.4g}", note))
+    yardstick = summary.yardstick
+    if summary.score is not None and summary.best_score is not None:
+        worst = summary.extras.get("worst")
+        note = f"at best {yardstick.written(summary.best_score)}"
+        note = note if worst is None else f"of clients' own models; worst {yardstick.written(worst)}"
+        note += f"; {summary.error:,.4g} {yardstick.unit} off on average" if summary.error is not None else ""
+        found.append(Measure(yardstick.name.capitalize(), yardstick.written(summary.score), note))
     if not summary.config.algorithm.aggregates:
         return [*found, Measure("Time", duration(summary.seconds), f"for {summary.rounds:,} rounds")]
     exposed = f"{summary.exposed:,} of {summary.clients:,} clients exposed" if summary.exposed else "nobody exposed"

@@ -25,6 +25,7 @@ from coterie.runs.config import RunConfig
 from coterie.runs.config_file import parse_config, to_toml
 from coterie.runs.federation import Federation, find_federation, fingerprint
 from coterie.runs.folder import RunFolder, checked_records, named_arrays, write_whole
+from coterie.runs.forecasts import draw_forecasts, forecast_courses
 from coterie.runs.locks import locked
 from coterie.runs.loop import Engine
 from coterie.runs.observers import Journal, Observer, RunStart, trackers
@@ -167,7 +168,8 @@ class TrainingRun:
 
     def _begin(self, records: Sequence[RoundRecord]) -> None:
         clients = tuple(self._built.federation.parts)
-        start = RunStart(self.config, self.folder.path, clients, self._parameters, tuple(records))
+        yardstick = self._built.federation.yardstick
+        start = RunStart(self.config, self.folder.path, clients, self._parameters, tuple(records), yardstick)
         for observer in self._observers:
             observer.begin(start)
 
@@ -188,8 +190,13 @@ class TrainingRun:
             records,
             protocol=" ".join(str(protection) for protection in built.protections),
             assumptions=built.config.algorithm.assumptions(built),
+            yardstick=built.federation.yardstick,
+            notes=built.federation.series.notes if built.federation.series else (),
         )
-        page = run_page(summary, clients, records, self.folder.path.name)
+        courses = forecast_courses(built.federation, built.strategy.models())
+        if courses:
+            draw_forecasts(self.folder.forecast_file, courses)
+        page = run_page(summary, clients, records, self.folder.path.name, courses)
         write_whole(self.folder.report_file, page.encode())
         return RunResult(self.folder.path, summary, tuple(records), models)
 

@@ -11,6 +11,7 @@ from coterie.planning.session import FEW_CLIENTS, recommend
 from coterie.reports.words import duration, size
 from coterie.runs.config import RunConfig
 from coterie.runs.records import RoundRecord, own_columns
+from coterie.runs.yardstick import ACCURACY, Yardstick
 
 _ABORTED = (Outcome.ABORTED_BEFORE_REVEAL, Outcome.ABORTED_AFTER_REVEAL)
 
@@ -29,6 +30,9 @@ class Summary:
     accuracy: float | None
     best_accuracy: float | None
     test_loss: float | None
+    best_loss: float | None
+    error: float | None
+    """Mean absolute error on the test examples, in the yardstick's unit."""
     strong_privacy: int | None
     """T so far; see :attr:`promised` for the one that lasts."""
     exposed: int
@@ -55,11 +59,25 @@ class Summary:
     """What epsilon rests on."""
     extras: Mapping[str, float | None] = field(default_factory=dict)
     """The algorithm's own columns, as they were last known."""
+    yardstick: Yardstick = ACCURACY
+    """By what models are judged."""
+    notes: tuple[str, ...] = ()
+    """What was odd about the data."""
 
     @property
     def finished(self) -> bool:
         """Whether all rounds were played."""
         return self.rounds >= self.config.rounds
+
+    @property
+    def score(self) -> float | None:
+        """What models reached in the end, by the yardstick."""
+        return self.accuracy if self.yardstick.share else self.test_loss
+
+    @property
+    def best_score(self) -> float | None:
+        """The best of any round, by the yardstick."""
+        return self.best_accuracy if self.yardstick.share else self.best_loss
 
     @property
     def promised(self) -> int:
@@ -73,8 +91,9 @@ class Summary:
 
     def numbers(self) -> dict[str, Any]:
         """Return everything but the settings under its name; what is no finite number is None."""
-        found = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "config"}
+        found = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("config", "yardstick")}
         found |= {"promised": self.promised, "finished": self.finished}
+        found |= {"yardstick": self.yardstick.name, "unit": self.yardstick.unit, "rules": dict(self.yardstick.rules)}
         return {name: None if isinstance(it, float) and not math.isfinite(it) else it for name, it in found.items()}
 
     @classmethod
@@ -87,11 +106,14 @@ class Summary:
         *,
         protocol: str = "",
         assumptions: tuple[str, ...] = (),
+        yardstick: Yardstick = ACCURACY,
+        notes: tuple[str, ...] = (),
     ) -> "Summary":
         """Add the records up."""
         last = records[-1] if records else RoundRecord(round=0, outcome=Outcome.SKIPPED)
         scores = [record for record in records if record.test_loss is not None]
         accuracies = [record.accuracy for record in scores if record.accuracy is not None]
+        losses = [record.test_loss for record in scores if record.test_loss is not None]
         trained = [record.clipped for record in records if record.train_loss is not None]
         selected = max(1, sum(record.selected for record in records))
         seen = {name for record in records for name in record.aggregated}
@@ -105,7 +127,9 @@ class Summary:
             aborted=sum(record.outcome in _ABORTED for record in records),
             accuracy=accuracies[-1] if accuracies else None,
             best_accuracy=max(accuracies, default=None),
-            test_loss=scores[-1].test_loss if scores else None,
+            test_loss=losses[-1] if losses else None,
+            best_loss=min(losses, default=None),
+            error=scores[-1].error if scores else None,
             strong_privacy=last.strong_privacy,
             exposed=last.exposed,
             never=len(clients) - len(seen),
@@ -123,6 +147,8 @@ class Summary:
             protocol=protocol,
             assumptions=assumptions,
             extras={name: _latest(records, name) for name in own_columns(last)},
+            yardstick=yardstick,
+            notes=notes,
         )
 
 
@@ -140,6 +166,10 @@ def told_privacy(promised: int, so_far: int | None) -> str:
 def in_words(summary: Summary) -> Iterator[tuple[str, str]]:
     """Tell a run in sentences, each with what it is about."""
     yield "Model", _model(summary)
+    if summary.yardstick.rules:
+        yield "Baselines", _baselines(summary.yardstick)
+    if summary.notes:
+        yield "Data", f"{'. '.join(summary.notes)}."
     yield "Rounds", _rounds(summary)
     yield from summary.config.algorithm.words(summary)
     if summary.epsilon is not None:
@@ -162,17 +192,25 @@ def in_words(summary: Summary) -> Iterator[tuple[str, str]]:
 
 def _model(summary: Summary) -> str:
     what = f"{summary.config.model.name} with {summary.parameters:,} parameters"
-    if summary.config.algorithm.personal:
-        what += f" that each of {summary.clients:,} clients has for itself"
-    mean = " on average" if summary.config.algorithm.personal else ""
-    if summary.accuracy is not None and summary.best_accuracy is not None:
-        best = f" (at best {summary.best_accuracy:.1%})" if summary.best_accuracy > summary.accuracy else ""
-        return f"The {what} is right on {summary.accuracy:.1%} of the test examples{mean}{best}."
-    if summary.test_loss is not None:
-        return f"The {what} has a loss of {summary.test_loss:.4g} on the test examples{mean}."
+    personal = summary.config.algorithm.personal
+    what += f" that each of {summary.clients:,} clients has for itself" if personal else ""
+    tests = "the test examples on average" if personal else "the test examples"
+    yardstick, score, best = summary.yardstick, summary.score, summary.best_score
+    if score is not None and best is not None:
+        at_best = f" (at best {yardstick.written(best)})" if best != score else ""
+        if yardstick.share:
+            return f"The {what} is right on {yardstick.written(score)} of {tests}{at_best}."
+        off = f", and is off by {summary.error:,.4g} {yardstick.unit} on average" if summary.error is not None else ""
+        scaling = f", of {yardstick.scaling}" if yardstick.scaling else ""
+        return f"The {what} has {yardstick.told(score)} on {tests}{at_best}{scaling}{off}."
     if summary.finished:
         return f"The {what} was not evaluated: there are no test examples."
     return f"The {what} was not evaluated yet."
+
+
+def _baselines(yardstick: Yardstick) -> str:
+    found = ", ".join(f"{rule} {yardstick.written(value)}" for rule, value in yardstick.rules.items())
+    return f"Forecasts that learn nothing, and repeat a value of the past, have this {yardstick.name}: {found}."
 
 
 def _rounds(summary: Summary) -> str:

@@ -1,12 +1,14 @@
 """Evaluation of a model on examples that nobody trained on."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from coterie.arithmetic import FloatArray
+from coterie.cohorts.circles import Indices
 from coterie.errors import InputError
 from coterie.training.local import Data, Problem, one_thread
 
@@ -18,19 +20,50 @@ class Score:
     loss: float
     accuracy: float | None
     samples: int
+    error: float | None = None
+    """Mean absolute error in the unit of the targets, where that is known."""
 
 
-def evaluate(problem: Problem, state: Sequence[FloatArray], data: Data, batch_size: int = 500) -> Score:
-    """Score the problem's model in this state on ``data``, every example weighing the same."""
+def evaluate(
+    problem: Problem,
+    state: Sequence[FloatArray],
+    data: Data,
+    batch_size: int = 500,
+    *,
+    scale: npt.NDArray[np.float64] | None = None,
+) -> Score:
+    """Score the problem's model in this state on ``data``, every example weighing the same.
+
+    ``scale`` is how many units 1 stands for in each example's target.
+    """
     if len(data) == 0:
         raise InputError("there are no examples to evaluate the model with")
+    loss, correct, labelled, error = 0.0, 0, False, 0.0
+    for indices, outputs, y in _answers(problem, state, data, batch_size):
+        loss += problem.losses(outputs, y).sum(dtype=torch.float64).item()
+        labelled = not y.is_floating_point()
+        correct += int((outputs.argmax(1) == y).sum()) if labelled else 0
+        if scale is not None:
+            error += float(scale[indices] @ (outputs - y).abs().flatten(1).mean(1).numpy())
+    count = len(data)
+    return Score(loss / count, correct / count if labelled else None, count, None if scale is None else error / count)
+
+
+def predict(
+    problem: Problem, state: Sequence[FloatArray], data: Data, batch_size: int = 500
+) -> npt.NDArray[np.float32]:
+    """Return what the model in this state answers for each example, in their order."""
+    return np.concatenate([outputs.numpy() for _, outputs, _ in _answers(problem, state, data, batch_size)])
+
+
+def _answers(
+    problem: Problem, state: Sequence[FloatArray], data: Data, batch_size: int
+) -> Iterator[tuple[Indices, torch.Tensor, torch.Tensor]]:
+    """Yield the numbers of some examples, the model's outputs and the targets, until all had their turn."""
     module = problem.instance(state).eval()
-    loss, correct, labelled = 0.0, 0, False
-    with one_thread(), torch.inference_mode():
-        for start in range(0, len(data), batch_size):
-            x, y = data.batch(np.arange(start, min(start + batch_size, len(data))))
+    for start in range(0, len(data), batch_size):
+        indices = np.arange(start, min(start + batch_size, len(data)))
+        with one_thread(), torch.inference_mode():
+            x, y = data.batch(indices)
             outputs = module(x)
-            loss += problem.losses(outputs, y).sum(dtype=torch.float64).item()
-            labelled = not y.is_floating_point()
-            correct += int((outputs.argmax(1) == y).sum()) if labelled else 0
-    return Score(loss / len(data), correct / len(data) if labelled else None, len(data))
+        yield indices, outputs, y

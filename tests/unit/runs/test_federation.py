@@ -14,9 +14,12 @@ from torch import nn
 from coterie.errors import ConfigError
 from coterie.runs.config_file import load_config, make_config
 from coterie.runs.federation import Federation, find_federation, fingerprint, make_federation
-from coterie.training.data.datasets import Dataset
+from coterie.runs.yardstick import ACCURACY, LOSS, SQUARED_ERROR
+from coterie.training import flatten
+from coterie.training.data.datasets import Dataset, load
 from coterie.training.data.own import from_clients, from_torch
 from coterie.training.local import ArrayData
+from coterie.training.models import build
 
 MINE = "tests.support.mine"
 
@@ -63,6 +66,31 @@ def test_more_parts_than_examples_are_refused_by_name(count: int, partition: str
 def test_a_model_that_does_not_fit_the_data_is_refused(dataset: Dataset, model: nn.Module, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         federation(dataset, model)
+
+
+def absolute(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return (outputs - targets).abs().mean(1)
+
+
+def test_the_kind_of_targets_decides_what_models_are_judged_by() -> None:
+    numbers = from_torch((np.ones((4, 5)), np.arange(4.0) / 4), (np.ones((1, 5)), np.array([0.5])))
+    config = make_config({"clients.count": 2, "cohort.size": 2, "partition.kind": "iid"})
+    assert federation().yardstick == ACCURACY
+    assert federation(numbers, nn.Linear(5, 1)).yardstick == SQUARED_ERROR
+    assert make_federation(config, numbers, nn.Linear(5, 1), absolute).yardstick == LOSS
+
+
+def test_a_model_is_judged_by_the_series_of_its_client() -> None:
+    data = load("energy", regions="AEP,DUQ")
+    found = federation(data, build("lstm", data.input_shape, 1, seed=0))
+    state = flatten.read(found.problem.model)
+    each, both = [found.score(name, state) for name in ("AEP", "DUQ")], found.score("global", state)
+    assert [score.samples for score in (*each, both)] == [312, 312, 624]
+    assert both.loss == pytest.approx(sum(score.loss for score in each) / 2)
+    assert both.error == pytest.approx(sum(score.error or 0 for score in each) / 2)
+    assert (each[0].error or 0) > 5 * (each[1].error or 0)  # AEP is the larger, and both are scaled alike
+    assert (found.yardstick.name, found.yardstick.unit) == ("mean squared error", "MW")
+    assert list(found.yardstick.rules) == ["previous hour", "previous day", "previous week"]
 
 
 def test_settings_name_what_is_the_users_own() -> None:

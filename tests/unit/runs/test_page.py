@@ -1,6 +1,8 @@
 """What is said about a run, in words, on its page and on the console."""
 
 import io
+import struct
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,16 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
-from tests.support.runs import HOSTILE, client_names, made_up, summarised
+from tests.support.runs import FORECAST, HOSTILE, client_names, courses, made_up, regression, summarised
 
 from coterie.cohorts.ledger import Outcome
 from coterie.cohorts.policies import POLICIES, PolicySettings
 from coterie.runs.config_file import make_config
 from coterie.runs.console import Watcher, curve, line
+from coterie.runs.forecasts import draw_forecasts, shown
 from coterie.runs.observers import RunStart
 from coterie.runs.page import run_page
 from coterie.runs.records import RoundRecord
 from coterie.runs.summary import Summary, in_words
+from coterie.runs.yardstick import ACCURACY, LOSS, SQUARED_ERROR, Yardstick
 
 ALONE: dict[str, object] = {"selected": 0, "aggregated": (), "strong_privacy": None}
 
@@ -51,7 +55,6 @@ def test_numbers_add_up() -> None:
         ({"training__algorithm": "local-only"}, ALONE, "Nothing left any client"),
         ({}, {"clipped": 0.2}, "20.0% of the entries of updates were cut off at ±0.5"),
         ({}, {"epsilon": 2.5}, "(2.5, 1e-05)-differential privacy"),
-        ({}, {"accuracy": None}, "has a loss of 0.2 on the test examples"),
         ({}, {"accuracy": None, "test_loss": None}, "was not evaluated: there are no test examples"),
         ({"rounds": 40}, {"accuracy": None, "test_loss": None}, "was not evaluated yet"),
         ({"rounds": 40}, {}, "30 are still to be played"),
@@ -61,6 +64,59 @@ def test_the_words_fit_the_run(settings: dict[str, object], fields: dict[str, ob
     summary = summarised(made_up(10, **fields), **settings)
     assert said in words(summary)
     assert run_page(summary, client_names(), made_up(10, **fields), "run").count("<h1>") == 1
+
+
+# ------------------------------------------------------------------------------------------- regressions
+
+
+@pytest.mark.parametrize(
+    ("yardstick", "said"),
+    [
+        (LOSS, "has a loss of 0.2 on the test examples"),
+        (SQUARED_ERROR, "has a mean squared error of 0.2 on the test examples, and is off by"),
+        (FORECAST, "of 0.2 on the test examples, of load in deviations, and is off by 10 MW on average. Forecasts"),
+        (FORECAST, "previous hour 0.25, previous day 0.5"),
+    ],
+)
+def test_a_regression_is_told_by_its_error(yardstick: Yardstick, said: str) -> None:
+    summary = summarised(regression(), yardstick)
+    assert said in words(summary)
+    assert (summary.score, summary.best_score) == (0.2, 0.2)
+    assert summary.numbers()["yardstick"] == yardstick.name
+    assert f"a {yardstick.name} of 0.2 after 10 rounds".capitalize() in run_page(
+        summary, client_names(), regression(), "run"
+    )
+
+
+def test_nothing_that_is_shown_of_a_regression_speaks_of_accuracy() -> None:
+    records = regression()
+    page = run_page(summarised(records, FORECAST), client_names(), records, "run", courses())
+    body = page[page.index("<body>") :]
+    assert "ccuracy" not in body[: body.index("<h2>Settings")]
+    assert body.count('id="plot-forecasts"') == 1
+    assert "<script>window" not in body
+    for terminal in True, False:
+        seen = watched(records, FORECAST, terminal=terminal)
+        assert "mean squared error" in seen
+        assert "10 MW" in seen
+        assert "ccuracy" not in seen
+
+
+def test_a_line_has_the_error_in_its_unit() -> None:
+    assert "mean squared error 0.2 (10 MW off)" in line(regression()[-1], 10, FORECAST)
+
+
+@pytest.mark.parametrize(("count", "drawn"), [(1, [0]), (2, [0, 1]), (3, [0, 1, 2]), (5, [0, 2, 4])])
+def test_the_best_the_middle_and_the_worst_forecast_are_drawn(count: int, drawn: list[int]) -> None:
+    assert [course.error for course in shown(courses(count)[::-1])] == drawn
+
+
+def test_forecasts_are_drawn_as_a_picture(tmp_path: Path) -> None:
+    draw_forecasts(tmp_path / "forecast.png", [replace(course, name="AEP") for course in courses()])
+    content = (tmp_path / "forecast.png").read_bytes()
+    assert content.startswith(b"\x89PNG")
+    width, height = struct.unpack(">II", content[16:24])
+    assert (width, height) == (2100, 720)
 
 
 def test_only_the_promised_t_is_said_to_last() -> None:
@@ -123,12 +179,14 @@ def test_many_rounds_make_no_large_page() -> None:
     assert sizes[1] - sizes[0] < 600_000
 
 
-def watched(records: list[RoundRecord], *, terminal: bool, **settings: object) -> str:
-    summary = summarised(records, **settings)
+def watched(
+    records: list[RoundRecord], yardstick: Yardstick = ACCURACY, /, *, terminal: bool, **settings: object
+) -> str:
+    summary = summarised(records, yardstick, **settings)
     output = io.StringIO()
     console = Console(file=output, force_terminal=terminal, width=240, highlight=False)
     watcher = Watcher(console)
-    watcher.begin(RunStart(summary.config, client_path(), client_names(), 1234, records[:1]))
+    watcher.begin(RunStart(summary.config, client_path(), client_names(), 1234, records[:1], summary.yardstick))
     for record in records[1:]:
         watcher.step(record.round, "mask", 3, 6)
         watcher.played(record)
@@ -146,7 +204,7 @@ def client_path() -> Path:
     [
         ({}, {}, "nobody exposed"),
         ({"epsilon": 2.5}, {"aggregation__kind": "secure"}, "2.5"),
-        ({"accuracy": None}, {"cohort__policy": "random"}, "loss"),
+        ({}, {"cohort__policy": "random"}, "no T promised"),
         (ALONE, {"training__algorithm": "centralised"}, "baseline"),
         ({}, {"aggregation__kind": "plain"}, "sees every update"),
     ],

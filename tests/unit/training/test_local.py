@@ -12,7 +12,7 @@ from torch.utils.data import Dataset, TensorDataset
 
 from coterie.errors import Cancelled, ConfigError, InputError
 from coterie.training import flatten
-from coterie.training.evaluate import evaluate
+from coterie.training.evaluate import evaluate, predict
 from coterie.training.local import (
     ArrayData,
     LocalSGD,
@@ -240,6 +240,17 @@ def test_evaluation_against_a_direct_computation() -> None:
     assert score.samples == 60
     assert score.accuracy == (outputs.argmax(1) == y).sum().item() / 60
     assert score.loss == pytest.approx(nn.functional.cross_entropy(outputs, y).item(), rel=1e-6)
+
+
+def test_errors_of_a_regression_are_also_told_in_their_unit() -> None:
+    data = ArrayData(np.zeros((3, 2), np.float32), np.array([[1], [-2], [3]], np.float32))
+    problem, zero = (
+        Problem(nn.Linear(2, 1), data, squared_error),
+        [np.zeros((1, 2), np.float32), np.zeros(1, np.float32)],
+    )
+    score = evaluate(problem, zero, data, batch_size=2, scale=np.array([10.0, 1.0, 100.0]))
+    assert score.error == pytest.approx((10 + 2 + 300) / 3)
+    assert predict(problem, zero, data, batch_size=2).tolist() == [[0], [0], [0]]
 
 
 def test_a_regression_has_no_accuracy() -> None:

@@ -117,6 +117,22 @@ def test_the_bundled_digits_are_learnt_in_a_second() -> None:
     assert np.mean(guesses == data.test_y) > 0.9
 
 
+def test_the_forecaster_is_an_lstm_over_each_window_by_itself() -> None:
+    model = build("lstm", (7, 1), 1, seed=0)
+    x = torch.randn(5, 7, 1, generator=torch.Generator().manual_seed(0))
+    weights = dict(model.named_parameters())
+    wx, wh = weights["recurrent.weight_ih_l0"], weights["recurrent.weight_hh_l0"]
+    b = weights["recurrent.bias_ih_l0"] + weights["recurrent.bias_hh_l0"]
+    for window, forecast in zip(x, model(x), strict=True):
+        hidden = cell = torch.zeros(32)
+        for value in window:
+            i, f, g, o = (wx @ value + wh @ hidden + b).chunk(4)
+            cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
+            hidden = o.sigmoid() * cell.tanh()
+        expected = weights["readout.weight"] @ hidden + weights["readout.bias"]
+        assert torch.allclose(forecast, expected, atol=1e-5)
+
+
 def test_the_forecaster_beats_repeating_the_last_value() -> None:
     wave = torch.sin(torch.arange(600) * 0.5)
     x, y = wave.unfold(0, 12, 1)[:-1, :, None], wave[12:, None]

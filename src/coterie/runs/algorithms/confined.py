@@ -199,9 +199,7 @@ class ConfinedTraining(FederatedAveraging):
 
 def _displacement(summary: "Summary") -> str:
     found = summary.extras.get("displacement")
-    known = "" if found is None else f", with {found:.1%} accuracy" if summary.accuracy is not None else ""
-    if found is not None and summary.accuracy is None:
-        known = f", with a loss of {found:.4g}"
+    known = "" if found is None else f", with {summary.yardstick.told(found)}"
     return (
         f"Whoever sees the sums can add them up. The result, the public displacement, is itself a usable model{known}: "
         "what participants keep to themselves is their random start, not what all of them learnt."

@@ -74,5 +74,5 @@ class PersonalAveraging(FederatedAveraging):
         yield from super().words(summary)
         common = summary.extras.get("common")
         if common is not None:
-            value = f"{common:.1%} accuracy" if summary.accuracy is not None else f"a loss of {common:.4g}"
+            value = summary.yardstick.told(common)
             yield "Clients", f"{participants.in_a_sentence(summary)} The common model has {value}."

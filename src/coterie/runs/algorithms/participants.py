@@ -38,9 +38,12 @@ def in_a_sentence(summary: "Summary") -> str:
     spread, worst = (summary.extras.get(column) for column in COLUMNS)
     if spread is None or worst is None:
         return "The clients' own models were not compared yet."
-    if summary.accuracy is None:
-        return f"Their losses have a standard deviation of {spread:.4g}; the worst is {worst:.4g}."
+    if summary.yardstick.share:
+        return (
+            f"From client to client the accuracy has a standard deviation of {100 * spread:.1f} points; "
+            f"the worst client's model is right on {worst:.1%}."
+        )
     return (
-        f"From client to client the accuracy has a standard deviation of {100 * spread:.1f} points; "
-        f"the worst client's model is right on {worst:.1%}."
+        f"From client to client the {summary.yardstick.name} has a standard deviation of {spread:.4g}; "
+        f"the worst is {worst:.4g}."
     )

@@ -22,12 +22,12 @@ from coterie.host import install_command
 from coterie.training.data.readers import (
     Bytes,
     read_cifar_batch,
-    read_hourly,
     read_idx,
     read_integers,
     read_labelled_rows,
     read_pgm,
 )
+from coterie.training.data.series import ForecastSeries
 
 InputArray = npt.NDArray[np.float32]
 Inputs = InputArray | npt.NDArray[np.int64]
@@ -59,6 +59,8 @@ class Dataset:
     classes: int | None
     clients: Mapping[str, Indices] | None = field(default=None, repr=False)
     """Which of the training examples each client holds, where data came with its clients: then it is not divided."""
+    series: ForecastSeries | None = field(default=None, repr=False)
+    """What the test examples of a regression stand for, where they are moments of series."""
 
     def __post_init__(self) -> None:
         if len(self.train_x) == 0:
@@ -75,6 +77,8 @@ class Dataset:
                 raise InputError(f"{self.name}: {part} labels must be int64 from 0 to {self.classes - 1}")
         if self.train_x.shape[1:] != self.test_x.shape[1:] or self.train_y.shape[1:] != self.test_y.shape[1:]:
             raise InputError(f"{self.name}: training and test examples differ in shape")
+        if self.series and (self.classes is not None or self.test_y.shape != (self.series.times.size, 1)):
+            raise InputError(f"{self.name}: the test examples are not the moments of its series")
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -90,9 +94,9 @@ class Dataset:
 def load(name: str, data_dir: Path | str | None = None, **options: Any) -> Dataset:  # noqa: ANN401  (each loader's own)
     """Read the data set ``name``, one of :data:`DATASETS`, with its loader's ``options``.
 
-    All but ``digits`` are read from ``data_dir`` or else from the folder that :data:`DATA_VARIABLE` names. Where
-    something is missing, :class:`ConfigError` says which files belong where; nothing is ever downloaded. Files
-    that are there and wrong are an :class:`InputError`.
+    All but those that come along (``digits``, ``energy``) are read from ``data_dir`` or else from the folder that
+    :data:`DATA_VARIABLE` names. Where something is missing, :class:`ConfigError` says which files belong where; nothing
+    is ever downloaded. Files that are there and wrong are an :class:`InputError`.
     """
     if name not in DATASETS:
         raise ConfigError(f"unknown data set {name!r}; known are {', '.join(DATASETS)}")
@@ -197,36 +201,26 @@ def location30(folder: Path, train_rows: int = 4000) -> Dataset:
     return Dataset("location30", x[:train_rows], y[:train_rows], x[train_rows:], y[train_rows:], classes=30)
 
 
-def energy(folder: Path, region: str = "DAYTON", window: int = 100, test_from: str = "2016-01-01") -> Dataset:
-    """PJM's hourly load: predict the next hour from the last ``window`` (an input is window x 1, a target 1).
+def energy(_folder: Path | None = None, regions: str = "", window: int = 24, test_from: str = "2018-07-16") -> Dataset:
+    """Ten of PJM's regions, each a client, and eight weeks of their load, bundled; see :func:`pjm`.
 
-    Hours from ``test_from`` on are test targets, earlier ones training targets; the windows of the first test hours
-    reach back into the training years, which are known by then. Both parts are standardised with mean and deviation
-    of the hours before ``test_from`` alone.
-
-    The file is sorted by time first. Local time repeats an hour each autumn and skips one each spring: readings of
-    the same hour are averaged (their order is not recorded), and skipped or missing hours are closed up, so that
-    a window is the last ``window`` readings there are. The first ``window`` readings are inputs only.
+    The last two weeks are for testing.
     """
-    try:
-        start = np.datetime64(test_from, "s")
-    except ValueError as error:
-        raise ConfigError(f"test_from must be a date such as 2016-01-01, not {test_from!r}") from error
-    path = folder / "hec" / f"{region}_hourly.csv"
-    times, load = read_hourly(path, f"{region}_MW")
-    hours, which, readings = np.unique(times, return_inverse=True, return_counts=True)
-    series = np.bincount(which, load) / readings
-    split = int(np.searchsorted(hours, start))
-    if not 0 < window < split < hours.size:
-        known = f"{split} hours before {test_from} and {hours.size - split} from then on"
-        raise ConfigError(f"{path} has {known}: too few for windows of {window}")
-    deviation = float(series[:split].std())
-    if deviation == 0:
-        raise InputError(f"{path} has the same load in every hour before {test_from}")
-    series = ((series - series[:split].mean()) / deviation).astype(np.float32)
-    x = np.lib.stride_tricks.sliding_window_view(series[:-1], window)[..., None].copy()
-    y, split = series[window:, None], split - window
-    return Dataset("energy", x[:split], y[:split], x[split:], y[split:], classes=None)
+    from coterie.training.data.energy import SAMPLE, read_regions
+
+    return read_regions("energy", (SAMPLE,), regions, window, test_from)
+
+
+def pjm(folder: Path, regions: str = "", window: int = 24, test_from: str = "2016-01-01") -> Dataset:
+    """PJM's hourly load: a region, which is a client, predicts the next hour from the last ``window``.
+
+    An input is window x 1 and a target 1. Hours from ``test_from`` on are for testing, in windows that begin then at
+    the earliest, and each region is scaled by its hours before; :mod:`coterie.training.data.series` has the details.
+    ``regions`` are names with commas between them; an empty string is all whose files are there.
+    """
+    from coterie.training.data.energy import read_regions
+
+    return read_regions("pjm", (folder / "hec", folder), regions, window, test_from)
 
 
 def client_files(folder: Path, target: str = "", regression: bool = False) -> Dataset:
@@ -262,7 +256,8 @@ DATASETS = {
     "cifar10": Source(cifar10, "cifar-10-batches-py/data_batch_1 to data_batch_5 and cifar-10-batches-py/test_batch"),
     "faces": Source(faces, "att_faces/s1/1.pgm to att_faces/s40/10.pgm"),
     "location30": Source(location30, "location30/bangkok"),
-    "energy": Source(energy, "hec/DAYTON_hourly.csv (or of another region, as hec/REGION_hourly.csv)"),
+    "energy": Source(energy),
+    "pjm": Source(pjm, "hec/ (or the folder itself): REGION_hourly.csv for each region, as it is or as .gz"),
     "client-files": Source(client_files, "a file for each client, npz or CSV, and perhaps test.npz or test.csv"),
 }
 """The data sets that :func:`load` knows, by name."""

@@ -67,7 +67,9 @@ def train_together(problem: Problem, tasks: Sequence[LocalTask], stop: Stop = la
         try:
             each: torch.Tensor = vmap(losses)(dict(zip(names, rows, strict=True)), x, y)
         except RuntimeError as error:
-            raise ConfigError(f"this model cannot be vectorised: {error}") from error
+            raise ConfigError(
+                f"this model cannot be vectorised, so training.executor must be processes: {error}"
+            ) from error
         means = (each * shares.to(each.dtype)).sum(1)
         gradients = torch.autograd.grad(means.sum(), rows, allow_unused=True, materialize_grads=True)
         work.descend(rows, gradients, [rest[: len(chosen)] for rest in velocity])

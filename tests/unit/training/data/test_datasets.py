@@ -17,7 +17,7 @@ from coterie.training.data import datasets
 from coterie.training.data.datasets import DATA_VARIABLE, DATASETS, Dataset, load
 from coterie.training.data.own import from_huggingface, from_torch
 
-FROM_DISK = tuple(name for name in DATASETS if name != "digits")
+FROM_DISK = tuple(name for name, source in DATASETS.items() if source.files)
 
 
 @pytest.fixture
@@ -102,28 +102,6 @@ def test_location30_is_split_in_the_order_of_the_file(folder: Path) -> None:
     assert np.array_equal(np.concatenate([data.train_x, data.test_x]), LOCATION)
 
 
-def test_energy_is_sorted_averaged_windowed_and_scaled_by_its_past(folder: Path) -> None:
-    data = small("energy", folder)
-    past = np.array([1.0, 5.0, 20.0, 3.0, 7.0])
-    series = (np.array([*past, 9.0, 2.0]) - past.mean()) / past.std()
-    assert data.classes is None
-    assert (data.input_shape, data.outputs) == ((2, 1), 1)
-    assert np.allclose(data.train_x[..., 0], [series[0:2], series[1:3], series[2:4]])
-    assert np.allclose(data.train_y[:, 0], series[2:5])
-    assert np.allclose(data.test_x[..., 0], [series[3:5], series[4:6]])
-    assert np.allclose(data.test_y[:, 0], series[5:7])
-
-
-def test_test_hours_change_nothing_in_the_training_data(folder: Path) -> None:
-    before = small("energy", folder)
-    path = folder / "hec" / "DAYTON_hourly.csv"
-    path.write_text(path.read_text().replace("06:00:00,2.0", "06:00:00,2000.0"))
-    after = small("energy", folder)
-    assert np.array_equal(before.train_x, after.train_x)
-    assert np.array_equal(before.train_y, after.train_y)
-    assert not np.array_equal(before.test_y, after.test_y)
-
-
 # ------------------------------------------------------------------------------------------- what is missing
 
 
@@ -150,7 +128,6 @@ def test_without_any_folder_the_error_says_what_to_do(name: str, monkeypatch: py
         ("faces", "att_faces/s2/1.pgm"),
         ("faces", "att_faces/s2/3.pgm"),
         ("location30", "location30/bangkok"),
-        ("energy", "hec/DAYTON_hourly.csv"),
     ],
 )
 def test_a_missing_file_is_named_with_all_that_belong_there(name: str, missing: str, folder: Path) -> None:
@@ -188,14 +165,17 @@ def test_options_are_checked(folder: Path) -> None:
     cases: list[tuple[str, dict[str, Any], str]] = [
         ("imagenet", {}, "unknown data set 'imagenet'"),
         ("mnist", {"split": 3}, "no option 'split'; it has none"),
-        ("energy", {"split": 3}, "it has region, window, test_from"),
-        ("energy", {"window": "100"}, "window must be of type int, not '100'"),
+        ("energy", {"split": 3}, "it has regions, window, test_from"),
+        ("pjm", {"split": 3}, "it has regions, window, test_from"),
+        ("pjm", {"window": "100"}, "window must be of type int, not '100'"),
         ("faces", {"test_pictures": 4}, "of 4 pictures"),
         ("location30", {}, "6 rows"),
-        ("energy", {"window": 2, "test_from": "yesterday"}, "a date"),
-        ("energy", {"window": 5, "test_from": "2016-01-01T05:00"}, "5 hours before"),
-        ("energy", {"window": 2}, "0 hours before"),
-        ("energy", {"window": 2, "test_from": "2017-01-01"}, "0 from then on"),
+        ("pjm", {"test_from": "yesterday"}, "a date"),
+        ("pjm", {"test_from": "NaT"}, "a date"),
+        ("pjm", {"window": 0}, "at least one hour"),
+        ("pjm", {"regions": "AEP"}, "there is no AEP_hourly.csv in .*hec; regions are DAYTON"),
+        ("pjm", {"regions": "DAYTON"}, "0 hours before 2016-01-01 and 240 from then on: too few for windows of 24"),
+        ("pjm", {}, "no region has enough hours .* DAYTON is left out, having 0 hours before 2016-01-01 and 240 from"),
     ]
     for name, options, wrong in cases:
         with pytest.raises(ConfigError, match=wrong):
@@ -334,11 +314,3 @@ def test_real_location30(real: Path) -> None:
     assert (data.train_x.shape, data.test_x.shape) == ((4000, 446), (1010, 446))
     counts = np.bincount(np.concatenate([data.train_y, data.test_y]))
     assert (len(counts), counts.min(), counts.max()) == (30, 97, 308)
-
-
-def test_real_energy(real: Path) -> None:
-    data = load("energy", real)
-    assert len(data.train_x) + len(data.test_x) == 121_275 - 4 - 100  # 4 repeated hours, 100 without a past
-    assert len(data.test_x) == 22_678
-    assert np.mean(data.test_y**2) == pytest.approx(0.93, abs=0.01)  # what the constant mean scores
-    assert np.mean((data.test_x[:, -1] - data.test_y) ** 2) == pytest.approx(0.043, abs=0.001)  # the hour before

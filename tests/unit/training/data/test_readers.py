@@ -45,7 +45,7 @@ BATCH = "cifar10", "cifar-10-batches-py/test_batch"
 FACE = "faces", "att_faces/s2/3.pgm"
 FIFTH_FACE = "faces", "att_faces/s2/5.pgm"
 ROWS = "location30", "location30/bangkok"
-HOURLY = "energy", "hec/DAYTON_hourly.csv"
+HOURLY = "pjm", "hec/DAYTON_hourly.csv"
 Change = Callable[[bytes], bytes]
 
 
@@ -97,8 +97,9 @@ def first_label(content: bytes) -> bytes:
         (HOURLY, swap(b",30.0", b",nan"), "row 6: no time or no finite number"),
         (HOURLY, swap(b",30.0", b""), "cannot be read"),
         (HOURLY, swap(b"2016-01-01 05", b"2016-13-01 05"), "2016-13-01"),
+        (HOURLY, swap(b" 05:00", b" 05:30"), "not on the hour, at 2016-01-01T05:30"),
         (HOURLY, swap(b"Datetime", b"\xff\xfe"), "cannot be read"),
-        (HOURLY, lambda c: re.sub(rb",\d+\.\d", b",5.0", c), "the same load"),
+        (HOURLY, lambda c: re.sub(rb",\d+\.\d", b",5.0", c), "the same value"),
     ],
 )
 def test_a_damaged_file_is_named_with_what_is_wrong(

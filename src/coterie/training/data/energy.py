@@ -1,0 +1,96 @@
+"""Energy data: the hourly load of PJM's regions, each a client that forecasts its next hour from the last ones."""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+from coterie.errors import ConfigError
+from coterie.reports.words import count
+from coterie.training.data.datasets import Dataset
+from coterie.training.data.readers import read_hourly
+from coterie.training.data.series import ForecastSeries, HourlySeries, SeriesExamples, cut
+
+SAMPLE = Path(__file__).parent / "pjm_sample"
+"""The bundled weeks of ten regions; ORIGIN.md beside them says where they come from."""
+_ENDING = "_hourly.csv"
+_SCALING = "load scaled to mean 0 and deviation 1 over each region's own training hours"
+
+
+def read_regions(name: str, places: tuple[Path, ...], regions: str, window: int, test_from: str) -> Dataset:
+    """Read the files ``REGION_hourly.csv``, perhaps packed, of these regions in the first place that has any.
+
+    Regions are separated by commas; an empty string is all that are there, but for those that ended before the test
+    hours, or began only then. What was odd in a file is noted in the data set's ``series``.
+    """
+    if window < 1:
+        raise ConfigError(f"a window has at least one hour, not {window}")
+    moment = _moment(test_from)
+    files = _files(places)
+    wanted = [region.strip() for region in regions.split(",")] if regions else list(files)
+    parts: dict[str, SeriesExamples] = {}
+    notes: list[str] = []
+    for region in wanted:
+        if region not in files:
+            raise ConfigError(f"there is no {region}{_ENDING} in {places[0]}; regions are {', '.join(files)}")
+        series = HourlySeries.of(str(files[region]), *read_hourly(files[region], f"{region}_MW"))
+        part = cut(series, window, moment)
+        if part is None:
+            before = series.before(moment)
+            found = f"{before} hours before {test_from} and {series.values.size - before} from then on"
+            if regions:
+                raise ConfigError(f"{series.name} has {found}: too few for windows of {window}")
+            notes.append(f"{region} is left out, having {found}")
+            continue
+        parts[region] = part
+        notes.extend(_oddities(region, series))
+    if not parts:
+        raise ConfigError(f"no region has enough hours before and after {test_from}: {'; '.join(notes)}")
+    return _together(name, parts, tuple(notes))
+
+
+def _moment(text: str) -> np.datetime64:
+    with suppress(ValueError):
+        moment = np.datetime64(text, "h")
+        if not np.isnat(moment):
+            return moment
+    raise ConfigError(f"test_from must be a date such as 2016-01-01, not {text!r}")
+
+
+def _files(places: tuple[Path, ...]) -> dict[str, Path]:
+    """Find the files by their regions, in the first place that has any."""
+    for place in places:
+        found = sorted(path for ending in ("", ".gz") for path in place.glob(f"*{_ENDING}{ending}"))
+        if found:
+            return {path.name.split(_ENDING)[0]: path for path in found}
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(places[0] / f"REGION{_ENDING}"))
+
+
+def _oddities(region: str, series: HourlySeries) -> Iterator[str]:
+    odd = []
+    if series.repeated:
+        odd.append(f"{count(series.repeated, 'hour')} with several readings, averaged")
+    if series.missing:
+        odd.append(f"{count(series.missing, 'hour')} without any, in no window")
+    if odd:
+        yield f"{region}: {'; '.join(odd)}"
+
+
+def _together(name: str, parts: dict[str, SeriesExamples], notes: tuple[str, ...]) -> Dataset:
+    ends = np.cumsum([len(part.train_y) for part in parts.values()])
+    starts = [0, *ends[:-1].tolist()]
+    return Dataset(
+        name,
+        np.concatenate([part.train_x for part in parts.values()]),
+        np.concatenate([part.train_y for part in parts.values()]),
+        np.concatenate([part.test_x for part in parts.values()]),
+        np.concatenate([part.test_y for part in parts.values()]),
+        classes=None,
+        clients={
+            region: np.arange(start, end) for region, start, end in zip(parts, starts, ends.tolist(), strict=True)
+        },
+        series=ForecastSeries.of(parts, "MW", _SCALING, notes),
+    )

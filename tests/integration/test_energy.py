@@ -1,0 +1,88 @@
+"""The energy example: regions that learn to forecast their load, in every way that Coterie learns."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="training needs coterie[train]")
+from coterie.runs.config_file import load_config
+from coterie.runs.federation import find_federation
+from coterie.runs.folder import RunFolder
+from coterie.runs.observers import Observer
+from coterie.runs.records import RoundRecord
+from coterie.runs.run import RunResult, TrainingRun
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "energy.toml"
+FEW = (
+    *('data.options={regions="AEP,DAYTON,DUQ,FE", window=12}', "clients.count=4", "cohort.size=4", "cohort.privacy=2"),
+    *("rounds=3", "training.workers=0"),
+)
+
+
+def play(path: Path, *settings: str) -> RunResult:
+    return TrainingRun.begin(path, load_config(EXAMPLE, [*FEW, *settings])).play()
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "local-only", "centralised"])
+def test_regions_learn_to_beat_the_previous_hour(tmp_path: Path, algorithm: str) -> None:
+    result = play(tmp_path / "run", f"training.algorithm={algorithm}")
+    summary = result.summary
+    assert summary.accuracy is None
+    assert summary.score is not None
+    assert summary.score < summary.yardstick.rules["previous hour"] < summary.yardstick.rules["previous week"]
+    assert summary.error is not None
+    assert 10 < summary.error < 1000  # megawatts, where regions have some thousands
+    report = (tmp_path / "run" / "report.html").read_text()
+    assert "Forecast against truth" in report
+    assert (tmp_path / "run" / "forecast.png").read_bytes().startswith(b"\x89PNG")
+    with (tmp_path / "run" / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["error"]) for row in rows] == [record.error for record in result.records]
+    assert {row["accuracy"] for row in rows} == {""}
+    assert json.dumps(summary.numbers()["rules"])
+
+
+def test_who_learns_alone_is_judged_by_its_own_region(tmp_path: Path) -> None:
+    result = play(tmp_path / "run", "training.algorithm=local-only", "rounds=1")
+    federation = find_federation(load_config(EXAMPLE, FEW))
+    assert federation.series is not None
+    errors = []
+    for name, model in result.models.items():
+        chosen = federation.series.members[name]
+        x, y = federation.test.batch(chosen)
+        errors.append((model(x) - y).square().mean().item())
+    assert result.summary.score == pytest.approx(np.mean(errors), rel=1e-5)
+
+
+class Impatient(Observer):
+    """Stops a run after its first round."""
+
+    run: TrainingRun
+
+    def played(self, record: RoundRecord) -> None:
+        self.run.stop()
+
+
+def test_a_forecasting_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+    whole = play(tmp_path / "whole", "rounds=2")
+    impatient = Impatient()
+    impatient.run = TrainingRun.begin(
+        tmp_path / "parts", load_config(EXAMPLE, [*FEW, "rounds=2"]), observers=[impatient]
+    )
+    assert len(impatient.run.play().records) == 1
+    again = TrainingRun.open(RunFolder.open(tmp_path / "parts")).play()
+    assert [(one.test_loss, one.error) for one in again.records] == [
+        (one.test_loss, one.error) for one in whole.records
+    ]
+    stored = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "parts")]
+    assert stored[0] == stored[1]
+
+
+def test_the_example_as_it_is() -> None:
+    config = load_config(EXAMPLE)
+    assert config.promised == 5
+    assert config.model.name == "lstm"
+    assert len(find_federation(config).parts) == config.clients.count

@@ -20,7 +20,7 @@ from coterie.confined.sharing import (
     Dealt,
     Disclosed,
     Introduced,
-    Introduction,
+    MemberKey,
     SealedShare,
     SharingTerms,
     SumOfShares,
@@ -274,7 +274,7 @@ def test_well_formed_messages_with_bad_content_are_blamed_on_their_sender() -> N
     table = Table(make_terms())
     digest = table.terms.digest
     keys = from_others(table.keys, "m0")
-    bad = encode(Introduction(digest, 1, bytes(32)))
+    bad = encode(MemberKey(digest, 1, bytes(32)))
     with pytest.raises(PeerProtocolError, match="low order"):
         deal(table.introduced["m0"], {**keys, "m1": bad}, table.vectors["m0"], entropy("x"))
     shares = table.deal()["m0"]

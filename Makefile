@@ -28,7 +28,7 @@ layers: $(VENV)/.dev
 
 unit: $(VENV)/.dev
 	$(BIN)/pytest -n auto -m "not slow and not bench" --cov --cov-report= $(ARGS)
-	$(BIN)/python -m coverage report --include='*/secagg/*,*/crypto/*,*/graphs/*,*/arithmetic/*,*/cohorts/*,*/auditing/*,*/planning/*,*/privacy/*' --fail-under=95
+	$(BIN)/python -m coverage report --include='*/confined/*,*/secagg/*,*/crypto/*,*/graphs/*,*/arithmetic/*,*/cohorts/*,*/auditing/*,*/planning/*,*/privacy/*' --fail-under=95
 
 slow: $(VENV)/.rivals ## The checks that take minutes; simulations on Flower among them
 	$(BIN)/pytest -m slow $(ARGS)

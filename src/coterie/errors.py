@@ -15,7 +15,8 @@
     ├── RoundAborted            nobody, or nobody who can be named; this round yields no result
     │   ├── ThresholdError      too few clients are left
     │   ├── PartialSumRisk      the survivors' graph falls apart
-    │   └── SeparationRisk      the sum would tell too few clients apart
+    │   ├── SeparationRisk      the sum would tell too few clients apart
+    │   └── TooFewHonest        colluders could subtract themselves from the sum and find one honest member
     ├── TrainingError           a client's training failed, or a worker process was lost
     │   └── NotSendable         the model or its data cannot be sent to a worker; train in this process
     └── Cancelled               nobody: the result is not wanted any more
@@ -126,6 +127,10 @@ class SeparationRisk(RoundAborted):
             f"this sum would isolate fewer than the promised {promised} clients: {groups}"
             + (f"; and {more} more groups" if more > 0 else "")
         )
+
+
+class TooFewHonest(RoundAborted):
+    """The sum would hold fewer than two honest members, given how many may collude; nothing was sent."""
 
 
 class TrainingError(CoterieError):

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from coterie.cli.bench_confined import confined
 from coterie.cli.bench_flower import flower
 from coterie.cli.bench_training import training
 from coterie.cli.common import new_console, print_json, progress_bars
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Measure what secure aggregation costs.", no_args_is_help=True)
 app.command()(training)
+app.command()(confined)
 app.command()(flower)
 
 

@@ -93,6 +93,9 @@ def resume(
 
 def init(
     file: Annotated[Path, typer.Argument(help="The file to write; - writes to standard output.")] = CONFIG,
+    algorithm: Annotated[
+        str | None, typer.Option(help="Take the defaults of this training.algorithm, and leave out what is not for it.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
 ) -> None:
     """Write a file with every setting of coterie run, its default and what it means."""
@@ -100,11 +103,12 @@ def init(
     from coterie.runs.config_file import commented_toml
 
     if str(file) == "-":
-        typer.echo(commented_toml(), nl=False)
+        typer.echo(commented_toml(algorithm=algorithm), nl=False)
         return
+    text = commented_toml(str(file), algorithm)
     try:
         with file.open("w" if force else "x", encoding="utf-8") as target:
-            target.write(commented_toml(str(file)))
+            target.write(text)
     except FileExistsError:
         raise ConfigError(f"{file} is there already; --force replaces it") from None
     except OSError as error:

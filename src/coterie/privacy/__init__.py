@@ -5,7 +5,7 @@ sum carries enough of it even if as many clients drop out as a session allows (:
 a :class:`PrivacySpending`.
 """
 
-from coterie.privacy.accounting import ASSUMPTIONS, PrivacySpending, Release
+from coterie.privacy.accounting import ASSUMPTIONS, PrivacySpending, Release, sampled_gaussian_epsilon
 from coterie.privacy.distributions import DISTRIBUTIONS, Concentrated, NoiseKind
 from coterie.privacy.encoding import NoisyQuantizer, Sensitivity, clip_norm
 from coterie.privacy.noise import Noise, least_aggregated, left_after_dropouts
@@ -23,4 +23,5 @@ __all__ = [
     "clip_norm",
     "least_aggregated",
     "left_after_dropouts",
+    "sampled_gaussian_epsilon",
 ]

@@ -5,7 +5,9 @@ between the sums with and without one client's update by xi + rho a. ``dp-accoun
 converts them; nothing of that is done here.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -32,6 +34,23 @@ ASSUMPTIONS = (
 #: Orders tried in the conversion: any will do, the best is taken. Larger ones serve smaller epsilons.
 INTEGER_ORDERS = (*range(2, 65), *(2**i for i in range(7, 17)))
 FRACTIONAL_ORDERS = tuple(1 + i / 20 for i in range(1, 20))
+
+
+@lru_cache(maxsize=1024)
+def sampled_gaussian_epsilon(rate: float, multiplier: float, steps: int, delta: float) -> float:
+    """Return the epsilon of so many sums with Gaussian noise, each over examples that are in it with ``rate`` (DP-SGD).
+
+    ``multiplier`` is the noise's deviation in units of the norm that examples are clipped to (Abadi et al. 2016); the
+    unit of privacy is one example, there or not.
+    """
+    if steps == 0:
+        return 0.0
+    import dp_accounting  # slow to load, and only needed here
+
+    accountant = dp_accounting.rdp.RdpAccountant()
+    event = dp_accounting.GaussianDpEvent(multiplier)
+    accountant.compose(dp_accounting.PoissonSampledDpEvent(rate, event), steps)
+    return float(accountant.get_epsilon(delta))
 
 
 @dataclass(frozen=True)
@@ -75,11 +94,8 @@ class PrivacySpending:
 
     def epsilon(self, delta: float) -> float:
         """Return the least epsilon for which everything so far is (epsilon, ``delta``)-differentially private."""
-        if not 0 < delta < 1:
-            raise ConfigError(f"delta must be between 0 and 1, not {delta}")
-        if not self.releases:
-            return 0.0
-        return float(self._accountant().get_epsilon(delta))
+        _check_delta(delta)
+        return float(self._accountant().get_epsilon(delta)) if self.releases else 0.0
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -102,12 +118,30 @@ class PrivacySpending:
             raise InputError(f"not a record of privacy spending: {error}") from None
 
     def _accountant(self) -> Any:  # noqa: ANN401 - the library has no type annotations
-        import dp_accounting  # slow to load, and only needed here
-
         integer = any(release.noise.distribution.integer_orders for release, _ in self.releases)
-        orders = INTEGER_ORDERS if integer else FRACTIONAL_ORDERS + INTEGER_ORDERS
-        # Zeros instead of a client's update: the library's name for this is "replace special".
-        accountant = dp_accounting.rdp.RdpAccountant(orders, dp_accounting.NeighboringRelation.REPLACE_SPECIAL)
-        for release, rounds in self.releases:
-            accountant.compose(dp_accounting.ZCDpEvent(release.bound.rho, release.bound.xi), rounds)
-        return accountant
+        return _compose(((release.bound, rounds) for release, rounds in self.releases), integer_orders=integer)
+
+
+def composed_epsilon(bound: Concentrated, rounds: int, delta: float) -> float:
+    """Return the least epsilon for which ``rounds`` releases within this bound are (epsilon, ``delta``)-private.
+
+    What two neighbours are is in the bound already: it says how far apart the releases of neighbours can be.
+    """
+    _check_delta(delta)
+    return float(_compose([(bound, rounds)], integer_orders=False).get_epsilon(delta))
+
+
+def _check_delta(delta: float) -> None:
+    if not 0 < delta < 1:
+        raise ConfigError(f"delta must be between 0 and 1, not {delta}")
+
+
+def _compose(bounds: Iterable[tuple[Concentrated, int]], *, integer_orders: bool) -> Any:  # noqa: ANN401
+    import dp_accounting  # slow to load, and only needed here
+
+    orders = INTEGER_ORDERS if integer_orders else FRACTIONAL_ORDERS + INTEGER_ORDERS
+    # Zeros instead of a client's update: the library's name for this is "replace special".
+    accountant = dp_accounting.rdp.RdpAccountant(orders, dp_accounting.NeighboringRelation.REPLACE_SPECIAL)
+    for bound, rounds in bounds:
+        accountant.compose(dp_accounting.ZCDpEvent(bound.rho, bound.xi), rounds)
+    return accountant

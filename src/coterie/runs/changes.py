@@ -25,7 +25,7 @@ def check_changes(before: RunConfig, after: RunConfig) -> None:
     A round that was interrupted after its sum was opened is played again. With another learning rate, say, its updates
     would be others, and what the server learns from the two sums together is more than anybody was promised.
     """
-    allowed = set(CHANGEABLE) - (NOISY if before.noise.kind != "none" else set())
+    allowed = set(CHANGEABLE) - (NOISY if before.noise.kind != "none" else set()) - before.algorithm.fixes
     fixed = [key for key in _differences(before.model_dump(), after.model_dump()) if key not in allowed]
     if fixed:
         were = "; ".join(f"{key} was {_at(before, key)!r} and is {_at(after, key)!r}" for key in fixed)

@@ -6,10 +6,9 @@ into its folder, and the same settings give the same results.
 
 import inspect
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field
 
 from coterie.cohorts import POLICIES
 from coterie.cohorts.availability import AVAILABILITIES
@@ -17,9 +16,13 @@ from coterie.cohorts.policies import Mode
 from coterie.graphs.table import TOPOLOGIES
 from coterie.privacy import DISTRIBUTIONS
 from coterie.runs.algorithms import ALGORITHMS, Algorithm
+from coterie.runs.algorithms.confined import ConfinedSettings
+from coterie.runs.algorithms.ditto import DittoSettings
+from coterie.runs.algorithms.sdp import PrivateDescentSettings
 from coterie.runs.choices import OneOf
 from coterie.runs.contradictions import Contradiction
 from coterie.runs.named import is_named, takes
+from coterie.runs.sections import BelowOne, Count, NamedSection, NotNegative, Positive, Section, Share
 from coterie.training.data.datasets import DATASETS
 from coterie.training.data.partitions import PARTITIONS
 from coterie.training.models import MODELS
@@ -28,39 +31,6 @@ OWN = "own"
 """The name of data or a model that a Python program brings along."""
 
 _SPARSE = sorted(TOPOLOGIES.keys() - {"complete"}, reverse=True)  # shown in this order, whatever the table's is
-
-Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
-# What is beyond these bounds, that of float32 among them, would fail later, where nobody can tell why.
-Positive: TypeAlias = Annotated[float, Field(gt=0, le=1e38, allow_inf_nan=False)]
-NotNegative: TypeAlias = Annotated[float, Field(ge=0, le=1e38, allow_inf_nan=False)]
-BelowOne: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
-Count: TypeAlias = Annotated[int, Field(ge=1, le=10**9)]
-
-
-class Section(BaseModel):
-    """Settings that belong together; unknown keys are refused, and nothing changes once it is made."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, validate_default=True)
-
-    def problems(self) -> Iterator[Contradiction]:
-        """Yield contradictions between settings."""
-        return iter(())
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if found := list(self.problems()):
-            lines = "; ".join(f"{key}: {message}" if key else message for key, message in found)
-            raise PydanticCustomError("contradiction", "{lines}", {"lines": lines, "problems": found})
-        return self
-
-
-class NamedSection(Section):
-    """Settings of something that has a name, which may stand for all of them: ``model = "mlp"``."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _take_name(cls, given: object) -> object:
-        return {"name": given} if isinstance(given, str) else given
 
 
 class DataSettings(NamedSection):
@@ -187,7 +157,10 @@ class TrainingSettings(Section):
     """How clients train, and what the server makes of it."""
 
     algorithm: Annotated[str, OneOf(ALGORITHMS)] = Field(
-        default="fedavg", description="federated averaging, or a baseline: all data in one place, or nothing shared"
+        default="fedavg",
+        description="federated averaging, the same with a model for each client besides, or a baseline: all data in "
+        "one place, nothing shared, or all data in one place under differential privacy; or confined descent, in which "
+        "every participant keeps its own model and sums of gradients travel",
     )
     epochs: Count = Field(default=5, description="passes over its own examples that a client makes in a round")
     batch_size: Count = Field(default=10, description="examples in a step")
@@ -288,6 +261,9 @@ class RunConfig(Section):
     training: TrainingSettings = TrainingSettings()
     aggregation: AggregationSettings = AggregationSettings()
     noise: NoiseSettings = NoiseSettings()
+    ditto: DittoSettings = DittoSettings()
+    sdp: PrivateDescentSettings = PrivateDescentSettings()
+    confined: ConfinedSettings = ConfinedSettings()
     tracking: TrackingSettings = TrackingSettings()
 
     def problems(self) -> Iterator[Contradiction]:

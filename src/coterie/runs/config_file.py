@@ -1,5 +1,6 @@
 """Settings from and to TOML: read with all mistakes reported at once, and written with what each key means."""
 
+import copy
 import difflib
 import json
 import re
@@ -14,12 +15,13 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from coterie.errors import ConfigError
+from coterie.runs.algorithms import ALGORITHMS
 from coterie.runs.choices import OneOf
 from coterie.runs.config import RunConfig, contradictions
 
 _WIDTH = 100
 _HEADER = """\
-Settings of a Coterie run. Every key is here, with its default: delete what you do not want to change.
+Settings of a Coterie run. Every key{of} is here, with its default: delete what you do not want to change.
 Run it with: coterie run {file}
 """
 
@@ -71,13 +73,20 @@ def to_toml(config: RunConfig) -> str:
     return "\n".join(_tables(config, explain=False)) + "\n"
 
 
-def commented_toml(file: str = "FILE") -> str:
-    """Write the default of every setting, and above it what it means; taken from the models, so never out of date."""
-    header = [f"# {line}".rstrip() for line in _HEADER.format(file=file).splitlines()]
-    return "\n".join([*header, "", *_tables(RunConfig(), explain=True)]) + "\n"
+def commented_toml(file: str = "FILE", algorithm: str | None = None) -> str:
+    """Write the default of every setting, and above it what it means; taken from the models, so never out of date.
+
+    With an ``algorithm`` they are its defaults, and sections that concern only others are left out.
+    """
+    of = f" for {algorithm}" if algorithm else ""
+    header = [f"# {line}".rstrip() for line in _HEADER.format(file=file, of=of).splitlines()]
+    config = make_config({"training.algorithm": algorithm}) if algorithm else RunConfig()
+    others = {other.section for other in ALGORITHMS.values() if algorithm and other is not config.algorithm}
+    return "\n".join([*header, "", *_tables(config, explain=True, without=others)]) + "\n"
 
 
-def _validated(tree: Mapping[str, Any], place: Callable[[str], str]) -> RunConfig:
+def _validated(tree: dict[str, Any], place: Callable[[str], str]) -> RunConfig:
+    tree = _with_defaults(tree)
     try:
         return RunConfig.model_validate(tree)
     except ValidationError as error:
@@ -88,6 +97,20 @@ def _validated(tree: Mapping[str, Any], place: Callable[[str], str]) -> RunConfi
         lines = [f"{place(key)}{key}: {what}" for key, what in found]
         several = f"{len(lines)} settings are wrong:\n  " if len(lines) > 1 else ""
         raise ConfigError(several + "\n  ".join(lines)) from None
+
+
+def _with_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Add what the algorithm is run with unless it is told otherwise."""
+    training = given.get("training")
+    name = training.get("algorithm") if isinstance(training, Mapping) else None
+    algorithm = ALGORITHMS.get(name) if isinstance(name, str) else None
+    tree = copy.deepcopy(dict(given))
+    for key, value in algorithm.defaults.items() if algorithm else ():
+        section, _, last = key.rpartition(".")
+        table = tree.setdefault(section, {}) if section else tree
+        if isinstance(table, dict):  # a name that stands for the whole section is an answer too
+            table.setdefault(last, value)
+    return tree
 
 
 def _sections(tree: Mapping[str, Any], wrong: Collection[object]) -> dict[str, Any]:
@@ -161,11 +184,13 @@ def _line_of(text: str, key: str) -> int | None:
     return None
 
 
-def _tables(config: BaseModel, *, explain: bool, path: str = "") -> Iterator[str]:
+def _tables(config: BaseModel, *, explain: bool, path: str = "", without: Collection[str] = ()) -> Iterator[str]:
     """Yield the lines of a section: its own keys first, as TOML wants it, then the sections inside it."""
     inner = []
     for name, field in type(config).model_fields.items():
         value = getattr(config, name)
+        if name in without:
+            continue
         if isinstance(value, BaseModel):
             inner.append((f"{path}.{name}".strip("."), value))
             continue

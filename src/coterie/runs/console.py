@@ -13,7 +13,7 @@ from rich.text import Text
 from coterie.cohorts.ledger import Outcome
 from coterie.reports.words import duration, size
 from coterie.runs.observers import Observer, RunStart
-from coterie.runs.records import RoundRecord
+from coterie.runs.records import RoundRecord, own_columns
 from coterie.runs.summary import Summary, in_words, told_privacy
 from coterie.runs.yardstick import ACCURACY, Yardstick
 
@@ -80,6 +80,7 @@ class RunView:
         self._rounds, self._yardstick = start.config.rounds, start.yardstick
         self._clients = len(start.clients)
         self._cohort, self._promised = start.config.cohort.size, start.config.promised
+        self._algorithm = start.config.training.algorithm
         self._records = list(start.records)
         self._began, self._played = time.monotonic(), 0
         self.doing = ""
@@ -133,6 +134,8 @@ class RunView:
             rows.append(("bytes", Text(traffic)))
         if last.epsilon is not None:
             rows.append(("noise", Text(f"ε = {last.epsilon:.3g}")))
+        if own := particulars(last):
+            rows.append((self._algorithm, Text(own)))
         rows.append(("time", split(records)))
         return rows
 
@@ -147,10 +150,21 @@ def line(record: RoundRecord, rounds: int, yardstick: Yardstick = ACCURACY) -> s
         score = f"training loss {record.train_loss:.4g}"
     measures = f"T={record.strong_privacy or '-'} so far, F={record.fairness_gap:.2f} C={record.cardinality:.1f}"
     epsilon = f" epsilon={record.epsilon:.3g}" if record.epsilon is not None else ""
+    own = f"  {found}" if (found := particulars(record)) else ""
     return (
-        f"round {record.round}/{rounds}  {score}  {cohort(record)}  {measures}{epsilon}  "
+        f"round {record.round}/{rounds}  {score}{own}  {cohort(record)}  {measures}{epsilon}  "
         f"{size(record.upload_bytes + record.download_bytes)}  "
         f"train {duration(record.train_seconds)}, protect {duration(record.protect_seconds)}"
+    )
+
+
+def particulars(record: RoundRecord) -> str:
+    """Return the numbers that only the run's algorithm has."""
+    values = ((name.replace("_", " "), getattr(record, name)) for name in own_columns(record))
+    return ", ".join(
+        f"{name} {value:,.0f}" if value.is_integer() else f"{name} {value:.3g}"
+        for name, value in values
+        if value is not None
     )
 
 

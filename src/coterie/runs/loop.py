@@ -89,7 +89,9 @@ class Engine:
             self._scores = {}
         scores = self._evaluate(number)
         strong_privacy, exposed = self._exposure()
-        noisy = any(protection.release for protection in self._built.protections)
+        own = [score for name, score in scores.items() if name not in algorithm.aside]
+        epsilon = algorithm.epsilon(self._built, self._auditor.revealed)
+        noisy = epsilon is not None
         record = RoundRecord(
             round=number,
             outcome=played.outcome,
@@ -98,12 +100,12 @@ class Engine:
             aggregated=played.aggregated,
             dropped=played.dropped,
             stranded=played.stranded,
-            learning_rate=config.training.learning_rate * self._built.schedule(number),
+            learning_rate=algorithm.learning_rate(self._built, number),
             # Nothing else about the clients is as noisy as their sum: with noise it is not written down at all.
             train_loss=None if noisy else _mean([played.losses[name] for name in sorted(played.losses)]),
-            test_loss=_mean([score.loss for score in scores.values()]),
-            accuracy=_mean([score.accuracy for score in scores.values() if score.accuracy is not None]),
-            error=_mean([score.error for score in scores.values() if score.error is not None]),
+            test_loss=_mean([score.loss for score in own]),
+            accuracy=_mean([score.accuracy for score in own if score.accuracy is not None]),
+            error=_mean([score.error for score in own if score.error is not None]),
             strong_privacy=strong_privacy,
             exposed=exposed,
             fairness_gap=self._auditor.fairness_gap,
@@ -111,7 +113,7 @@ class Engine:
             clipped=0.0 if noisy else played.clipped,
             upload_bytes=played.upload_bytes,
             download_bytes=played.download_bytes,
-            epsilon=algorithm.epsilon(self._built, self._auditor.revealed),
+            epsilon=epsilon,
             seconds=time.perf_counter() - began,
             train_seconds=played.train_seconds,
             protect_seconds=played.protect_seconds,

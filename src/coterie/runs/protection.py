@@ -31,6 +31,13 @@ class Protection:
     """The most clients that a session has."""
     release: Release | None
 
+    @property
+    def sigma(self) -> float:
+        """The deviation of the noise that one client adds to an entry; 0 without noise."""
+        if not isinstance(self.codec, NoisyQuantizer):
+            return 0.0
+        return float(self.codec.noise.variance**0.5 * self.codec.quantizer.step)
+
     def __str__(self) -> str:
         session = self.session
         shape = session.shape(self.most)

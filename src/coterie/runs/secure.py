@@ -79,7 +79,7 @@ class Contributions:
 
     def of(self, name: str, memory: ClientMemory) -> Contribute:
         """Return what makes this client's input when it is asked to mask; with noise, it remembers what it was."""
-        return lambda _terms: self._encode(name, memory)
+        return lambda _terms: self.encode(name, memory)
 
     @property
     def clipped(self) -> float:
@@ -97,7 +97,8 @@ class Contributions:
         """Return the mean that a sum stands for."""
         return self._codec.decode(aggregate.total, self._layout, len(aggregate.clients)).mean
 
-    def _encode(self, name: str, memory: ClientMemory) -> RingVector:
+    def encode(self, name: str, memory: ClientMemory) -> RingVector:
+        """Wait for a client's update, and return it as what is summed."""
         arrays = self.updates.contribution(name)
         rounding = stream(self._seed, "rounding", self._number, name)
         if isinstance(self._codec, NoisyQuantizer):

@@ -126,6 +126,10 @@ class Problem:
         return losses
 
 
+Gradients: TypeAlias = Sequence[torch.Tensor]
+Amend: TypeAlias = Callable[[Sequence[torch.Tensor], Gradients], Gradients]
+"""Returns other gradients, from the weights and the gradients of the loss there: those of a further term, say."""
+
 Stop: TypeAlias = Callable[[], bool]
 """Asked between two steps: whether to give up."""
 
@@ -242,7 +246,9 @@ class LocalSGD:
             for weight, gradient in zip(weights, gradients, strict=True):
                 weight.sub_(gradient, alpha=self.learning_rate)
 
-    def __call__(self, problem: Problem, task: LocalTask, stop: Stop = lambda: False) -> LocalResult:
+    def __call__(
+        self, problem: Problem, task: LocalTask, stop: Stop = lambda: False, amend: Amend | None = None
+    ) -> LocalResult:
         """Train a copy of the model."""
         began = time.thread_time()
         module = problem.instance(task.state).train()
@@ -256,12 +262,31 @@ class LocalSGD:
                 x, y = problem.data.batch(indices)
                 losses = problem.losses(module(x), y)
                 gradients = torch.autograd.grad(losses.mean(), weights, allow_unused=True, materialize_grads=True)
-                self.descend(weights, gradients, velocity)
+                self.descend(weights, amend(weights, gradients) if amend else gradients, velocity)
                 total += losses.detach().sum().item()
                 seen += indices.size
         update = flatten.difference(flatten.read(module), task.state)
         spent = time.thread_time() - began
         return LocalResult(task.client, task.round, update, task.indices.size, total / seen, spent)
+
+
+@dataclass(frozen=True, eq=False)
+class ProximalSGD:
+    """Local SGD on F(v) + penalty/2 ||v - centre||^2: the loss, and a pull towards another model."""
+
+    sgd: LocalSGD
+    penalty: float
+    centre: ModelArrays = field(repr=False)
+
+    def __call__(self, problem: Problem, task: LocalTask, stop: Stop = lambda: False) -> LocalResult:
+        """Train a copy of the model; of the centre, only parameters pull."""
+        centre = [torch.from_numpy(array) for array in self.centre[: len(flatten.parameters(problem.model))]]
+
+        def pull(weights: Sequence[torch.Tensor], gradients: Gradients) -> Gradients:
+            with torch.no_grad():
+                return [g + self.penalty * (w - c) for w, g, c in zip(weights, gradients, centre, strict=True)]
+
+        return self.sgd(problem, task, stop, pull)
 
 
 @contextmanager

@@ -89,6 +89,8 @@ class Curriculum:
 
     def task(self, number: int, client: str, state: ModelArrays) -> LocalTask:
         """Return what this client does in round ``number``, starting from the model in this state."""
-        rate = self.work.learning_rate * self.schedule(number)
-        work = replace(self.work, learning_rate=rate)
-        return LocalTask(client, number, self.seed, state, self.clients[client], work)
+        return LocalTask(client, number, self.seed, state, self.clients[client], self.at(number))
+
+    def at(self, number: int) -> LocalSGD:
+        """Return the work of round ``number``."""
+        return replace(self.work, learning_rate=self.work.learning_rate * self.schedule(number))

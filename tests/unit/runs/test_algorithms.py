@@ -1,12 +1,14 @@
 """Algorithms: what a run asks of every one, and one more that is known to these tests alone."""
 
 import csv
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -173,6 +175,9 @@ def test_a_round_that_is_not_evaluated_has_empty_columns(committee: Committee, t
     result = TrainingRun.begin(tmp_path / "run", config("training.evaluate_every=2")).play()
     assert [getattr(record, "spread") is None for record in result.records] == [True, False, False]  # noqa: B009
     assert "spread,worst" in (tmp_path / "run" / "metrics.csv").read_text().splitlines()[0]
+    records = [*result.records[:2], msgspec.structs.replace(result.records[2], spread=None, worst=None)]
+    told = Summary.of(result.summary.config, ("a",), 1, records)
+    assert told.extras["worst"] == getattr(records[1], "worst")  # noqa: B009 - the last that is known
 
 
 def test_every_sum_of_a_round_is_protected_in_its_own_size(committee: Committee) -> None:
@@ -187,7 +192,7 @@ def test_it_says_itself_what_contradicts_it(committee: Committee) -> None:
         config("cohort.size=3")
     with pytest.raises(ConfigError, match="did you mean committee"):
         config("training.algorithm=comittee")
-    assert "local-only | committee)" in commented_toml().replace("\n# ", " ")
+    assert "confined | committee)" in commented_toml().replace("\n# ", " ")
     config("cohort.policy=balanced-halves", 'faults.steps=["confirm"]')  # which does not concern it
 
 
@@ -228,6 +233,69 @@ def test_nobody_asks_which_algorithm_it_is() -> None:
         str(path.relative_to(root))
         for folder in ("runs", "cli")
         for path in (root / folder).rglob("*.py")
-        if any(f'"{name}"' in path.read_text() for name in ALGORITHMS)
+        if path.parent.name != "algorithms" and any(f'"{name}"' in path.read_text() for name in ALGORITHMS)
     }
-    assert asking == {"runs/algorithms/__init__.py", "runs/config.py"}  # the table, and the default
+    assert asking == {"runs/config.py"}  # the default
+
+
+def test_an_algorithm_brings_defaults_that_settings_override() -> None:
+    plain = load_config(None, ["training.algorithm=sdp"])
+    assert (plain.training.batch_size, plain.training.learning_rate) == (64, 0.5)
+    told = load_config(None, ["training.algorithm=sdp", "training.batch_size=7"])
+    assert (told.training.batch_size, told.training.learning_rate) == (7, 0.5)
+    assert not ALGORITHMS["fedavg"].defaults  # whose defaults are the settings' own
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_commented_file_for_an_algorithm_is_its_default(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text(commented_toml("run.toml", name))
+    assert load_config(file) == load_config(None, [f"training.algorithm={name}"])
+    sections = {other.section for other in ALGORITHMS.values() if other.section}
+    written = {section for section in sections if f"\n[{section}]\n" in file.read_text()}
+    assert written == {ALGORITHMS[name].section} - {""}
+
+
+@pytest.mark.parametrize("name", [name for name, algorithm in ALGORITHMS.items() if algorithm.personal])
+def test_of_clients_with_own_models_the_mean_is_told(name: str, tmp_path: Path) -> None:
+    settings = load_config(None, [*SMALL, f"training.algorithm={name}", "partition.kind=iid", "faults.dropout=0.0"])
+    result = TrainingRun.begin(tmp_path / "run", settings).play()
+    built = build_run(settings, find_federation(settings))
+    built.strategy.restore(RunFolder.open(tmp_path / "run").checkpoint().state)  # type: ignore[union-attr]
+    scores = {client: built.score(model) for client, model in built.strategy.models().items()}
+    own = [scores[client].accuracy or 0.0 for client in built.federation.parts]
+    last = result.records[-1]
+    assert last.accuracy == pytest.approx(np.mean(own))
+    if "spread" in settings.algorithm.columns:
+        assert getattr(last, "spread") == pytest.approx(np.std(own))  # noqa: B009 - not declared
+        assert getattr(last, "worst") == min(own)  # noqa: B009
+        assert f"model is right on {min(own):.1%}" in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_a_private_run_tells_its_guarantee_and_its_estimate_apart(tmp_path: Path) -> None:
+    run = TrainingRun.begin(tmp_path / "run", load_config(None, [*SMALL, "training.algorithm=sdp"]))
+    result = run.play()
+    assert [record.train_loss for record in result.records] == [None] * 3  # measured without noise
+    epsilons = [record.epsilon or 0.0 for record in result.records]
+    assert 0 < epsilons[0] < epsilons[1] < epsilons[2]
+    page = " ".join((tmp_path / "run" / "report.html").read_text().split())
+    assert f"({epsilons[-1]:.3g}, 1e-05)-differential privacy for each single example" in page
+    assert "a data-dependent estimate and not a guarantee" in page
+    assert "its floor of 0.36" in page
+    with pytest.raises(ConfigError, match="rounds was 3 and is 4"):
+        TrainingRun.open(run.folder, changes=["rounds=4"])
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_all_of_the_table_go_on_after_an_interruption_bit_for_bit(name: str, tmp_path: Path) -> None:
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    RunFolder.create(whole, load_config(None, [*SMALL, f"training.algorithm={name}", "rounds=3"]))
+    shutil.copytree(whole, stopped)  # with the same secret
+    expected = TrainingRun.open(RunFolder.open(whole)).play()
+    stopper = StopAfter(1)
+    stopper.run = TrainingRun.open(RunFolder.open(stopped), observers=[stopper])
+    assert len(stopper.run.play().records) == 1
+    resumed = TrainingRun.open(RunFolder.open(stopped)).play()
+    assert without_times(list(resumed.records)) == without_times(list(expected.records))
+    for file in ("model.safetensors", "checkpoint.safetensors"):
+        assert (stopped / file).read_bytes() == (whole / file).read_bytes()

@@ -7,7 +7,7 @@ own. A run asks for these and never which algorithm it is.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from coterie.runs.contradictions import Check
 
@@ -32,8 +32,26 @@ class Algorithm(ABC):
     checks: tuple[Check, ...] = ()
     """What may contradict it in the settings."""
 
+    section: str = ""
+    """The section of the settings that concerns nobody else."""
+
+    defaults: ClassVar[Mapping[str, object]] = {}
+    """Settings, by their keys, that a run has under this algorithm unless others are given."""
+
+    fixes: frozenset[str] = frozenset()
+    """Settings that otherwise may change when a run is taken up again, and under this algorithm may not."""
+
     columns: tuple[str, ...] = ()
     """Numbers that it adds to the record of every round, by their names."""
+
+    personal: bool = False
+    """Whether every client gets a model of its own: what is said of the model is then the mean over all of them."""
+
+    aside: tuple[str, ...] = ()
+    """Models that are nobody's own: scored like the others, and part of no mean."""
+
+    curves: ClassVar[Mapping[str, str]] = {}
+    """Those of ``columns`` that are drawn beside the accuracy, or the loss, with what they are of."""
 
     @abstractmethod
     def strategy(self, config: "RunConfig", federation: "Federation") -> "Strategy":
@@ -46,6 +64,10 @@ class Algorithm(ABC):
     @abstractmethod
     def rounds(self, built: "BuiltRun", resources: "RunResources") -> "Aggregation":
         """Return what plays the rounds of this run."""
+
+    def learning_rate(self, built: "BuiltRun", number: int) -> float:
+        """Return the learning rate of round ``number``."""
+        return built.config.training.learning_rate * built.schedule(number)
 
     def measures(self, built: "BuiltRun", scores: "Mapping[str, Score]") -> Mapping[str, float]:
         """Return the values of ``columns`` after a round, those that are known.
@@ -61,6 +83,10 @@ class Algorithm(ABC):
     def assumptions(self, built: "BuiltRun") -> tuple[str, ...]:
         """Say what that epsilon rests on."""
         return built.assumptions
+
+    def guarantee(self, summary: "Summary") -> str:
+        """Say for whom that epsilon is, and by what."""
+        return f"for each client with all its data, by {summary.config.noise.kind} noise"
 
     @abstractmethod
     def introduction(self, config: "RunConfig") -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from coterie.arithmetic.quantize import Layout
 from coterie.runs import contradictions
 from coterie.runs.algorithms.base import Algorithm
+from coterie.runs.contradictions import Check
 
 if TYPE_CHECKING:
     from coterie.runs.build import BuiltRun
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 class FederatedAveraging(Algorithm):
     """One model for all; the server sees one sum of updates a round, or without protection every update."""
 
-    checks = (
+    checks: tuple[Check, ...] = (
         contradictions.selection,
         contradictions.company,
         contradictions.steps,
@@ -43,8 +44,7 @@ class FederatedAveraging(Algorithm):
 
     def sums(self, strategy: "Strategy") -> tuple[Layout, ...]:
         """Return one shape: an update has that of the model."""
-        (model,) = strategy.models().values()
-        return (Layout.of(model),)
+        return (Layout.of(strategy.models()["global"]),)
 
     def rounds(self, built: "BuiltRun", resources: "RunResources") -> "Aggregation":
         """Sum updates of the cohorts that the policy selects."""

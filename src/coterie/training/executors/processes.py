@@ -88,7 +88,10 @@ def warm_up() -> None:
 
 
 class InProcess(Trainer):
-    """Trains in this process, when a result is asked for: one client at a time, or many together."""
+    """Trains in this process, when a result is asked for: one client at a time, or many together.
+
+    Together means local SGD: other work is done one by one all the same.
+    """
 
     def __init__(self, problem: "Problem", *, together: bool = False) -> None:
         self._problem = problem
@@ -100,9 +103,10 @@ class InProcess(Trainer):
     def start(self, tasks: Sequence["LocalTask"]) -> None:
         """See :class:`Trainer`."""
         from coterie.training.executors.vectorised import LANES
+        from coterie.training.local import LocalSGD
 
         _check_distinct(tasks)
-        size = LANES if self._together else 1
+        size = LANES if self._together and all(isinstance(task.work, LocalSGD) for task in tasks) else 1
         groups = [tasks[first : first + size] for first in range(0, len(tasks), size)]
         with self._lock:
             self._groups = {task.client: group for group in groups for task in group}

@@ -11,12 +11,18 @@ from coterie.training.strategies.base import (
     weighted_mean,
 )
 from coterie.training.strategies.baselines import POOLED, LocalOnly, centralised
+from coterie.training.strategies.confined import Confined
+from coterie.training.strategies.ditto import Ditto
 from coterie.training.strategies.fedavg import FedAvg
+from coterie.training.strategies.private import PrivateDescent
 
 __all__ = [
     "POOLED",
+    "Confined",
+    "Ditto",
     "FedAvg",
     "LocalOnly",
+    "PrivateDescent",
     "Strategy",
     "StrategyState",
     "Weighting",

@@ -1,0 +1,185 @@
+"""The cost of confined descent: an iteration of many participants against one gradient of one model, and of sharing.
+
+Iterations and full-batch gradients of the same network on the same data take turns; the loss check is on, secure sums
+and evaluation are apart. Splitting a vector into shares is measured against generating the random ones.
+"""
+
+import os
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+
+from coterie.arithmetic import FloatArray, Quantizer, RingVector
+from coterie.bench.machine import best_seconds, peak_rss_bytes
+from coterie.confined import ConfinedDescent, ConstantStep, Contribution, SharingTerms
+from coterie.confined.cached import CachedGroups
+from coterie.confined.grid import Grid, GridOffsets
+from coterie.confined.network import Labels, loss_and_gradient, zero_anchor
+from coterie.confined.sharing import deal, from_others, introduce, kept_share, publish, total
+from coterie.crypto.entropy import SystemEntropy
+from coterie.crypto.keystream import SEED_BYTES, generate
+from coterie.errors import ConfigError, RoundAborted
+from coterie.training.data.datasets import load
+from coterie.training.streams import stream
+
+FEATURES, HIDDEN, CLASSES, EXAMPLES = 784, 256, 10, 60_000
+PARAMETERS = FEATURES * HIDDEN + HIDDEN + HIDDEN * CLASSES + CLASSES
+MEMBERS = 32
+ALPHA, NORM = 0.1, 1.0
+PRECISION = 22
+_TOLERANCE = 1e-3  # of a loss in float32, between two orders of adding
+
+
+@dataclass(frozen=True)
+class IterationCosts:
+    """Pairs of one full-batch gradient and one iteration, in seconds of wall-clock time."""
+
+    grid: Grid
+    examples: int
+    data: str
+    gradient_seconds: tuple[float, ...]
+    iteration_seconds: tuple[float, ...]
+    clipped_seconds: tuple[float, ...]
+    """Iterations in which every participant clips its block to a norm, in the same turns."""
+    refused: float
+    """The share of decisions of groups to refuse a step."""
+    peak_rss_bytes: int
+
+    @property
+    def ratio(self) -> float:
+        """How much longer an iteration takes than a gradient: the median over pairs."""
+        return self._ratio(self.iteration_seconds)
+
+    @property
+    def clipped_ratio(self) -> float:
+        """The same with clipping."""
+        return self._ratio(self.clipped_seconds)
+
+    def _ratio(self, seconds: tuple[float, ...]) -> float:
+        return statistics.median(own / one for own, one in zip(seconds, self.gradient_seconds, strict=True))
+
+
+@dataclass(frozen=True)
+class SharingCosts:
+    """What a member of an additive sum spends, in seconds of processor time."""
+
+    members: int
+    length: int
+    bits: int
+    generate_seconds: float
+    """Expanding the seeds of all shares but the one it keeps: the least that sharing can take."""
+    split_seconds: float
+    """Splitting its vector into shares: that, and subtracting."""
+    deal_seconds: float
+    """All of its step: agreeing on a key with every other member, splitting, sealing."""
+    publish_seconds: float
+    """Opening the shares dealt to it, expanding and adding them, packing the sum."""
+    total_seconds: float
+    """Reading everybody's published sum, and adding them."""
+
+    @property
+    def split_ratio(self) -> float:
+        """How much longer splitting takes than generating the random shares."""
+        return self.split_seconds / self.generate_seconds
+
+
+def mnist_shaped(seed: int) -> tuple[str, FloatArray, Labels]:
+    """Return the training examples of MNIST where they are found, and else as many random ones; and which they are."""
+    try:
+        data = load("mnist")
+        return "MNIST", np.asarray(data.train_x, np.float32).reshape(-1, FEATURES), data.train_y.astype(np.int64)
+    except ConfigError:
+        rng = stream(seed, "bench examples")
+        return "random", rng.standard_normal((EXAMPLES, FEATURES), np.float32), rng.integers(CLASSES, size=EXAMPLES)
+
+
+def measure_iterations(
+    grid: Grid,
+    repeats: int,
+    seed: int = 0,
+    examples: tuple[str, FloatArray, Labels] | None = None,
+    watch: Callable[[int], None] = lambda _played: None,
+) -> IterationCosts:
+    """Let gradients, iterations and clipped iterations take turns, after one turn to warm up."""
+    if repeats < 1:
+        raise ConfigError(f"at least 1 iteration must be measured, not {repeats}")
+    data, x, labels = examples or mnist_shaped(seed)
+    anchor = zero_anchor(x.shape[1], HIDDEN, CLASSES)
+    offsets = GridOffsets(anchor, lambda name: stream(seed, "bench offset", name), grid=grid)
+    descent = ConfinedDescent(offsets, grid.names, ConstantStep(ALPHA))
+    groups = CachedGroups(x, labels, grid, descent)
+    one, everybody = offsets.of(grid.names[0]), np.ones(grid.groups, bool)
+    rng = stream(seed, "bench iterations")
+    refused = 0
+
+    def iterate(norm: float | None) -> None:
+        nonlocal refused
+        mean = groups.gradient(everybody, Contribution(norm), rng)
+        refused += len(groups.advance(descent.propose(mean), rng))
+
+    turns = []
+    for played in range(1, 2 + repeats):
+        works = (lambda: loss_and_gradient(x, labels, one), lambda: iterate(None), lambda: iterate(NORM))
+        turns.append([_seconds(work) for work in works])
+        watch(played)
+    _check(groups, x, labels, grid)
+    gradient, iteration, clipped = zip(*turns[1:], strict=True)
+    decisions = grid.groups * descent.iteration
+    return IterationCosts(grid, len(x), data, gradient, iteration, clipped, refused / decisions, peak_rss_bytes())
+
+
+def measure_sharing(members: int = MEMBERS, length: int = PARAMETERS) -> SharingCosts:
+    """Time every step of one member on real messages of all the others; their sum is checked first."""
+    quantizer = Quantizer(1.0, PRECISION, members)
+    names = tuple(f"member-{number}" for number in range(members))
+    terms = SharingTerms(os.urandom(SEED_BYTES), names, quantizer.ring.bits, length)
+    rng, entropy = stream(0, "bench vectors"), SystemEntropy()
+    vectors = {
+        name: rng.integers(quantizer.ring.modulus, size=length, dtype=np.uint64).astype(quantizer.ring.dtype)
+        for name in names
+    }
+    introduced = {name: introduce(terms, name, entropy) for name in names}
+    keys = {name: message for name, (_, message) in introduced.items()}
+    dealt = {
+        name: deal(state, from_others(keys, name), vectors[name], entropy) for name, (state, _) in introduced.items()
+    }
+    shares = {name: {peer: sent[name] for peer, (_, sent) in dealt.items() if peer != name} for name in names}
+    published = {name: publish(state, shares[name]) for name, (state, _) in dealt.items()}
+    me, vector = names[0], vectors[names[0]]
+    sums = from_others({name: message for name, (_, message) in published.items()}, me)
+    expected: RingVector = np.sum(list(vectors.values()), axis=0, dtype=quantizer.ring.dtype)
+    quantizer.ring.reduce(expected)
+    if not np.array_equal(total(published[me][0], sums), expected):
+        raise RoundAborted("additive sharing did not find the sum of the vectors")
+    seeds = [os.urandom(SEED_BYTES) for _ in range(members - 1)]
+    seconds = best_seconds(
+        lambda: generate(seeds, vector.nbytes),
+        lambda: _ignore(kept_share(vector, seeds)),
+        lambda: _ignore(deal(introduced[me][0], from_others(keys, me), vector, entropy)),
+        lambda: _ignore(publish(dealt[me][0], shares[me])),
+        lambda: _ignore(total(published[me][0], sums)),
+    )
+    return SharingCosts(members, length, quantizer.ring.bits, *seconds)
+
+
+def _check(groups: CachedGroups, x: FloatArray, labels: Labels, grid: Grid) -> None:
+    """See that the first and the last group's loss is the one of its own model on its own examples."""
+    each = grid.rows_each(len(x))
+    for number in (0, grid.groups - 1):
+        rows = slice(each * number, each * number + each)
+        loss, _ = loss_and_gradient(x[rows], labels[rows], groups.descent.confined(grid.names[number]))
+        if not abs(loss - groups.losses[number]) <= _TOLERANCE * max(1.0, loss):
+            raise RoundAborted(f"a group's cached loss is {groups.losses[number]:.6g}, and its real one {loss:.6g}")
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    began = perf_counter()
+    work()
+    return perf_counter() - began
+
+
+def _ignore(_result: object) -> None:
+    pass

@@ -1,0 +1,87 @@
+"""``coterie bench confined``: what an iteration of confined descent costs, and additive sharing."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from coterie.cli.common import new_console, print_json, progress_bars
+from coterie.cli.options import MOST_CLIENTS, MOST_SEED, MOST_TRIALS, AsJson
+from coterie.reports.words import count, duration, size
+
+if TYPE_CHECKING:
+    from coterie.bench.confined import IterationCosts, SharingCosts
+
+
+def confined(
+    groups: Annotated[int, typer.Option(help="Horizontal groups, which have rows.", max=MOST_CLIENTS)] = 1000,
+    members: Annotated[int, typer.Option(help="Vertical members of a group, which have columns.", max=784)] = 112,
+    repeats: Annotated[int, typer.Option(help="Iterations to time.", max=MOST_TRIALS)] = 7,
+    seed: Annotated[int, typer.Option(help="Chooses offsets, and examples where they are random.", max=MOST_SEED)] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Compare an iteration of confined descent with one full-batch gradient, in turns, in one run.
+
+    All participants of a grid train 784-256-10 networks on the training part of MNIST, if COTERIE_DATA has it, and on
+    random examples of its shape if not. The loss check is on; secure sums and evaluation are not included. Additive
+    sharing is timed apart, for 32 members and vectors as long as the model.
+    """
+    from coterie.bench.confined import measure_iterations, measure_sharing
+    from coterie.confined.grid import Grid
+
+    grid = Grid(groups, members)
+    with progress_bars(as_json) as progress:
+        task = progress.add_task(f"{groups:,} x {members} participants", total=repeats + 1)
+        costs = measure_iterations(grid, repeats, seed, watch=lambda played: progress.update(task, completed=played))
+        sharing = measure_sharing()
+    if as_json:
+        print_json(_record(costs, sharing))
+    else:
+        _show(costs, sharing)
+
+
+def _record(costs: "IterationCosts", sharing: "SharingCosts") -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        **asdict(costs),
+        "participants": costs.grid.participants,
+        "ratio": costs.ratio,
+        "clipped_ratio": costs.clipped_ratio,
+        "sharing": {**asdict(sharing), "split_ratio": sharing.split_ratio},
+    }
+
+
+def _show(costs: "IterationCosts", sharing: "SharingCosts") -> None:
+    from statistics import median
+
+    from rich.table import Table
+
+    console = new_console()
+    grid = costs.grid
+    console.print(
+        f"[bold]{grid.groups:,} x {grid.members} = {grid.participants:,} participants[/bold], {costs.examples:,} "
+        f"{'examples of MNIST' if costs.data == 'MNIST' else 'random examples (MNIST was not found)'}, "
+        "784-256-10 networks, loss check on."
+    )
+    table = Table("", title="Medians", title_justify="left", title_style="dim")
+    table.add_column("time", justify="right")
+    table.add_row("one full-batch gradient of one network", duration(median(costs.gradient_seconds)))
+    table.add_row("an iteration of all participants", duration(median(costs.iteration_seconds)))
+    table.add_row("the same, every participant clipping", duration(median(costs.clipped_seconds)))
+    console.print(table)
+    console.print(
+        f"[bold]An iteration takes {costs.ratio:.2f}x the time of one gradient[/bold], {costs.clipped_ratio:.2f}x with "
+        f"clipping (medians over {count(len(costs.gradient_seconds), 'turn')}). Groups refused {costs.refused:.1%} of "
+        f"the steps. Peak memory {size(costs.peak_rss_bytes)}."
+    )
+    console.print(
+        f"[bold]Splitting {sharing.length:,} numbers into {sharing.members} shares takes {sharing.split_ratio:.2f}x "
+        f"the time of generating the random ones[/bold], {duration(sharing.generate_seconds)}. All that a member does: "
+        f"{duration(sharing.deal_seconds)} to agree on keys and deal, {duration(sharing.publish_seconds)} to open and "
+        f"add what it was dealt, {duration(sharing.total_seconds)} to read and add {sharing.members - 1} published "
+        "sums."
+    )
+    console.print(
+        "Iterations: wall-clock time, without secure sums and evaluation. Sharing: processor time, best of several.",
+        style="dim",
+    )

@@ -1,0 +1,98 @@
+"""Grids of participants, m = m_h x m_v: horizontal groups have rows of the data, their vertical members columns.
+
+Group i has the rows of block i; its member j has the columns of block j of these rows, and the rows of W1 that belong
+to them. b1, W2 and b2 belong to the group. A hidden unit needs all columns, so the members of a group add what each
+computes of it, z_i = sum_j X_ij W1_ij, and the errors delta_i at the hidden layer go back to all of them.
+
+**What the group sees.** Secure addition (:func:`group_activations`) hides a member's summand X_ij W1_ij from the
+others. Its *result* is seen by the whole group: the inputs of every hidden unit for every example of the group, in
+every iteration, and so are the errors delta_i, from which labels can be told. That is far more than what leaves the
+group, sums of gradients over groups. Members of a group trust each other with it, or must not form a group. With fewer
+than two honest members in a group nothing is hidden inside it at all.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from coterie.arithmetic import FloatArray, Layout, Quantizer
+from coterie.confined.offsets import Offsets, Parameters, balanced_start
+from coterie.confined.sharing import SharingTerms, add_in_process
+from coterie.errors import ConfigError
+
+ACTIVATION_BITS = 32
+
+
+@dataclass(frozen=True)
+class Grid:
+    """``groups`` = m_h horizontal groups of ``members`` = m_v vertical members each."""
+
+    groups: int
+    members: int = 1
+
+    def __post_init__(self) -> None:
+        if self.groups < 1 or self.members < 1:
+            raise ConfigError(f"a grid has at least one group of one member, not {self.groups} of {self.members}")
+
+    @property
+    def participants(self) -> int:
+        """All members of all groups."""
+        return self.groups * self.members
+
+    @property
+    def names(self) -> list[str]:
+        """The groups by name: whoever decides as one."""
+        return [f"group-{number}" for number in range(self.groups)]
+
+    def rows_each(self, rows: int) -> int:
+        """Return the size of a group's block of rows; all have the same, so that groups can be computed together."""
+        if rows < self.groups or rows % self.groups:
+            fitting = rows // self.groups * self.groups
+            raise ConfigError(
+                f"{rows} examples cannot be dealt to {self.groups} groups evenly; take {fitting or self.groups}"
+            )
+        return rows // self.groups
+
+    def columns(self, features: int) -> list[slice]:
+        """Return the columns of each vertical member; some have one more where they cannot be even."""
+        if features < self.members:
+            raise ConfigError(f"{features} features are too few for {self.members} vertical members")
+        ends = [features * number // self.members for number in range(self.members + 1)]
+        return [slice(first, last) for first, last in pairwise(ends)]
+
+
+@dataclass(frozen=True, eq=False)
+class GridOffsets(Offsets):
+    """Starts of groups: every vertical member chooses a lambda for its rows of W1, and the group one for the rest.
+
+    They are drawn one after the other from the group's generator. Where all have one lambda, the start is that of an
+    unsplit group with the same generator.
+    """
+
+    grid: Grid = Grid(1)
+
+    def of(self, participant: str) -> Parameters:
+        """Return a group's start, the members' rows of W1 put together."""
+        rng = self.generator(participant)
+        spread = self.own.get(participant, self.spread)
+        w1, *top = self.anchor
+        blocks = [balanced_start([w1[columns]], spread, rng)[0] for columns in self.grid.columns(len(w1))]
+        return [np.concatenate(blocks), *balanced_start(top, spread, rng)]
+
+
+def group_activations(
+    parts: Sequence[FloatArray], clip: float, session: bytes, rng: np.random.Generator, colluders: int = 0
+) -> FloatArray:
+    """Add the members' parts X_ij W1_ij of a group's activations by additive sharing: the second secure sum.
+
+    Entries of a part beyond ``clip`` are clipped, and rounded by ``rng``. The result is for the whole group: see above
+    for what it gives away.
+    """
+    quantizer, layout = Quantizer(clip, ACTIVATION_BITS, len(parts)), Layout.of(parts[0])
+    members = tuple(f"member-{number}" for number in range(len(parts)))
+    terms = SharingTerms(session, members, quantizer.ring.bits, quantizer.length(layout), colluders)
+    vectors = {name: quantizer.encode(part, rng).vector for name, part in zip(members, parts, strict=True)}
+    (mean,) = quantizer.decode(add_in_process(terms, vectors), layout, len(parts)).mean
+    return mean * len(parts)

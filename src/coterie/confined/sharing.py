@@ -1,0 +1,241 @@
+"""Additive secret sharing between peers, sans-IO: the paper's own way to add, with no server and no dropouts.
+
+Each member of S splits its vector over Z_{2^k} into |S| shares that add up to it, gives one to each member, and
+publishes the sum of the shares it holds; the published sums add up to the total (Sharemind, Bogdanov et al. 2008; CGD,
+Theorem 3). Any |S| - 1 shares of a vector are uniform, whatever the vector. Of its own shares a dealer draws all but
+the one it keeps.
+
+    introduce --keys--> deal --sealed shares--> publish --sums--> total
+
+A random share travels as the 16-byte seed that it is expanded from (AES-128-CTR), sealed for its holder. So a relay
+sees public keys, ciphertext and sums of shares, and of the |S| (|S| - 1) messages with shares none is as long as the
+vector. Channels must authenticate their senders: a relay that swaps keys can read shares.
+
+Each step is a function of a state and of everybody's messages, and returns the next state. Use each state once. A
+missing message ends the iteration (:class:`~coterie.errors.RoundAborted`): nobody can publish in another's place. To
+add in spite of dropouts use :mod:`coterie.rounds`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeVar
+
+import msgspec
+
+from coterie.arithmetic.ring import Ring, RingVector
+from coterie.confined.subset import check_honest
+from coterie.crypto.agreement import PrivateKey
+from coterie.crypto.context import bind, digest
+from coterie.crypto.entropy import Entropy, SystemEntropy
+from coterie.crypto.keystream import SEED_BYTES, apply_masks
+from coterie.crypto.sealing import seal, unseal
+from coterie.errors import (
+    ConfigError,
+    InputError,
+    LocalProtocolError,
+    PeerProtocolError,
+    RoundAborted,
+    VerificationError,
+)
+from coterie.secagg.messages import ClientMessage, PublicKey, check_sender, decode, encode
+
+K = TypeVar("K", bound=ClientMessage)
+V = TypeVar("V")
+
+
+class SharingTerms(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, dict=True):
+    """What all members agree on; two terms with one digest are the same terms."""
+
+    session: bytes
+    """Random and never used before: it keeps the shares of one iteration apart from those of all others."""
+    members: tuple[str, ...]
+    bits: int
+    length: int
+    colluders: int = 0
+    """How many members may collude: with fewer than two honest ones left, the sum is refused."""
+
+    def __post_init__(self) -> None:
+        if len(set(self.members)) != len(self.members) or len(self.session) < SEED_BYTES or self.length < 1:
+            raise ConfigError("sharing needs distinct members, a session named by 16 random bytes, and a length")
+        Ring(self.bits)
+        check_honest(len(self.members), self.colluders)
+
+    @property
+    def ring(self) -> Ring:
+        """The ring the vectors live in."""
+        return Ring(self.bits)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """A collision-resistant name for exactly these terms."""
+        return digest(bind("sharing-terms", msgspec.msgpack.encode(self)))
+
+    def number(self, member: str) -> int:
+        """Return a member's position."""
+        if member not in self.members:
+            raise LocalProtocolError(f"{member} is not a member of this sum")
+        return self.members.index(member)
+
+
+class MemberKey(ClientMessage, frozen=True, tag=20):
+    """To everybody: a key to seal shares for this member with."""
+
+    key: PublicKey
+
+
+class SealedShare(ClientMessage, frozen=True, tag=21):
+    """To one member: the seed of its share of the sender's vector."""
+
+    sealed: bytes
+
+
+class SumOfShares(ClientMessage, frozen=True, tag=22):
+    """To everybody: the sum of the shares that this member holds, packed."""
+
+    payload: bytes
+
+
+@dataclass(frozen=True)
+class _State:
+    terms: SharingTerms
+    me: int
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.terms.members[self.me]!r} in session {self.terms.session.hex()[:8]}>"
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Introduced(_State):
+    """A member that has told its key."""
+
+    key: PrivateKey
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Dealt(_State):
+    """A member that has dealt its shares and holds the one it kept."""
+
+    kept: RingVector
+    keys: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Disclosed(_State):
+    """A member that has published the sum of the shares it held."""
+
+    own: RingVector
+
+
+def introduce(terms: SharingTerms, member: str, entropy: Entropy) -> tuple[Introduced, bytes]:
+    """Enter a sum; the message is for everybody else."""
+    state = Introduced(terms, terms.number(member), PrivateKey.generate(entropy, "sharing-key"))
+    return state, encode(MemberKey(terms.digest, state.me, state.key.public))
+
+
+def deal(
+    state: Introduced, introductions: Mapping[str, bytes], vector: RingVector, entropy: Entropy
+) -> tuple[Dealt, dict[str, bytes]]:
+    """Split a vector; the messages are for one member each."""
+    terms = state.terms
+    terms.ring.check(vector, terms.length)
+    keys, seeds, outgoing = {}, [], {}
+    for peer, introduction in _inbox(state, introductions, MemberKey):
+        keys[peer] = _agree(state, peer, introduction.key)
+        seed = entropy.draw(f"share/{peer}", SEED_BYTES)
+        sealed = seal(keys[peer], seed, _share_context(terms, state.me, terms.number(peer)), entropy, f"seal/{peer}")
+        outgoing[peer] = encode(SealedShare(terms.digest, state.me, sealed))
+        seeds.append(seed)
+    return Dealt(terms, state.me, kept_share(vector, seeds), keys), outgoing
+
+
+def kept_share(vector: RingVector, seeds: list[bytes]) -> RingVector:
+    """Return what is left of a vector when the shares that these seeds expand to are taken from it, unreduced."""
+    kept = vector.copy()
+    apply_masks(kept, (), seeds)
+    return kept
+
+
+def publish(state: Dealt, shares: Mapping[str, bytes]) -> tuple[Disclosed, bytes]:
+    """Add up the shares of all members; the message is for everybody else."""
+    terms = state.terms
+    held = []
+    for peer, share in _inbox(state, shares, SealedShare):
+        try:
+            seed = unseal(state.keys[peer], share.sealed, _share_context(terms, share.sender, state.me))
+        except VerificationError as error:
+            raise PeerProtocolError(peer, str(error)) from None
+        if len(seed) != SEED_BYTES:
+            raise PeerProtocolError(peer, "sent a share of the wrong length")
+        held.append(seed)
+    own = state.kept.copy()
+    apply_masks(own, held)
+    terms.ring.reduce(own)
+    return Disclosed(terms, state.me, own), encode(SumOfShares(terms.digest, state.me, bytes(terms.ring.pack(own))))
+
+
+def total(state: Disclosed, sums: Mapping[str, bytes]) -> RingVector:
+    """Return the sum of everybody's vectors."""
+    terms = state.terms
+    result = state.own.copy()
+    for peer, published in _inbox(state, sums, SumOfShares):
+        try:
+            result += terms.ring.unpack(published.payload, terms.length)
+        except InputError as error:
+            raise PeerProtocolError(peer, str(error)) from None
+    terms.ring.reduce(result)
+    return result
+
+
+def add_in_process(
+    terms: SharingTerms, vectors: Mapping[str, RingVector], entropy: Callable[[str], Entropy] | None = None
+) -> RingVector:
+    """Let all members add their vectors in this process, through the bytes of the real messages."""
+    source = {name: entropy(name) if entropy else SystemEntropy() for name in terms.members}
+    introduced = {name: introduce(terms, name, source[name]) for name in terms.members}
+    keys = {name: message for name, (_, message) in introduced.items()}
+    dealt = {
+        name: deal(state, from_others(keys, name), vectors[name], source[name])
+        for name, (state, _) in introduced.items()
+    }
+    published = {
+        name: publish(state, {peer: sent[name] for peer, (_, sent) in dealt.items() if peer != name})
+        for name, (state, _) in dealt.items()
+    }
+    sums = {name: message for name, (_, message) in published.items()}
+    first = terms.members[0]
+    return total(published[first][0], from_others(sums, first))
+
+
+def _inbox(state: _State, messages: Mapping[str, bytes], kind: type[K]) -> list[tuple[str, K]]:
+    """Read one message of each other member; blame whoever sent a bad one, give up if one is missing."""
+    terms = state.terms
+    others = from_others(dict.fromkeys(terms.members), terms.members[state.me])
+    for sender in messages:
+        if sender not in others:
+            raise PeerProtocolError(sender, "sent a message without being another member of this sum")
+    if missing := [peer for peer in others if peer not in messages]:
+        raise RoundAborted(f"no {kind.__name__} from {', '.join(missing)}: additive sharing tolerates no dropout")
+    read = []
+    for peer in others:
+        message = decode(messages[peer], kind, peer, terms.digest)
+        check_sender(message, terms.number(peer), peer)
+        read.append((peer, message))
+    return read
+
+
+def _agree(state: Introduced, peer: str, public: bytes) -> bytes:
+    pair = sorted((state.me, state.terms.number(peer)))
+    try:
+        return state.key.agree(public, bind("sharing-seal", state.terms.digest, *pair))
+    except VerificationError as error:
+        raise PeerProtocolError(peer, str(error)) from None
+
+
+def _share_context(terms: SharingTerms, dealer: int, holder: int) -> bytes:
+    return bind("sharing-share", terms.digest, dealer, holder)
+
+
+def from_others(messages: Mapping[str, V], name: str) -> dict[str, V]:
+    """Return what all but one member sent, by sender."""
+    return {other: message for other, message in messages.items() if other != name}

@@ -1,0 +1,96 @@
+"""Step sizes alpha_k of confined descent; iterations count from 1.
+
+The step is applied to the *mean* of the selected gradients. The paper applies it to their sum (CGD, Algorithm 1, lines
+9 to 11): its alpha is ours divided by the size of the subset.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from coterie.errors import ConfigError
+
+
+class StepSize(Protocol):
+    """A step size that depends on the iteration."""
+
+    warning: ClassVar[str]
+    """What a user should know before choosing it; empty where there is nothing to warn of."""
+
+    def __call__(self, iteration: int) -> float:
+        """Return alpha_k for k = ``iteration``, from 1."""
+        ...
+
+
+@dataclass(frozen=True)
+class ConstantStep:
+    """alpha in every iteration."""
+
+    warning: ClassVar[str] = ""
+    alpha: float
+
+    def __post_init__(self) -> None:
+        _check_alpha(self.alpha)
+
+    def __call__(self, iteration: int) -> float:
+        """Return alpha."""
+        return self.alpha
+
+
+@dataclass(frozen=True)
+class InverseRootStep:
+    """alpha / sqrt(k): falls, and its sum still grows without bound."""
+
+    warning: ClassVar[str] = ""
+    alpha: float
+
+    def __post_init__(self) -> None:
+        _check_alpha(self.alpha)
+
+    def __call__(self, iteration: int) -> float:
+        """Return alpha / sqrt(k)."""
+        return self.alpha / math.sqrt(iteration)
+
+
+@dataclass(frozen=True)
+class PaperStep:
+    """alpha / (k + mu T)^2, the paper's schedule, for comparison with it.
+
+    WARNING: all its steps together are below alpha / (mu T), which tends to 0 as the horizon T grows: the longer the
+    run is planned, the less the model can move. The theorem that recommends it (CGD, Theorem 2) is false. The paper's
+    experiments take a constant alpha for the first 6,000 iterations; ``constant`` is their number, and k counts from 1
+    after them.
+    """
+
+    warning: ClassVar[str] = (
+        "the steps alpha / (k + mu T)^2 of the paper add up to less than alpha / (mu T), so that the model hardly "
+        "moves; they are for comparison with the paper"
+    )
+    alpha: float
+    mu: float
+    horizon: int
+    constant: int = 0
+
+    def __post_init__(self) -> None:
+        _check_alpha(self.alpha)
+        if not 0 <= self.mu < 1 or self.horizon < 1 or self.constant < 0:
+            raise ConfigError("the paper's schedule has 0 <= mu < 1, a horizon T >= 1 and no negative constant part")
+
+    def __call__(self, iteration: int) -> float:
+        """Return alpha in the constant part, then alpha / (k + mu T)^2."""
+        diminishing = iteration - self.constant
+        return self.alpha if diminishing <= 0 else self.alpha / (diminishing + self.mu * self.horizon) ** 2
+
+
+STEP_SIZES: dict[str, Callable[..., StepSize]] = {
+    "constant": ConstantStep,
+    "inverse-root": InverseRootStep,
+    "paper": PaperStep,
+}
+"""Every schedule by the name that settings know it by."""
+
+
+def _check_alpha(alpha: float) -> None:
+    if not 0 < alpha < math.inf:
+        raise ConfigError(f"a step size is a positive number, not {alpha}")

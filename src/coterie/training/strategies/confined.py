@@ -1,0 +1,93 @@
+"""Confined descent as a strategy: participants contribute gradients, and each decides for itself on every step."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from coterie.arithmetic import FloatArray
+from coterie.cohorts.circles import Indices
+from coterie.confined import ConfinedDescent
+from coterie.errors import ConfigError
+from coterie.privacy import clip_norm
+from coterie.training import flatten
+from coterie.training.flatten import ModelArrays
+from coterie.training.gradients import FullGradient, MeanLoss
+from coterie.training.local import LocalResult, LocalTask, Problem
+from coterie.training.strategies.base import StrategyState, check_shapes
+from coterie.training.streams import stream
+
+DISPLACEMENT = "displacement"
+"""The model that everybody who sees the sums has, among the participants' own ones."""
+
+
+class Confined:
+    """A :class:`~coterie.confined.ConfinedDescent` over the examples of a problem.
+
+    Its mean is that of the selected participants' gradients, each clipped to an L2 norm. Everybody judges every step
+    on its own examples, also who was not selected. Who is absent catches up later, for sums are kept: what it decides
+    depends on its own model and the steps alone, so that it comes to the same.
+    """
+
+    def __init__(
+        self, problem: Problem, parts: Mapping[str, Indices], descent: ConfinedDescent, clip: float, seed: int
+    ) -> None:
+        if flatten.statistics(problem.model):
+            raise ConfigError("confined descent knows gradients only: a model must not keep statistics (batch norms)")
+        if DISPLACEMENT in parts:
+            raise ConfigError(f"a participant cannot be called {DISPLACEMENT}: that is what everybody can compute")
+        self.descent = descent
+        self.refused = 0
+        """How often anybody refused a step so far."""
+        self._loss, self._parts, self._clip, self._seed = MeanLoss(problem), parts, clip, seed
+        self._losses: dict[str, float] = {}
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        """All participants."""
+        return self.descent.participants
+
+    def task(self, number: int, client: str) -> LocalTask:
+        """Compute the gradient of a participant's own model on all its examples."""
+        state = self.descent.confined(client)
+        return LocalTask(client, number, self._seed, state, self._parts[client], FullGradient())
+
+    def contribution(self, result: LocalResult) -> ModelArrays:
+        """Return the gradient, clipped."""
+        clipped = clip_norm(result.update, self._clip)
+        return [np.asarray(array, like.dtype) for array, like in zip(clipped, result.update, strict=True)]
+
+    def weight(self, client: str) -> int:
+        """Return 1: the mean is over participants."""
+        return 1
+
+    def apply(self, number: int, mean: Sequence[FloatArray]) -> None:
+        """Act for everybody: propose the step, and let each participant take it up or refuse it."""
+        descent = self.descent
+        check_shapes(mean, descent.displacement)
+        step = descent.propose(mean)
+        verdicts = {}
+        for name in descent.participants:
+            before = self._losses.get(name)
+            if before is None:
+                before = self._loss(descent.confined(name), self._parts[name])
+            after = self._loss(descent.candidate(name, step), self._parts[name])
+            verdicts[name] = descent.judge(name, before, after, stream(self._seed, "loss check", number, name))
+            self._losses[name] = after if verdicts[name] else before
+        self.refused += len(descent.take(step, verdicts))
+
+    def models(self) -> Mapping[str, ModelArrays]:
+        """Return every participant's own model, and the ``displacement`` from the anchor, which is public."""
+        own = {name: self.descent.confined(name) for name in self.clients}
+        return {**own, DISPLACEMENT: self.descent.public_model}
+
+    def state(self) -> StrategyState:
+        """Return the displacement, what was refused of it, and the losses that the next steps are judged by."""
+        losses = np.array([self._losses[name] for name in self.clients if self._losses])
+        return self.descent.state() | {"own_losses": losses, "refused_so_far": np.array([float(self.refused)])}
+
+    def restore(self, state: Mapping[str, FloatArray]) -> None:
+        """Take all of it from there."""
+        # A file has no arrays without a dimension.
+        self.descent.restore({**state, "iteration": np.reshape(state["iteration"], ())})
+        self._losses = dict(zip(self.clients, map(float, state["own_losses"]), strict=False))
+        self.refused = int(state["refused_so_far"][0])

@@ -1,0 +1,69 @@
+"""Ditto: federated averaging, and for every client a model of its own that stays near the common one."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from torch import nn
+
+from coterie.arithmetic import FloatArray
+from coterie.errors import ConfigError
+from coterie.training import flatten
+from coterie.training.flatten import ModelArrays
+from coterie.training.local import LocalResult, LocalTask, ProximalSGD
+from coterie.training.schedules import Curriculum
+from coterie.training.strategies.base import StrategyState, Weighting, pack, unpack
+from coterie.training.strategies.fedavg import FedAvg
+
+GLOBAL = "global"
+
+
+class Ditto(FedAvg):
+    """Ditto (Li, Hu, Beirami, Smith 2021, Algorithm 1).
+
+    The global w is that of :class:`FedAvg`, whose contributions alone are aggregated. Client k also looks for
+
+        v_k = argmin F_k(v) + penalty/2 ||v - w||^2,
+
+    by as many steps as it makes for w, in the rounds that it trains in, and tells nobody. All v_k begin at w.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        curriculum: Curriculum,
+        penalty: float,
+        *,
+        learning_rate: float = 1.0,
+        momentum: float = 0.0,
+        weighting: Weighting = "uniform",
+    ) -> None:
+        super().__init__(model, curriculum, learning_rate=learning_rate, momentum=momentum, weighting=weighting)
+        if GLOBAL in curriculum.clients:
+            raise ConfigError(f"a client cannot be called {GLOBAL}: that is the common model")
+        self._penalty = penalty
+        self._own: dict[str, ModelArrays] = dict.fromkeys(curriculum.clients, flatten.read(model))
+
+    def personal_task(self, number: int, client: str) -> LocalTask:
+        """Train the client's own model, towards the common one as it is now."""
+        task = self._curriculum.task(number, client, self._own[client])
+        return replace(task, work=ProximalSGD(self._curriculum.at(number), self._penalty, self._model))
+
+    def keep(self, result: LocalResult) -> None:
+        """Act for the client: keep what its own model learnt."""
+        self._own[result.client] = flatten.moved(self._own[result.client], result.update)
+
+    def models(self) -> Mapping[str, ModelArrays]:
+        """Return every client's own model, and the ``global`` one."""
+        return {**self._own, **super().models()}
+
+    def state(self) -> StrategyState:
+        """Return all models, and the velocity of the common one."""
+        own = {
+            name: array for client, model in self._own.items() for name, array in pack(f"own.{client}", model).items()
+        }
+        return super().state() | own
+
+    def restore(self, state: Mapping[str, FloatArray]) -> None:
+        """Take all of it from there."""
+        super().restore(state)
+        self._own = {client: unpack(f"own.{client}", state, model) for client, model in self._own.items()}

@@ -1,0 +1,170 @@
+"""Whole runs of confined descent: what they learn, what they reveal, and what is said of it."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="training needs coterie[train]")
+import torch
+from typer.testing import CliRunner
+
+from coterie.api import train
+from coterie.cli import app
+from coterie.cohorts.ledger import Ledger, Outcome
+from coterie.errors import ConfigError
+from coterie.runs.config_file import load_config
+from coterie.runs.folder import RunFolder
+from coterie.runs.run import RunResult, TrainingRun
+
+SMALL = (
+    *("training.algorithm=confined", "rounds=6", "clients.count=12", "cohort.size=6", "training.evaluate_every=1"),
+    *("model.name=softmax-regression", "training.executor=processes", "training.workers=0", "aggregation.threads=1"),
+    *("availability.kind=equal", "availability.dropout=0.0", "faults.dropout=0.0"),
+)
+
+
+def play(folder: Path, *overrides: str) -> RunResult:
+    return TrainingRun.begin(folder, load_config(None, [*SMALL, *overrides])).play()
+
+
+def state(folder: Path) -> dict[str, np.ndarray]:
+    checkpoint = RunFolder.open(folder).checkpoint()
+    assert checkpoint is not None
+    return dict(checkpoint.state)
+
+
+def test_both_ways_to_add_give_the_same_sums(tmp_path: Path) -> None:
+    """To the bit: what is added are the same integers."""
+    secure, additive = play(tmp_path / "secure"), play(tmp_path / "additive", "confined.addition=additive")
+    one, other = state(tmp_path / "secure"), state(tmp_path / "additive")
+    assert one.keys() == other.keys()
+    assert all(one[key].tobytes() == other[key].tobytes() for key in one)
+    assert [record.aggregated for record in secure.records] == [record.aggregated for record in additive.records]
+    for folder in ("secure", "additive"):
+        with Ledger.open(tmp_path / folder / "ledger.sqlite") as ledger:
+            ledger.verify()
+            assert set(ledger.outcomes().values()) == {Outcome.COMPLETED}
+    # Everybody publishes a sum of shares as long as a gradient, and gets that of all others.
+    assert additive.records[0].download_bytes > 4 * additive.records[0].upload_bytes > 0
+
+
+def test_who_leaves_ends_a_round_of_additive_sharing_and_nothing_is_revealed(tmp_path: Path) -> None:
+    result = play(tmp_path / "run", "confined.addition=additive", "faults.dropout=0.3", "rounds=8")
+    outcomes = {record.outcome for record in result.records}
+    assert outcomes == {Outcome.COMPLETED, Outcome.ABORTED_BEFORE_REVEAL}
+    for record in result.records:
+        assert bool(record.aggregated) == record.completed == (not record.dropped)
+        if record.dropped:
+            assert "tolerates no dropout" in record.reason
+
+
+def test_the_report_says_what_is_sent_and_what_follows_from_it(tmp_path: Path) -> None:
+    result = play(tmp_path / "run")
+    last = result.records[-1]
+    page = " ".join((tmp_path / "run" / "report.html").read_text().split())
+    displacement, worst = (getattr(last, name) for name in ("displacement", "worst"))
+    assert "Sums of clipped gradients were sent" in page
+    assert f"is itself a usable model, with {displacement:.1%} accuracy" in page
+    assert f"model is right on {worst:.1%}" in page
+    assert "Only explicit noise counts towards (epsilon, delta), and there was none" in page
+    assert "claimed by the paper, not sound; docs/confined.md says why" in page
+    assert "decisions (" in page
+    assert set(result.models) == {*(f"client-{number:02}" for number in range(1, 13)), "displacement"}
+
+
+def test_only_explicit_noise_counts(tmp_path: Path) -> None:
+    result = play(tmp_path / "run", "noise.kind=skellam", "noise.multiplier=2.0", "rounds=2")
+    claimed = [getattr(record, "claimed_epsilon") for record in result.records]  # noqa: B009 - not declared
+    assert all(
+        record.epsilon and record.epsilon > other > 0 for record, other in zip(result.records, claimed, strict=True)
+    )
+    page = " ".join((tmp_path / "run" / "report.html").read_text().split())
+    assert "Only explicit noise counts towards (epsilon, delta). The random starts do not" in page
+    assert "-differential privacy for each client with all its data, by skellam noise" in page
+
+
+def test_who_takes_no_step_up_sits_out(tmp_path: Path) -> None:
+    """Everybody refuses everything: after tau such iterations nobody is fresh enough to contribute."""
+    result = play(tmp_path / "run", "confined.check.threshold=-1000.0", "confined.tau=2", "rounds=6")
+    completed = [record.completed for record in result.records]
+    assert completed == [True, True, True, False, False, False]
+    assert [getattr(record, "stale") for record in result.records] == [0, 0, 12, 12, 12, 12]  # noqa: B009
+    assert [getattr(record, "refused") for record in result.records] == [12, 24, 36, 36, 36, 36]  # noqa: B009
+    assert "12 of 12 do at the end" in (tmp_path / "run" / "report.html").read_text()
+    unbounded = play(tmp_path / "unbounded", "confined.check.threshold=-1000.0", "confined.tau=0", "rounds=4")
+    assert all(record.completed for record in unbounded.records)
+
+
+def test_the_step_of_the_paper_is_warned_of(tmp_path: Path) -> None:
+    result = play(tmp_path / "run", "confined.step.kind=paper", "rounds=3")
+    rates = [record.learning_rate for record in result.records]
+    assert rates[0] > rates[1] > rates[2]
+    assert (
+        "The steps alpha / (k + mu T)^2 of the paper add up to less" in (tmp_path / "run" / "report.html").read_text()
+    )
+
+
+@pytest.mark.parametrize(
+    ("override", "complaint"),
+    [
+        ("clients.weighting=samples", "clients.weighting: must be uniform"),
+        ("confined.most=0.01", "confined.most: must not be below spread"),
+        ("confined.check.kind=lucky", "confined.check.kind: should be"),
+        ("aggregation.collusion=0.2", "cohort.privacy: a circle of 2 has 1 honest members if 1 collude"),
+        ("aggregation.kind=plain", "confined.addition: must be secure"),
+        ("aggregation.threat=active-server", "confined.addition: additive sharing has no defence"),
+        ("aggregation.threat=active-server", "cohort.privacy: a circle of 2 has 1 honest members if 1 collude"),
+    ],
+)
+def test_contradictions(override: str, complaint: str) -> None:
+    settings = [*SMALL, "confined.addition=additive", "cohort.minimum=4", override]
+    with pytest.raises(ConfigError, match=complaint):
+        load_config(None, settings)
+
+
+@pytest.mark.slow
+def test_the_default_run_learns(tmp_path: Path) -> None:
+    command = ["run", "--set", "training.algorithm=confined", "--out", str(tmp_path / "run"), "--json"]
+    said = CliRunner().invoke(app, command)
+    found = json.loads(said.stdout)
+    assert found["accuracy"] > 0.8
+    assert found["extras"]["worst"] > 0.7
+    assert found["extras"]["displacement"] > found["accuracy"] - 0.05
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "said"),
+    [
+        ("confined", "is itself a usable model, with a mean squared error of "),
+        ("ditto", "The common model has a mean squared error of "),
+        ("sdp", "a data-dependent estimate and not a guarantee"),
+    ],
+)
+def test_regression_with_data_and_model_of_ones_own(tmp_path: Path, algorithm: str, said: str) -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.standard_normal((3, 1))
+
+    def examples(size: int) -> tuple[np.ndarray, np.ndarray]:
+        x = rng.standard_normal((size, 3))
+        return x.astype(np.float32), (x @ truth).astype(np.float32)
+
+    result = train(
+        lambda: torch.nn.Linear(3, 1),
+        test_set=examples(50),
+        clients={name: examples(20) for name in ("ann", "bob", "cid", "dee")},
+        rounds=6,
+        settings={"training.algorithm": algorithm, "training.epochs": 2, "training.evaluate_every": 1},
+        out=tmp_path / "run",
+        progress=False,
+    )
+    losses = [record.test_loss or 0.0 for record in result.records]
+    assert losses[-1] < losses[0]
+    assert result.accuracy is None
+    page = " ".join((tmp_path / "run" / "report.html").read_text().split())
+    assert said in page
+    if algorithm != "sdp":
+        worst = getattr(result.records[-1], "worst")  # noqa: B009 - not declared
+        assert worst >= losses[-1]
+        assert f"the worst is {worst:.4g}" in page

@@ -1,0 +1,98 @@
+"""The costs of confined descent, measured on small grids: what is said of them, and that wrong results are no costs."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from coterie.arithmetic import FloatArray
+from coterie.bench import confined
+from coterie.bench.confined import (
+    EXAMPLES,
+    FEATURES,
+    PARAMETERS,
+    IterationCosts,
+    SharingCosts,
+    measure_iterations,
+    measure_sharing,
+    mnist_shaped,
+)
+from coterie.cli import app
+from coterie.confined.cached import CachedGroups
+from coterie.confined.grid import Grid
+from coterie.errors import ConfigError, RoundAborted
+
+GRID = Grid(5, 7)
+
+
+def few(name: str = "random") -> tuple[str, FloatArray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return name, rng.random((40, FEATURES), np.float32), rng.integers(10, size=40)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(confined, "mnist_shaped", lambda _seed: few())
+    costs = SharingCosts(3, 4, 20, 1.0, 1.5, 2.0, 3.0, 4.0)
+    monkeypatch.setattr(confined, "measure_sharing", lambda: costs)
+
+
+def test_the_model_has_the_papers_size() -> None:
+    assert PARAMETERS == 203_530
+
+
+def test_ratios_are_medians_over_turns() -> None:
+    costs = IterationCosts(GRID, 40, "random", (1.0, 10.0, 2.0), (2.0, 11.0, 3.0), (3.0, 40.0, 2.0), 0.0, 1)
+    assert (costs.ratio, costs.clipped_ratio) == (1.5, 3.0)
+
+
+def test_turns_are_real_iterations() -> None:
+    seen: list[int] = []
+    costs = measure_iterations(GRID, 2, examples=few(), watch=seen.append)
+    assert seen == [1, 2, 3]  # the first one warms up
+    assert len(costs.gradient_seconds) == len(costs.iteration_seconds) == len(costs.clipped_seconds) == 2
+    assert min(costs.gradient_seconds + costs.iteration_seconds + costs.clipped_seconds) > 0
+    assert 0 <= costs.refused < 1
+    assert costs.peak_rss_bytes > 10**6
+    with pytest.raises(ConfigError):
+        measure_iterations(GRID, 0, examples=few())
+
+
+def test_a_wrong_loss_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CachedGroups, "_judged", lambda self, z, w2, b2, part: (np.zeros((1, 1, 10)), np.zeros(len(z))))
+    with pytest.raises(RoundAborted, match="cached loss"):
+        measure_iterations(GRID, 1, examples=few())
+
+
+def test_every_step_of_sharing_is_timed() -> None:
+    costs = measure_sharing(3, 50)
+    assert (costs.members, costs.length) == (3, 50)
+    assert costs.split_ratio == costs.split_seconds / costs.generate_seconds
+    assert min(costs.deal_seconds, costs.publish_seconds, costs.total_seconds) > 0
+
+
+def test_a_wrong_sum_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(confined, "total", lambda state, _sums: state.own)
+    with pytest.raises(RoundAborted, match="did not find the sum"):
+        measure_sharing(3, 50)
+
+
+def test_without_mnist_examples_are_random_and_said_to_be(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("COTERIE_DATA", str(tmp_path))
+    monkeypatch.setattr(confined, "EXAMPLES", 30)
+    name, x, labels = mnist_shaped(0)
+    assert (name, x.shape, x.dtype.name, labels.shape) == ("random", (30, FEATURES), "float32", (30,))
+    assert EXAMPLES == 60_000
+
+
+@pytest.mark.usefixtures("small")
+def test_people_and_programs_are_told() -> None:
+    command = ["bench", "confined", "--groups", "5", "--members", "7", "--repeats", "1"]
+    shown = " ".join(CliRunner().invoke(app, command, catch_exceptions=False).stdout.split())
+    for words in ("5 x 7 = 35 participants", "random examples (MNIST was not found)", "over 1 turn)", "1.50x"):
+        assert words in shown
+    record = json.loads(CliRunner().invoke(app, [*command, "--json"], catch_exceptions=False).stdout)
+    assert (record["participants"], record["data"], record["sharing"]["split_ratio"]) == (35, "random", 1.5)
+    assert record["ratio"] == pytest.approx(record["iteration_seconds"][0] / record["gradient_seconds"][0])

@@ -1,0 +1,155 @@
+"""Offsets, step sizes, checks and staleness, each by itself."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coterie.confined import (
+    LOSS_CHECKS,
+    STEP_SIZES,
+    ConstantStep,
+    Freshness,
+    HistoryCheck,
+    IncreaseCheck,
+    InverseRootStep,
+    NoCheck,
+    Offsets,
+    PaperStep,
+    Spread,
+    exceeds_bound_probability,
+)
+from coterie.errors import ConfigError, InputError, LocalProtocolError
+
+RNG = np.random.default_rng(0)
+
+# Offsets.
+
+
+def test_an_offset_is_made_again_and_is_nobody_elses() -> None:
+    offsets = Offsets([np.zeros((40, 30)), np.ones(50)], lambda name: np.random.default_rng([*name.encode()]))
+    first, again, other = offsets.of("a"), offsets.of("a"), offsets.of("b")
+    assert all(np.array_equal(x, y) for x, y in zip(first, again, strict=True))
+    assert not np.array_equal(first[0], other[0])
+    assert first[0].std() == pytest.approx(0.1, rel=0.1)  # lambda is a standard deviation
+    assert first[1].mean() == pytest.approx(1.0, abs=0.1)  # around the anchor
+
+
+def test_everybody_may_choose_a_lambda() -> None:
+    anchor = [np.zeros(20_000)]
+    offsets = Offsets(anchor, lambda name: np.random.default_rng([*name.encode()]), own={"bold": Spread(2.0)})
+    assert offsets.of("bold")[0].std() == pytest.approx(2.0, rel=0.05)
+    assert offsets.of("shy")[0].std() == pytest.approx(0.1, rel=0.05)
+    scales = [Spread(0.001, 0.1).draw(np.random.default_rng(seed)) for seed in range(200)]
+    assert 0.001 <= min(scales) < 0.01
+    assert 0.09 < max(scales) <= 0.1
+    assert Offsets(anchor, lambda _: np.random.default_rng(0), Spread(0.0)).of("x")[0].any() == np.False_
+
+
+def test_impossible_offsets() -> None:
+    for least, most in ((-0.1, None), (0.2, 0.1), (math.nan, None), (0.1, math.inf)):
+        with pytest.raises(ConfigError):
+            Spread(least, most)
+    for anchor in ([], [np.zeros(3, int)], [np.array([np.nan])]):
+        with pytest.raises(InputError):
+            Offsets(anchor, lambda _: np.random.default_rng(0))
+
+
+# Step sizes.
+
+
+@given(st.floats(1e-6, 1e3), st.floats(0.01, 0.99), st.integers(1, 2_000))
+def test_the_papers_steps_add_up_to_less_than_alpha_over_mu_t(alpha: float, mu: float, horizon: int) -> None:
+    step = PaperStep(alpha, mu, horizon)
+    assert sum(step(k) for k in range(1, horizon + 1)) < alpha / (mu * horizon)
+
+
+def test_schedules() -> None:
+    assert [ConstantStep(0.5)(k) for k in (1, 100)] == [0.5, 0.5]
+    assert [InverseRootStep(0.5)(k) for k in (1, 4)] == [0.5, 0.25]
+    assert [PaperStep(1.0, 0.5, 4, constant=2)(k) for k in (1, 2, 3, 4)] == [1.0, 1.0, 1 / 9, 1 / 16]
+    assert PaperStep(2.0, 0.0, 10)(2) == 0.5
+    assert "hardly moves" in PaperStep.warning
+    assert ConstantStep.warning == InverseRootStep.warning == ""
+    assert set(STEP_SIZES) == {"constant", "inverse-root", "paper"}
+    for broken in (lambda: ConstantStep(0.0), lambda: InverseRootStep(math.nan), lambda: PaperStep(1.0, 1.0, 5)):
+        with pytest.raises(ConfigError):
+            broken()
+
+
+# Checks.
+
+
+@given(st.floats(-10, 10), st.floats(-10, 10), st.floats(0, 5))
+def test_an_increase_above_the_threshold_is_refused(before: float, after: float, threshold: float) -> None:
+    verdict, history = IncreaseCheck(threshold).judge((), before, after, RNG)
+    assert verdict == (after - before <= threshold)
+    assert history == ()
+
+
+@pytest.mark.parametrize(("before", "after"), [(1.0, math.nan), (math.inf, math.inf), (1.0, math.inf)])
+def test_a_loss_that_is_no_number_is_never_taken_up(before: float, after: float) -> None:
+    assert IncreaseCheck().judge((), before, after, RNG)[0] is False
+
+
+def test_the_authors_rule_looks_back() -> None:
+    check, history = HistoryCheck(), tuple[float, ...]()
+    for k in range(15):  # nothing is refused before the history is full
+        accepted, history = check.judge(history, 1.0 + k % 2, math.inf, RNG)
+        assert accepted
+    mean, deviation = np.mean(history), np.std(history)
+    assert check.judge(history, float(mean + deviation) - 1e-9, 99.0, RNG)[0]  # whatever the candidate's loss
+    assert not check.judge(history, float(mean + deviation) + 1e-9, 0.0, RNG)[0]
+    assert not check.judge(history, math.nan, 0.0, RNG)[0]
+    kept = [check.judge(history, 50.0, 0.0, np.random.default_rng(seed))[1][-1] == 50.0 for seed in range(400)]
+    assert np.mean(kept) == pytest.approx(49 / 99, abs=0.08)
+
+
+def test_checks_by_name() -> None:
+    assert {name: type(make()) for name, make in LOSS_CHECKS.items()} == {
+        "increase": IncreaseCheck,
+        "history": HistoryCheck,
+        "none": NoCheck,
+    }
+    assert NoCheck().judge((), 0.0, math.inf, RNG) == (True, ())
+    with pytest.raises(ConfigError):
+        IncreaseCheck(math.nan)
+    with pytest.raises(ConfigError):
+        HistoryCheck(length=1)
+
+
+# Staleness.
+
+
+def test_equation_44() -> None:
+    """4.4751e-4, not the printed 1.33e-5."""
+    assert f"{exceeds_bound_probability(30, 0.2, 0.2, 30):.4e}" == "4.4751e-04"
+    assert exceeds_bound_probability(30, 0.0, 0.2, 30) == 0.0
+    assert exceeds_bound_probability(30, 0.9, 0.2, 30) == 1.0  # too few are left for a subset of its own
+    with pytest.raises(ConfigError):
+        exceeds_bound_probability(30, 0.2, 0.0, 30)
+
+
+@given(st.lists(st.booleans(), max_size=30), st.integers(0, 5))
+def test_ages_count_iterations_without_a_step(taken: list[bool], bound: int) -> None:
+    freshness = Freshness(["a"], bound)
+    for iteration, took in enumerate(taken, 1):
+        since = next((back for back, earlier in enumerate(reversed(taken[: iteration - 1])) if earlier), iteration - 1)
+        assert freshness.age("a", iteration) == since
+        assert freshness.excluded(iteration) == (("a",) if since > bound else ())
+        if took:
+            freshness.took("a", iteration)
+
+
+def test_freshness_refuses_nonsense() -> None:
+    freshness = Freshness(["a"])
+    freshness.took("a", 3)
+    with pytest.raises(LocalProtocolError):
+        freshness.took("a", 2)
+    with pytest.raises(LocalProtocolError):
+        freshness.took("b", 4)
+    assert freshness.excluded(1_000) == ()  # no bound
+    with pytest.raises(ConfigError):
+        Freshness(["a"], -1)

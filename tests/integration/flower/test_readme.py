@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 from tests.support.loopback import ROOT
@@ -26,6 +27,14 @@ def test_links_lead_somewhere() -> None:
         assert (ROOT / "examples" / "flower" / target).exists(), target
 
 
+def check_the_mean(log: str) -> None:
+    """What is sent to all in the second private round is the mean of what the nodes sent back to the plain server."""
+    lines = re.findall(r"wiretap: (to all nodes|from one node): 0\.weight, .*\[(.*)\]", log)
+    models = [[float(value) for value in values.split()] for way, values in lines if way == "from one node"]
+    sent = [[float(value) for value in values.split()] for way, values in lines if way == "to all nodes"]
+    assert sent[2] == pytest.approx([fmean(values) for values in zip(*models, strict=True)], abs=1e-5)
+
+
 @pytest.mark.slow
 def test_commands(tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="needs coterie[simulation]")
@@ -41,6 +50,7 @@ def test_commands(tmp_path: Path) -> None:
     assert log.count("Coterie: round 3: one sum over 3 clients") == 1
     assert "Roster version 0 of 1: 3 nodes, T = 2" in log
     assert log.count("It holds: T is 3.") == 2
+    check_the_mean(log)
     seen = re.findall(r"wiretap: (to all nodes|from one node): ([\w.]+), \d+ of (\w+)", log)
     assert seen.count(("from one node", "0.weight", "float32")) == 3
     assert seen.count(("from one node", "bytes", "uint8")) == 2 * 3 + 3 * 10

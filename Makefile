@@ -30,7 +30,7 @@ unit: $(VENV)/.dev
 	$(BIN)/pytest -n auto -m "not slow and not bench" --cov --cov-report= $(ARGS)
 	$(BIN)/python -m coverage report --include='*/confined/*,*/secagg/*,*/crypto/*,*/graphs/*,*/arithmetic/*,*/cohorts/*,*/auditing/*,*/planning/*,*/privacy/*' --fail-under=95
 
-slow: $(VENV)/.dev ## The checks that take minutes
+slow: $(VENV)/.rivals ## The checks that take minutes; simulations on Flower among them
 	$(BIN)/pytest -m slow $(ARGS)
 	COTERIE_EXAMPLES=search $(BIN)/pytest -n auto -m "not slow and not bench" $(ARGS)
 

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="training needs coterie[train]")
+import torch
 from typer.testing import CliRunner
 
+from coterie.api import train
 from coterie.cli import app
 from coterie.cohorts.ledger import Ledger, Outcome
 from coterie.errors import ConfigError
@@ -113,6 +115,7 @@ def test_the_step_of_the_paper_is_warned_of(tmp_path: Path) -> None:
         ("aggregation.collusion=0.2", "cohort.privacy: a circle of 2 has 1 honest members if 1 collude"),
         ("aggregation.kind=plain", "confined.addition: must be secure"),
         ("aggregation.threat=active-server", "confined.addition: additive sharing has no defence"),
+        ("aggregation.threat=active-server", "cohort.privacy: a circle of 2 has 1 honest members if 1 collude"),
     ],
 )
 def test_contradictions(override: str, complaint: str) -> None:
@@ -129,3 +132,39 @@ def test_the_default_run_learns(tmp_path: Path) -> None:
     assert found["accuracy"] > 0.8
     assert found["extras"]["worst"] > 0.7
     assert found["extras"]["displacement"] > found["accuracy"] - 0.05
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "said"),
+    [
+        ("confined", "is itself a usable model, with a mean squared error of "),
+        ("ditto", "The common model has a mean squared error of "),
+        ("sdp", "a data-dependent estimate and not a guarantee"),
+    ],
+)
+def test_regression_with_data_and_model_of_ones_own(tmp_path: Path, algorithm: str, said: str) -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.standard_normal((3, 1))
+
+    def examples(size: int) -> tuple[np.ndarray, np.ndarray]:
+        x = rng.standard_normal((size, 3))
+        return x.astype(np.float32), (x @ truth).astype(np.float32)
+
+    result = train(
+        lambda: torch.nn.Linear(3, 1),
+        test_set=examples(50),
+        clients={name: examples(20) for name in ("ann", "bob", "cid", "dee")},
+        rounds=6,
+        settings={"training.algorithm": algorithm, "training.epochs": 2, "training.evaluate_every": 1},
+        out=tmp_path / "run",
+        progress=False,
+    )
+    losses = [record.test_loss or 0.0 for record in result.records]
+    assert losses[-1] < losses[0]
+    assert result.accuracy is None
+    page = " ".join((tmp_path / "run" / "report.html").read_text().split())
+    assert said in page
+    if algorithm != "sdp":
+        worst = getattr(result.records[-1], "worst")  # noqa: B009 - not declared
+        assert worst >= losses[-1]
+        assert f"the worst is {worst:.4g}" in page

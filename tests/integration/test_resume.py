@@ -22,7 +22,7 @@ from coterie.cohorts.roster import Client
 from coterie.errors import ConfigError, InputError, LedgerTampered, TrainingError
 from coterie.runs.config_file import load_config
 from coterie.runs.federation import find_federation
-from coterie.runs.folder import RunFolder
+from coterie.runs.folder import SECRET_BYTES, Checkpoint, RunFolder
 from coterie.runs.locks import locked
 from coterie.runs.observers import Observer
 from coterie.runs.records import CLOCKS, RoundRecord
@@ -250,9 +250,31 @@ def test_a_noisy_round_is_not_repeated_with_another_update(tmp_path: Path) -> No
     with MemoryFile(folder.memory_file, durable=False) as file:
         for name in find_federation(folder.config()).parts:
             for number in range(1, folder.config().rounds + 1):
-                file.of(Client(name)).pledge(number, b"the update before the interruption")
-    with pytest.raises(TrainingError, match=r"another update than before round \d was interrupted"):
+                file.of(Client(name)).pledge(number, b"the input before the interruption")
+    with pytest.raises(TrainingError, match=r"another input than before round \d was interrupted"):
         run.play()
+
+
+def test_a_noisy_round_is_not_repeated_with_other_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same updates again, but noise from another secret: the two sums together would have less of it."""
+    everybody = ("availability.kind=equal", "availability.dropout=0.0", "faults.dropout=0.0", "cohort.minimum=4")
+    folder = RunFolder.open(begun(tmp_path / "run", "noise.kind=skellam", "rounds=1", *everybody))
+    save = RunFolder.save
+
+    def crash(self: RunFolder, checkpoint: Checkpoint) -> None:
+        if checkpoint.progress.rounds:
+            raise InterruptedError
+        save(self, checkpoint)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RunFolder, "save", crash)
+        with pytest.raises(InterruptedError):
+            TrainingRun.open(folder).play()
+    with Ledger.open(folder.ledger_file) as ledger:
+        assert ledger.revealed(1)
+    folder.secret_file.write_bytes(bytes(SECRET_BYTES))
+    with pytest.raises(TrainingError, match="another input than before round 1 was interrupted"):
+        TrainingRun.open(folder).play()
 
 
 def test_two_processes_do_not_work_on_one_run(stopped: RunFolder) -> None:

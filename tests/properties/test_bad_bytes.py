@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.cast import Cast, flip, make_terms, names, ring_sum
+from tests.support.cast import Cast, entropy_for, flip, make_terms, names, ring_sum
 
 from coterie.errors import LocalProtocolError, PeerProtocolError
 from coterie.secagg import Step, client, messages
@@ -33,7 +33,7 @@ noise = st.one_of(
 
 
 def with_checksum(body: bytes) -> bytes:
-    return body + messages._checksum(body)
+    return body + messages.checksum(body)
 
 
 @given(noise, st.booleans(), st.booleans(), st.data())
@@ -81,10 +81,26 @@ def test_messages_of_another_step_are_refused(active: bool) -> None:
                     cast.answer(cast.states[NAME], NAME, elsewhere.inbox[NAME])
 
 
-@given(st.binary(max_size=300))
-def test_noise_is_no_parked_state(data: bytes) -> None:
+@given(noise, st.booleans())
+def test_noise_is_no_parked_state(body: bytes, checksummed: bool) -> None:
     with pytest.raises(LocalProtocolError):
-        client.resume(data)
+        client.resume(with_checksum(body) if checksummed else body)
+
+
+@given(st.data())
+def test_a_damaged_state_is_not_resumed(data: st.DataObject) -> None:
+    """Most damage would still be a state, with other masks or shares than those that were sent."""
+    waiting = [cast for stopped in STOPPED.values() for cast in list(stopped.values())[1:]]
+    parked = client.park(data.draw(st.sampled_from(waiting)).states[NAME])
+    with pytest.raises(LocalProtocolError):
+        client.resume(flip(parked, data.draw(st.integers(0, 8 * len(parked) - 1))))
+
+
+@pytest.mark.parametrize("me", [-1, -5, 5, 1 << 40])
+def test_a_state_is_that_of_a_client_in_the_terms(me: int) -> None:
+    state, _ = client.join(make_terms(5), NAME, entropy_for(NAME))
+    with pytest.raises(LocalProtocolError):
+        client.resume(client.park(msgspec.structs.replace(state, me=me)))
 
 
 @pytest.mark.parametrize("active", [False, True])

@@ -10,7 +10,12 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-DISTRIBUTIONS = {"sklearn": "scikit-learn", "dp_accounting": "dp-accounting", "pydantic_core": "pydantic"}
+DISTRIBUTIONS = {
+    "google": "protobuf",
+    "sklearn": "scikit-learn",
+    "dp_accounting": "dp-accounting",
+    "pydantic_core": "pydantic",
+}
 RIVALS = {"pfl", "ray"}  # measured against where they are installed
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli import audit, bench, demo, plan, reproduce, run
+from coterie.cli import audit, bench, demo, plan, reproduce, roster, run
 from coterie.cli.common import ExitStatus
 from coterie.errors import ConfigError, CoterieError, InputError
 from coterie.version import __version__
@@ -26,6 +26,7 @@ app.command()(plan.plan)
 app.command()(audit.audit)
 app.command()(reproduce.reproduce)
 app.add_typer(bench.app, name="bench")
+app.add_typer(roster.app, name="roster")
 
 
 def _show_version(wanted: bool) -> None:

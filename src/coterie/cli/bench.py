@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coterie.cli.bench_confined import confined
+from coterie.cli.bench_flower import flower
 from coterie.cli.bench_training import training
 from coterie.cli.common import new_console, print_json, progress_bars
 from coterie.cli.options import MOST_CLIENTS, MOST_LENGTH, MOST_SEED, MOST_WORKERS, AsJson, TopologyOption
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Measure what secure aggregation costs.", no_args_is_help=True)
 app.command()(training)
 app.command()(confined)
+app.command()(flower)
 
 
 class RivalName(StrEnum):

@@ -191,6 +191,11 @@ class Ledger:
             pass
         return state.outcomes
 
+    def latest(self) -> int:
+        """Return the highest number that a recorded round has; 0 before the first."""
+        with self._mutex, self._store.reading() as connection:
+            return max(self._catch_up(connection).outcomes, default=0)
+
     def rows(self) -> Iterator[tuple[int, tuple[str, ...]]]:
         """Yield the rows of P: every revealed round with the sorted names of the clients aggregated."""
         return ((entry.round, entry.aggregated) for entry in self.entries() if entry.kind is EntryKind.REVEAL)

@@ -133,12 +133,14 @@ class ClientMemory:
 
         The first roster ever is taken as it is, but for this client's own place in it. Every later one must name the
         one before it as its predecessor, and only add and retire, so a client that missed some versions is shown
-        them all. The roster trusted already may be shown again.
+        them all. The roster trusted already may be shown again, and those before it.
         """
         name = self.client.name
         with self._file.writing() as connection:
             trusted = _trusted(connection, name)
-            for roster in rosters:
+            digests = [roster.digest for roster in rosters]
+            known = digests.index(trusted.digest) if trusted and trusted.digest in digests else 0
+            for roster in rosters[known:]:
                 trusted = self._follow(trusted, roster)
                 row = (trusted.digest, trusted.to_bytes())
                 connection.execute("INSERT OR IGNORE INTO rosters VALUES (?, ?)", row)

@@ -184,6 +184,17 @@ class Roster(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
                 return tuple(self.clients[mate] for mate in circle)
         return None
 
+    def lines(self) -> list[str]:
+        """Say who is in which circle and who waits, one line each."""
+        gone = set(self.retired)
+        lines = [
+            f"circle {number}{' (retired)' if number in gone else ''}: {', '.join(self.names[at] for at in circle)}"
+            for number, circle in enumerate(self.circles)
+        ]
+        if self.queue:
+            lines.append(f"waiting until they are {self.privacy}: {', '.join(self.names[at] for at in self.queue)}")
+        return lines
+
     def _next(self, **changes: object) -> Self:
         successor: Self = msgspec.structs.replace(self, version=self.version + 1, predecessor=self.digest, **changes)
         return successor

@@ -3,7 +3,8 @@
 Theorem 1 of the paper counts the random start of every model as if it were fresh noise in every iteration. It is not:
 an offset is drawn once and is the same in all T releases, it does not depend on the data, and how a gradient changes
 with it does. So its epsilon is reported as "claimed by the paper, not sound", beside one that counts explicit noise
-only (:func:`sound_epsilon`) and is infinite where there is none.
+only (:func:`sound_epsilon`) and is infinite where there is none. The values that the paper prints come from neither,
+but from an accountant at its floor (:mod:`coterie.privacy.bayesian`).
 """
 
 import math
@@ -15,9 +16,6 @@ from coterie.privacy.accounting import composed_epsilon
 
 CLAIMED = "claimed by the paper, not sound"
 """What must stand beside every value of :class:`Theorem1`."""
-
-BAYESIAN_ORDERS = (2, 4, 8, 16, 32)
-"""The Rényi orders of the accountant behind the paper's figures."""
 
 
 @dataclass(frozen=True)
@@ -57,15 +55,6 @@ class Theorem1:
             return math.inf
         work = self.fraction**2 * self.iterations * self.constant * math.log(1 / delta)
         return math.sqrt(work / (self.participants * noise))
-
-
-def accountant_floor(delta: float = 1e-5, orders: tuple[int, ...] = BAYESIAN_ORDERS) -> float:
-    """Return what the paper's Bayesian accountant reports when it has measured no cost at all: ln(1/delta) / max order.
-
-    It returns the least (cost_c + ln(1/delta)) / c over its orders c. At delta = 1e-5 that is never below .359779: the
-    "(0.359, 1e-5)" of the paper is this floor.
-    """
-    return math.log(1 / delta) / max(orders)
 
 
 def sound_epsilon(

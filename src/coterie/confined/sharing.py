@@ -78,7 +78,7 @@ class SharingTerms(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
         return self.members.index(member)
 
 
-class Introduction(ClientMessage, frozen=True, tag=20):
+class MemberKey(ClientMessage, frozen=True, tag=20):
     """To everybody: a key to seal shares for this member with."""
 
     key: PublicKey
@@ -130,7 +130,7 @@ class Disclosed(_State):
 def introduce(terms: SharingTerms, member: str, entropy: Entropy) -> tuple[Introduced, bytes]:
     """Enter a sum; the message is for everybody else."""
     state = Introduced(terms, terms.number(member), PrivateKey.generate(entropy, "sharing-key"))
-    return state, encode(Introduction(terms.digest, state.me, state.key.public))
+    return state, encode(MemberKey(terms.digest, state.me, state.key.public))
 
 
 def deal(
@@ -140,7 +140,7 @@ def deal(
     terms = state.terms
     terms.ring.check(vector, terms.length)
     keys, seeds, outgoing = {}, [], {}
-    for peer, introduction in _inbox(state, introductions, Introduction):
+    for peer, introduction in _inbox(state, introductions, MemberKey):
         keys[peer] = _agree(state, peer, introduction.key)
         seed = entropy.draw(f"share/{peer}", SEED_BYTES)
         sealed = seal(keys[peer], seed, _share_context(terms, state.me, terms.number(peer)), entropy, f"seal/{peer}")

@@ -125,18 +125,9 @@ class NoisyQuantizer:
         """The ring with room for the noise."""
         return self._wide.ring
 
-    @property
-    def extra_bits(self) -> int:
-        """How many bits the noise adds to every ring element."""
-        return self.ring.bits - self.quantizer.ring.bits
-
     def length(self, layout: Layout) -> int:
         """Return the length of the ring vector: the weight, then every entry."""
         return self.quantizer.length(layout)
-
-    def mean_stddev(self, count: int) -> float:
-        """Return the standard deviation of the noise in each entry of the mean over ``count`` clients."""
-        return math.sqrt(count * self.noise.variance) * self.quantizer.step / count
 
     def encode(self, arrays: Arrays, rng: np.random.Generator, entropy: Entropy) -> Encoded:
         """Return the vector to be masked: norm clipped, entries clipped and rounded (by ``rng``), noise added.

@@ -106,12 +106,19 @@ class Coordinator(Generic[D]):
         self._circle_of = {client: number for number, circle in enumerate(roster.circles) for client in circle}
 
     def open(
-        self, number: int, available: NDArray[np.bool_], rng: np.random.Generator, *, resuming: bool = False
+        self,
+        number: int,
+        available: NDArray[np.bool_],
+        rng: np.random.Generator,
+        *,
+        content: bytes = b"",
+        resuming: bool = False,
     ) -> "Round[D]":
         """Select the clients of round ``number``; if they are too few, the round is over, and recorded as skipped.
 
-        ``rng`` drives the selection only, which is public; secrets come from the operating system. With ``resuming``
-        the round may be recorded already, by a server that crashed in it; it is a
+        ``rng`` drives the selection only, which is public; secrets come from the operating system. ``content`` is a
+        digest of what clients are to work on, bound into the terms: nobody can be given something else. With
+        ``resuming`` the round may be recorded already, by a server that crashed in it; it is a
         :class:`~coterie.errors.LedgerConflict` if it then goes differently. The session is a new one either way, with
         new secrets.
         """
@@ -124,9 +131,9 @@ class Coordinator(Generic[D]):
         if len(selected) < self.settings.minimum:
             self.ledger.skip(number, TOO_FEW if not selected else f"only {len(selected)} selected", resuming=resuming)
             return Round(self, number, selected, None, resuming=resuming)
-        return Round(self, number, selected, self._terms(chosen), resuming=resuming)
+        return Round(self, number, selected, self._terms(chosen, content), resuming=resuming)
 
-    def _terms(self, chosen: NDArray[np.int64]) -> Terms:
+    def _terms(self, chosen: NDArray[np.int64], content: bytes) -> Terms:
         clients = [self.roster.clients[client] for client in chosen]
         settings = self.settings
         shape = settings.shape(len(clients))
@@ -144,6 +151,7 @@ class Coordinator(Generic[D]):
             mode=settings.mode,
             identities=tuple(client.identity for client in clients) if active else (),
             roster=self.roster.digest,
+            content=content,
         )
 
 

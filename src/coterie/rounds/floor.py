@@ -30,16 +30,16 @@ class Floor:
     """The fewest clients that may be aggregated."""
     colluders: int = 0
     """How many clients may collude with the server, of all there are: a server that lies chooses whom it invites, and
-    may gather them in one session."""
+    may gather them in one session. Two more must be in every sum, or it would be one client's input."""
     threshold: int = 2
     """The fewest shares that may open a secret."""
     sparse_bits: float | None = None
     """None: complete graphs only, on which nothing is left to chance and T holds whoever drops out.
 
     A number accepts a sparse graph if its privacy fails with probability ``2 ** -sparse_bits`` at most, by this
-    client's own reckoning with its ``colluders`` and its ``dropout``; the terms must then state the threshold. 0
-    accepts every graph. A server that lies can still choose who drops out once it knows the graph, and learn sums of
-    parts that circles do not bound.
+    client's own reckoning with its ``colluders`` and its ``dropout``. 0 accepts every graph. The terms must state the
+    threshold, unless 1 will do. A server that lies can still choose who drops out once it knows the graph, and learn
+    sums of parts that circles do not bound.
     """
     dropout: float = 0.0
     """On a sparse graph, the share of clients that may drop out."""
@@ -51,10 +51,13 @@ class Floor:
     """The longest vector, in ring elements."""
 
     def __post_init__(self) -> None:
-        if self.privacy < 1 or self.minimum < 2 or self.threshold < 1:
+        # Asked so that NaN, which is neither below nor above anything, is refused too.
+        if not (self.privacy >= 1 and self.minimum >= 2 and self.threshold >= 1):
             raise ConfigError("a floor asks for T >= 1, a minimum of 2 or more clients and a threshold of at least 1")
-        if self.colluders < 0 or not 0 <= self.dropout < 1:
+        if not (self.colluders >= 0 and 0 <= self.dropout < 1):
             raise ConfigError("colluders are a number of clients, and dropout is a share of them, from 0 to below 1")
+        if not (self.most_clients >= 2 and self.most_bits >= 1 and self.most_length >= 1):
+            raise ConfigError("with these limits on clients, bits and length there is no session to take part in")
         if self.sparse_bits is not None and not self.sparse_bits >= 0:
             raise ConfigError(f"a sparse graph may fail with probability 2^-{self.sparse_bits} at most: give 0 or more")
 
@@ -68,6 +71,8 @@ class Floor:
             raise _refusal("the session would not be safe against a server that lies")
         if terms.minimum < self.minimum:
             raise _refusal(f"as few as {terms.minimum} clients might be summed; the least is {self.minimum}")
+        if not terms.active and terms.minimum < self.colluders + 2:  # active terms see to it themselves
+            raise _refusal(f"{terms.minimum} clients might be summed, of whom all but one may collude")
         if terms.bits > self.most_bits or terms.length > self.most_length:
             raise _refusal(f"{terms.length} elements of {terms.bits} bits are more than this client sends")
         self._check_secrets(terms)
@@ -81,7 +86,8 @@ class Floor:
         complete = is_complete(terms.topology, size)
         if not complete and self.sparse_bits is None:
             raise _refusal("this client shares its secrets with everybody or not at all")
-        if not complete and self.sparse_bits and terms.threshold is None:
+        # Left open, it follows each client's neighbours, who may be few.
+        if not complete and terms.threshold is None and (self.sparse_bits or self.threshold > 1):
             raise _refusal("a session on a sparse graph must state its threshold")
         threshold = terms.threshold_for(size)
         if threshold < self.threshold:
@@ -137,7 +143,9 @@ def _complaint(terms: Terms, roster: Roster) -> str | None:
     ):
         return "a participant's identity key is not the one on the roster"
     if terms.circles is None:
-        return None
+        active = {client for circle in roster.active for client in circle}
+        gone = sorted(name for name in terms.clients if numbers[name] not in active)
+        return f"without a circle, or in one that was retired: {', '.join(gone[:3])}" if gone else None
     named: dict[int, set[int]] = {}
     for name, circle in zip(terms.clients, terms.circles, strict=True):
         named.setdefault(circle, set()).add(numbers[name])

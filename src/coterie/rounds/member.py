@@ -81,7 +81,7 @@ class Member:
         is sent, and the client is as it was before.
         """
         state = self._state
-        if state is None or is_invitation(message):
+        if state is None or isinstance(state, protocol.Finished) or is_invitation(message):
             self._state, reply = self._enter(message)
         else:
             self._state, reply = self._go_on(state, message)
@@ -109,8 +109,7 @@ class Member:
         if self._memory and self._memory.roster is None:
             raise PeerProtocolError(SERVER, f"invited {self.name}, who was never shown a roster")
         self._floor.check(terms, self.name, self._memory.roster if self._memory else None)
-        if self.content is not None and terms.content != self.content:
-            raise PeerProtocolError(SERVER, f"gave {self.name} something else to work on than the session is about")
+        self._check_content(terms)
         own = self._identity.public if self._identity else None
         if terms.active and terms.identities[terms.index[self.name]] != own:
             raise PeerProtocolError(SERVER, f"invited {self.name} under another identity key than its own")
@@ -119,10 +118,15 @@ class Member:
             self._memory.enter(terms.session, terms.roster)
         return entered
 
+    def _check_content(self, terms: Terms) -> None:
+        if self.content is not None and terms.content != self.content:
+            raise PeerProtocolError(SERVER, f"gave {self.name} something else to work on than the session is about")
+
     def _go_on(self, state: protocol.AnyState, message: bytes) -> tuple[protocol.AnyState, bytes]:
         vector = None
         if isinstance(state, protocol.Shared):
             state.check(message)  # making the input may take a training: not for a message that is refused anyway
+            self._check_content(state.terms)  # again: it may have come after the invitation, or with a new process
             vector = self._contribute(state.terms)
         answered = protocol.answer(state, message, entropy=self._entropy, vector=vector, identity=self._identity)
         if self._memory:

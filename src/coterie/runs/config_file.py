@@ -21,7 +21,7 @@ from coterie.runs.config import RunConfig, contradictions
 
 _WIDTH = 100
 _HEADER = """\
-Settings of a Coterie run. Every key is here, with its default: delete what you do not want to change.
+Settings of a Coterie run. Every key{of} is here, with its default: delete what you do not want to change.
 Run it with: coterie run {file}
 """
 
@@ -78,7 +78,8 @@ def commented_toml(file: str = "FILE", algorithm: str | None = None) -> str:
 
     With an ``algorithm`` they are its defaults, and sections that concern only others are left out.
     """
-    header = [f"# {line}".rstrip() for line in _HEADER.format(file=file).splitlines()]
+    of = f" for {algorithm}" if algorithm else ""
+    header = [f"# {line}".rstrip() for line in _HEADER.format(file=file, of=of).splitlines()]
     config = make_config({"training.algorithm": algorithm}) if algorithm else RunConfig()
     others = {other.section for other in ALGORITHMS.values() if algorithm and other is not config.algorithm}
     return "\n".join([*header, "", *_tables(config, explain=True, without=others)]) + "\n"

@@ -14,7 +14,7 @@ from coterie.cohorts.policies import Policy
 from coterie.cohorts.roster import Roster
 from coterie.confined.sharing import SharingTerms, deal, introduce, publish, total
 from coterie.crypto.entropy import SystemEntropy
-from coterie.errors import LocalProtocolError
+from coterie.errors import LocalProtocolError, RoundAborted
 from coterie.rounds.coordinator import SESSION_BYTES, TOO_FEW
 from coterie.rounds.outcome import without
 from coterie.runs.aggregation import cohort_rounds
@@ -72,15 +72,14 @@ class Additive:
         staying = selected
         for step in (Step.ADVERTISE, Step.SHARE, Step.MASK, Step.REVEAL):
             staying = still_there(faults, step, staying)
-        if gone := without(selected, staying):
-            reason = f"{', '.join(gone)} left, and additive sharing tolerates no dropout"
-            self._ledger.abort(number, reason, resuming=resuming)
-            return Played(Outcome.ABORTED_BEFORE_REVEAL, reason, selected, dropped=gone)
+        gone = without(selected, staying)
+        try:
+            terms = self._terms(selected, gone)
+        except RoundAborted as error:
+            self._ledger.abort(number, str(error), resuming=resuming)
+            return Played(Outcome.ABORTED_BEFORE_REVEAL, str(error), selected, dropped=gone)
         contributions.begin(number, selected)
         began = time.perf_counter()
-        session = self._protection.session
-        colluders = session.shape(len(selected)).colluders or 0
-        terms = SharingTerms(os.urandom(SESSION_BYTES), selected, session.bits, session.length, colluders)
         vectors = {name: contributions.encode(name, self._memories[name]) for name in selected}
         # From here on members see the sum, whatever happens.
         self._ledger.reveal(number, selected, promised=roster.privacy, roster=roster.digest, resuming=resuming)
@@ -102,6 +101,14 @@ class Additive:
             protect_seconds=max(0.0, time.perf_counter() - began - updates.seconds),
             compute_seconds=updates.compute_seconds,
         )
+
+    def _terms(self, selected: tuple[str, ...], gone: tuple[str, ...]) -> SharingTerms:
+        """Return the terms of a sum; :class:`RoundAborted` if somebody left, or too few are sure to be honest."""
+        if gone:
+            raise RoundAborted(f"{', '.join(gone)} left, and additive sharing tolerates no dropout")
+        session = self._protection.session
+        colluders = session.shape(len(selected)).colluders or 0
+        return SharingTerms(os.urandom(SESSION_BYTES), selected, session.bits, session.length, colluders)
 
 
 def add_and_count(terms: SharingTerms, vectors: Mapping[str, RingVector]) -> tuple[RingVector, int, int]:

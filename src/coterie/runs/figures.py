@@ -1,6 +1,6 @@
 """The plots of a training run, as data for :mod:`coterie.reports.html`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -15,10 +15,14 @@ from coterie.runs.yardstick import Yardstick
 
 _POINTS = 1000  # more rounds than these are thinned out
 _BARS = 200  # more rounds than these share a bar
+_LEGEND = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "traceorder": "normal"}
 
 
-def learning(records: Sequence[RoundRecord], yardstick: Yardstick) -> Figure:
-    """Draw what models are judged by over the rounds, and mark rounds without a result."""
+def learning(records: Sequence[RoundRecord], yardstick: Yardstick, beside: Mapping[str, str]) -> Figure:
+    """Draw what models are judged by over the rounds, and mark rounds without a result.
+
+    Columns ``beside`` it are drawn under the names given; what is drawn is the mean then.
+    """
     scored = [record for record in records if yardstick.of(record) is not None]
     scored = [scored[at] for at in sample(len(scored), _POINTS)] if scored else []
     values = [yardstick.of(record) for record in scored]
@@ -29,9 +33,21 @@ def learning(records: Sequence[RoundRecord], yardstick: Yardstick) -> Figure:
         "mode": "lines",
         "x": [record.round for record in scored],
         "y": values,
+        "name": "mean of all",
+        "showlegend": bool(beside),
         "line": {"color": "@accent", "width": 2.5},
         "hovertemplate": f"round %{{x}}<br>{name} on the test examples {shown}<extra></extra>",
     }
+    others = [
+        {
+            **line,
+            "y": [getattr(record, column) for record in scored],
+            "name": text(what),
+            "line": {"color": color, "width": 1.5},
+            "hovertemplate": f"round %{{x}}<br>{text(what)}: {shown}<extra></extra>",
+        }
+        for (column, what), color in zip(beside.items(), ("@caution", "@safe"), strict=False)
+    ]
     failed = [record for record in records if not record.completed]
     marks = {
         "type": "scatter",
@@ -39,6 +55,7 @@ def learning(records: Sequence[RoundRecord], yardstick: Yardstick) -> Figure:
         "x": [record.round for record in failed],
         "y": [0.02] * len(failed),
         "yaxis": "y2",
+        "showlegend": False,
         "text": [text(f"{record.outcome}: {record.reason}"[:120]) for record in failed],
         "marker": {"symbol": "x-thin", "size": 7, "line": {"color": "@caution", "width": 2}},
         "hovertemplate": "round %{x}<br>%{text}<extra></extra>",
@@ -50,10 +67,11 @@ def learning(records: Sequence[RoundRecord], yardstick: Yardstick) -> Figure:
         "xaxis": _rounds(records),
         "yaxis": axis,
         "yaxis2": {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
+        **({"showlegend": True, "legend": _LEGEND} if beside else {}),
     }
     last = f"{values[-1]:.3g}" if values and values[-1] is not None else "unknown"
     return Figure(
-        [line, *_rule_to_beat(records, yardstick), marks],
+        [line, *others, *_rule_to_beat(records, yardstick), marks],
         layout,
         340,
         f"Line chart: {name} over {len(records):,} rounds; in the end {last}.",
@@ -202,8 +220,7 @@ def _bar(
 
 
 def _stacked(bars: int) -> dict[str, Any]:
-    legend = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "traceorder": "normal"}
-    return {"barmode": "stack", "bargap": 0.15 if bars <= 120 else 0, "showlegend": True, "legend": legend}
+    return {"barmode": "stack", "bargap": 0.15 if bars <= 120 else 0, "showlegend": True, "legend": _LEGEND}
 
 
 def _title(words: str) -> dict[str, Any]:

@@ -98,7 +98,7 @@ def draw_forecasts(path: Path, courses: Sequence[Course]) -> None:
     )
     headings = [f"{course.name}: off by {course.error:,.0f} {course.unit} on average" for course in drawn]
     with plots.page(
-        path, "Forecast an hour ahead, against the truth", subtitle, headings, (14.0, 4.8), legend=True
+        path, "Forecast an hour ahead, against the truth", subtitle, headings, (14.0, 4.8), margin=1.0, legend=True
     ) as axes:
         for one, course in zip(axes, drawn, strict=True):
             hours = last_hours(course)

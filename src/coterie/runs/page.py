@@ -32,7 +32,7 @@ def run_page(
     captions: dict[str, str] = {}
     report: AuditReport | None = None
     if records:
-        figures["learning"] = run_figures.learning(records, summary.yardstick)
+        figures["learning"] = run_figures.learning(records, summary.yardstick, summary.config.algorithm.curves)
         figures["times"] = run_figures.times(records)
     if courses:
         figures["forecasts"] = run_figures.forecasts(shown(courses))
@@ -104,7 +104,9 @@ def _measures(summary: Summary) -> list[Measure]:
     found: list[Measure] = []
     yardstick = summary.yardstick
     if summary.score is not None and summary.best_score is not None:
+        worst = summary.extras.get("worst")
         note = f"at best {yardstick.written(summary.best_score)}"
+        note = note if worst is None else f"of clients' own models; worst {yardstick.written(worst)}"
         note += f"; {summary.error:,.4g} {yardstick.unit} off on average" if summary.error is not None else ""
         found.append(Measure(yardstick.name.capitalize(), yardstick.written(summary.score), note))
     if not summary.config.algorithm.aggregates:

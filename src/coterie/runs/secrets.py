@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Sequence
 
 from coterie.arithmetic import FloatArray
+from coterie.arithmetic.ring import RingVector
 from coterie.crypto.entropy import DeterministicEntropy, Entropy
 from coterie.crypto.signing import Identity
 
@@ -28,13 +29,13 @@ class ClientSecrets:
         same sum twice and average the noise away. A repeated round with *other* updates has other noise: with the
         same noise, the difference of the two sums would be free of it.
         """
-        return DeterministicEntropy(self._secret + f"/noise/{number}/{name}/".encode() + update_digest(update))
+        return DeterministicEntropy(self._secret + f"/noise/{number}/{name}/".encode() + digest_of(update))
 
 
-def update_digest(update: Sequence[FloatArray]) -> bytes:
-    """Return a name for exactly this update."""
+def digest_of(arrays: Sequence[FloatArray | RingVector]) -> bytes:
+    """Return a name for exactly these arrays: an update, or what is made of it."""
     hashed = hashlib.sha256()
-    for array in update:
+    for array in arrays:
         hashed.update(f"{array.dtype}{array.shape}".encode())
         hashed.update(array.tobytes())
     return hashed.digest()

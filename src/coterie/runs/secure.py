@@ -15,7 +15,7 @@ from coterie.runs.local_updates import LocalUpdates
 from coterie.runs.played import Played
 from coterie.runs.presence import who_trains
 from coterie.runs.protection import Protection
-from coterie.runs.secrets import ClientSecrets, update_digest
+from coterie.runs.secrets import ClientSecrets, digest_of
 from coterie.secagg.server import Aggregate, Step
 from coterie.training.flatten import ModelArrays
 from coterie.training.streams import stream
@@ -102,12 +102,14 @@ class Contributions:
         arrays = self.updates.contribution(name)
         rounding = stream(self._seed, "rounding", self._number, name)
         if isinstance(self._codec, NoisyQuantizer):
-            if not memory.pledge(self._number, update_digest(arrays)):
-                raise TrainingError(
-                    f"{name} trained to another update than before round {self._number} was interrupted, and fresh "
-                    "noise on it would weaken the old: go on with this run on the machine and libraries it began with"
-                )
             encoded = self._codec.encode(arrays, rounding, self._secrets.noise(self._number, name, arrays))
+            # All that is sent, not the update alone: its noise may be another too, by another secret or library.
+            if not memory.pledge(self._number, digest_of([encoded.vector])):
+                raise TrainingError(
+                    f"{name} has another input than before round {self._number} was interrupted, and fresh noise on it "
+                    "would weaken the old: go on with this run on the machine and libraries it began with, and with "
+                    "its own clients.secret"
+                )
         else:
             encoded = self._codec.encode(arrays, rounding, self.updates.strategy.weight(name))
         self._clipped[name] = encoded.clipped

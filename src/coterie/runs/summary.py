@@ -58,7 +58,7 @@ class Summary:
     assumptions: tuple[str, ...] = ()
     """What epsilon rests on."""
     extras: Mapping[str, float | None] = field(default_factory=dict)
-    """The algorithm's own columns, as they were last."""
+    """The algorithm's own columns, as they were last known."""
     yardstick: Yardstick = ACCURACY
     """By what models are judged."""
     notes: tuple[str, ...] = ()
@@ -146,10 +146,15 @@ class Summary:
             protect_seconds=sum(record.protect_seconds for record in records),
             protocol=protocol,
             assumptions=assumptions,
-            extras={name: getattr(last, name) for name in own_columns(last)},
+            extras={name: _latest(records, name) for name in own_columns(last)},
             yardstick=yardstick,
             notes=notes,
         )
+
+
+def _latest(records: Sequence[RoundRecord], column: str) -> float | None:
+    """Return the last value of a column that is known: not every round is evaluated."""
+    return next((value for record in reversed(records) if (value := getattr(record, column)) is not None), None)
 
 
 def told_privacy(promised: int, so_far: int | None) -> str:
@@ -187,17 +192,17 @@ def in_words(summary: Summary) -> Iterator[tuple[str, str]]:
 
 def _model(summary: Summary) -> str:
     what = f"{summary.config.model.name} with {summary.parameters:,} parameters"
-    if summary.config.algorithm.personal:
-        what += f" that each of {summary.clients:,} clients has for itself"
-    mean = " on average" if summary.config.algorithm.personal else ""
+    personal = summary.config.algorithm.personal
+    what += f" that each of {summary.clients:,} clients has for itself" if personal else ""
+    tests = "the test examples on average" if personal else "the test examples"
     yardstick, score, best = summary.yardstick, summary.score, summary.best_score
     if score is not None and best is not None:
         at_best = f" (at best {yardstick.written(best)})" if best != score else ""
         if yardstick.share:
-            return f"The {what} is right on {yardstick.written(score)} of the test examples{mean}{at_best}."
+            return f"The {what} is right on {yardstick.written(score)} of {tests}{at_best}."
         off = f", and is off by {summary.error:,.4g} {yardstick.unit} on average" if summary.error is not None else ""
         scaling = f", of {yardstick.scaling}" if yardstick.scaling else ""
-        return f"The {what} has {yardstick.told(score)} on the test examples{mean}{at_best}{scaling}{off}."
+        return f"The {what} has {yardstick.told(score)} on {tests}{at_best}{scaling}{off}."
     if summary.finished:
         return f"The {what} was not evaluated: there are no test examples."
     return f"The {what} was not evaluated yet."

@@ -305,15 +305,19 @@ def answer(
 
 def park(state: AnyState) -> bytes:
     """Return the state as bytes. They hold secrets: store them as you would a private key."""
-    return msgspec.msgpack.encode(state)
+    body = msgspec.msgpack.encode(state)
+    return body + messages.checksum(body)
 
 
 def resume(data: bytes) -> AnyState:
-    """Return the state that :func:`park` stored."""
+    """Return the state that :func:`park` stored; damage is found, forgery is not."""
+    body = data[: -messages.CHECKSUM_BYTES]
     try:
-        state: AnyState = msgspec.msgpack.decode(data, type=AnyState, dec_hook=read_topology)
+        state: AnyState = msgspec.msgpack.decode(body, type=AnyState, dec_hook=read_topology)
     except (ValueError, RecursionError):
         raise LocalProtocolError("these bytes are not a parked client state") from None
+    if messages.checksum(body) != data[-messages.CHECKSUM_BYTES :] or not 0 <= state.me < len(state.terms.clients):
+        raise LocalProtocolError("this parked client state was damaged")
     return state
 
 

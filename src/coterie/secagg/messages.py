@@ -184,7 +184,7 @@ M = TypeVar("M", bound=Message)
 def encode(message: Message) -> bytes:
     """Return the bytes of a message: its msgpack encoding and a checksum."""
     body = msgspec.msgpack.encode(message)
-    return body + _checksum(body)
+    return body + checksum(body)
 
 
 def decode(data: bytes, kind: type[M], peer: str, terms: bytes | None) -> M:
@@ -198,7 +198,7 @@ def decode(data: bytes, kind: type[M], peer: str, terms: bytes | None) -> M:
         message = msgspec.msgpack.decode(body, type=kind)
     except (ValueError, RecursionError):  # includes every msgspec error, and malformed text
         raise PeerProtocolError(peer, f"sent bytes that are not a {kind.__name__}") from None
-    if _checksum(body) != data[-CHECKSUM_BYTES:]:
+    if checksum(body) != data[-CHECKSUM_BYTES:]:
         raise PeerProtocolError(peer, f"sent a {kind.__name__} that was damaged on the way")
     if terms is not None:
         check_session(message, terms, peer)
@@ -217,7 +217,7 @@ def check_sender(message: ClientMessage, client: int, peer: str) -> None:
         raise PeerProtocolError(peer, "sent the message of another client")
 
 
-def _checksum(body: bytes | memoryview) -> bytes:
+def checksum(body: bytes | memoryview) -> bytes:
     """Finds damage, which a masked vector or an unsigned key would hide; against forgery the channel must protect."""
     return hashlib.sha256(body).digest()[:CHECKSUM_BYTES]
 

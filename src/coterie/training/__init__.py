@@ -18,7 +18,6 @@ from coterie.training.data.own import from_clients, from_huggingface, from_torch
 from coterie.training.data.partitions import (
     by_person,
     dirichlet,
-    feature_blocks,
     iid,
     label_shards,
     shared_and_own_label,
@@ -36,7 +35,6 @@ __all__ = [
     "by_person",
     "dirichlet",
     "equal",
-    "feature_blocks",
     "from_clients",
     "from_huggingface",
     "from_torch",

@@ -1,5 +1,6 @@
 """Gradients of a client's whole loss, as work to be carried out like any other."""
 
+import copy
 import time
 from dataclasses import dataclass
 
@@ -41,12 +42,18 @@ class FullGradient:
         return LocalResult(task.client, task.round, found, size, total, time.thread_time() - began)
 
 
-def mean_loss(problem: Problem, state: ModelArrays, indices: Indices) -> float:
-    """Return the mean loss of these examples, for a model that is not being trained."""
-    module = problem.instance(state).eval()
-    losses: list[FloatArray] = []
-    with one_thread(), torch.inference_mode():
-        for start in range(0, indices.size, _BATCH):
-            x, y = problem.data.batch(indices[start : start + _BATCH])
-            losses.append(problem.losses(module(x), y).double().numpy())
-    return float(np.concatenate(losses).mean())
+class MeanLoss:
+    """The mean loss of a client's examples, for models that are not being trained; one copy of the model serves all."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem, self._module = problem, copy.deepcopy(problem.model).eval()
+
+    def __call__(self, state: ModelArrays, indices: Indices) -> float:
+        """Return it for the model in this state."""
+        flatten.write(self._module, state)
+        losses: list[FloatArray] = []
+        with one_thread(), torch.inference_mode():
+            for start in range(0, indices.size, _BATCH):
+                x, y = self._problem.data.batch(indices[start : start + _BATCH])
+                losses.append(self._problem.losses(self._module(x), y).double().numpy())
+        return float(np.concatenate(losses).mean())

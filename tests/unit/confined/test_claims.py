@@ -6,13 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.confined.claims import Theorem1, accountant_floor, sound_epsilon
+from coterie.confined.claims import Theorem1, sound_epsilon
 from coterie.errors import ConfigError
-
-
-def test_the_floor_of_the_accountant() -> None:
-    assert accountant_floor() == pytest.approx(0.359779, abs=1e-6)
-    assert accountant_floor(1e-3, (2, 64)) == pytest.approx(math.log(1e3) / 64)
 
 
 @given(

@@ -26,6 +26,7 @@ from coterie.confined.network import accuracy, loss_and_gradient, zero_anchor
 from coterie.confined.offsets import Offsets
 from coterie.errors import ConfigError, InputError, LocalProtocolError, TooFewHonest
 from coterie.privacy import clip_norm
+from coterie.training.data.datasets import load
 
 FEATURES, HIDDEN, CLASSES = 11, 6, 4
 SESSION = b"a session for tests"
@@ -317,6 +318,21 @@ def test_groups_that_are_too_stale_may_not_be_chosen() -> None:
     with pytest.raises(LocalProtocolError, match="group-1"):
         cached.gradient(np.ones(3, bool), Contribution(None), np.random.default_rng(0))
     cached.gradient(np.array([True, False, True]), Contribution(None), np.random.default_rng(0))
+
+
+def test_digits_are_learnt_and_the_public_model_is_the_better_one() -> None:
+    """Pixels from 0 to 1, anchor 0, full batches, lambda = .1: what an observer of the sums has is no worse."""
+    data, grid, rng = load("digits"), Grid(20, 4), np.random.default_rng(0)
+    x, test = (part.reshape(len(part), -1).astype(np.float32) for part in (data.train_x, data.test_x))
+    offsets = GridOffsets(zero_anchor(64, 32), generator, grid=grid)
+    descent = ConfinedDescent(offsets, grid.names, ConstantStep(0.5))
+    cached = CachedGroups(x[:1400], data.train_y[:1400].astype(np.int64), grid, descent)
+    for _ in range(200):
+        cached.advance(descent.propose(cached.gradient(np.ones(20, bool), Contribution(None), rng)), rng)
+    labels = data.test_y.astype(np.int64)
+    own = [accuracy(test, labels, descent.confined(name)) for name in grid.names]
+    assert np.mean(own) > 0.9
+    assert accuracy(test, labels, descent.public_model) > np.mean(own)
 
 
 def test_what_does_not_belong_together_is_refused() -> None:

@@ -20,7 +20,10 @@ from coterie.confined.sharing import (
     Dealt,
     Disclosed,
     Introduced,
+    MemberKey,
+    SealedShare,
     SharingTerms,
+    SumOfShares,
     add_in_process,
     deal,
     from_others,
@@ -30,9 +33,12 @@ from coterie.confined.sharing import (
     total,
 )
 from coterie.confined.subset import check_honest
+from coterie.crypto.context import bind
 from coterie.crypto.entropy import DeterministicEntropy
 from coterie.crypto.keystream import SEED_BYTES
+from coterie.crypto.sealing import seal
 from coterie.errors import ConfigError, InputError, LocalProtocolError, PeerProtocolError, RoundAborted, TooFewHonest
+from coterie.secagg.messages import encode
 
 SESSION = b"a session for tests"
 
@@ -262,6 +268,25 @@ def test_a_share_for_another_member_does_not_open() -> None:
     arrived = table.deal()
     with pytest.raises(PeerProtocolError, match="does not open"):
         publish(table.dealt["m0"], {**arrived["m0"], "m1": arrived["m2"]["m1"]})
+
+
+def test_well_formed_messages_with_bad_content_are_blamed_on_their_sender() -> None:
+    table = Table(make_terms())
+    digest = table.terms.digest
+    keys = from_others(table.keys, "m0")
+    bad = encode(MemberKey(digest, 1, bytes(32)))
+    with pytest.raises(PeerProtocolError, match="low order"):
+        deal(table.introduced["m0"], {**keys, "m1": bad}, table.vectors["m0"], entropy("x"))
+    shares = table.deal()["m0"]
+    context = bind("sharing-share", digest, 1, 0)
+    short = seal(table.dealt["m1"].keys["m0"], b"short", context, entropy("x"), "seal")
+    with pytest.raises(PeerProtocolError, match="wrong length"):
+        publish(table.dealt["m0"], {**shares, "m1": encode(SealedShare(digest, 1, short))})
+    table = Table(make_terms())
+    sums = from_others(table.publish(), "m0")
+    for payload in (b"", bytes(table.terms.ring.packed_size(6)), b"\xff" * table.terms.ring.packed_size(5)):
+        with pytest.raises(PeerProtocolError, match="m1"):
+            total(table.published["m0"], {**sums, "m1": encode(SumOfShares(digest, 1, payload))})
 
 
 def test_vectors_and_members_are_checked() -> None:

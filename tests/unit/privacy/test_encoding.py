@@ -138,7 +138,7 @@ def test_the_mean_comes_back_with_the_noise_and_nothing_else(kind: NoiseKind, co
     wanted = np.mean([np.concatenate([array.ravel() for array in arrays]) for arrays in inputs], axis=0)
     assert np.abs(found - wanted - noise * quantizer.step / count).max() < quantizer.error_bound(count, count) + 1e-6
     residue = (found - wanted).std()
-    assert residue == pytest.approx(noisy.mean_stddev(count), rel=0.2)
+    assert residue == pytest.approx(math.sqrt(count * noisy.noise.variance) * noisy.quantizer.step / count, rel=0.2)
 
 
 @given(noisy_quantizers())
@@ -146,7 +146,7 @@ def test_the_ring_has_room_for_entries_and_noise(noisy: NoisyQuantizer) -> None:
     quantizer = noisy.quantizer
     room = noisy.noise.headroom(quantizer.clients, noisy.size)
     assert noisy.ring.modulus > 2 * (quantizer.clients * quantizer.levels + room)
-    assert noisy.extra_bits == noisy.ring.bits - quantizer.ring.bits >= 0
+    assert noisy.ring.bits >= quantizer.ring.bits
 
 
 def test_rounding_is_repeated_until_the_norm_is_right() -> None:

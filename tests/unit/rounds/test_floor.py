@@ -1,6 +1,6 @@
 """A client's floor: a server may propose what it likes, and gets nobody below it."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import msgspec
@@ -83,6 +83,15 @@ def test_a_retired_circle_is_not_summed_again() -> None:
     FLOOR.check(terms_of(later, (0, 1)), MEMBER, later)
 
 
+def test_who_left_is_not_summed_in_sessions_without_circles() -> None:
+    alone = make_roster(6, privacy=1)
+    later = alone.leave([alone.names[5]])
+    Floor().check(make_terms(6, clients=alone.names, roster=alone.digest), alone.names[0], alone)
+    with pytest.raises(PeerProtocolError, match=f"retired: {alone.names[5]}"):
+        Floor().check(make_terms(6, clients=later.names, roster=later.digest), alone.names[0], later)
+    Floor().check(make_terms(5, clients=later.names[:5], roster=later.digest), alone.names[0], later)
+
+
 def test_part_of_a_circle_is_not_a_circle() -> None:
     whole = terms_of(ROSTER)
     part: dict[str, Any] = {
@@ -134,7 +143,10 @@ def test_waiting_clients_are_not_summed() -> None:
         {"threshold": 0},
         {"colluders": -1},
         {"dropout": 1},
-        {"sparse_bits": float("nan")},
+        {"most_clients": 1},
+        {"most_bits": 0},
+        {"most_length": 0},
+        *({field.name: float("nan")} for field in fields(Floor) if field.name != "mode"),
     ],
 )
 def test_a_floor_below_the_ground_is_refused(wrong: dict[str, float]) -> None:
@@ -156,13 +168,22 @@ def test_a_threshold_that_colluders_reach_is_refused_whatever_the_graph_is_calle
 def test_in_the_other_mode_the_floor_counts_colluders_itself() -> None:
     floor = Floor(colluders=4)
     with pytest.raises(PeerProtocolError, match="4 shares would open a secret, and 4 clients may collude"):
-        floor.check(make_terms(10, threshold=4), "client-00")
-    floor.check(make_terms(10, threshold=5), "client-00")
+        floor.check(make_terms(10, threshold=4, minimum=6), "client-00")
+    floor.check(make_terms(10, threshold=5, minimum=6), "client-00")
+
+
+def test_a_sum_of_one_client_and_all_colluders_is_refused_in_either_mode() -> None:
+    """The server would subtract their inputs, and what is left is this client's."""
+    with pytest.raises(PeerProtocolError, match="all but one may collude"):
+        Floor(colluders=4).check(make_terms(5, threshold=5, minimum=5), "client-00")
+    Floor(colluders=4).check(make_terms(6, threshold=5, minimum=6), "client-00")
+    with pytest.raises(ConfigError, match="two honest clients"):
+        make_terms(5, active=True, colluders=4)
 
 
 @pytest.mark.parametrize("topology", [Harary(4), ErdosRenyi(0.5)])
 def test_a_sparse_graph_is_for_clients_that_ask_for_it(topology: Topology) -> None:
-    terms = make_terms(12, topology=topology, threshold=3)
+    terms = make_terms(12, topology=topology, threshold=3, minimum=6)
     with pytest.raises(PeerProtocolError, match="with everybody or not at all"):
         Floor().check(terms, "client-00")
     with pytest.raises(PeerProtocolError, match="must state its threshold"):
@@ -196,6 +217,15 @@ def test_a_threshold_left_open_is_not_a_way_below_the_floor() -> None:
         Floor(threshold=7).check(make_terms(6), "client-00")
 
 
+@pytest.mark.parametrize("topology", [Harary(2), ErdosRenyi(0.1)])
+def test_a_threshold_left_open_is_none_on_a_sparse_graph(topology: Topology) -> None:
+    """A majority of all clients would be enough; a majority of two neighbours is not."""
+    with pytest.raises(PeerProtocolError, match="must state its threshold"):
+        Floor(threshold=7, sparse_bits=0).check(make_terms(20, topology=topology), "client-00")
+    Floor(threshold=7, sparse_bits=0).check(make_terms(20, topology=topology, threshold=7), "client-00")
+    Floor(threshold=1, sparse_bits=0).check(make_terms(20, topology=topology), "client-00")
+
+
 def test_a_roster_with_circles_does_not_let_them_be_left_out() -> None:
     """Whatever T the client's own floor asks for."""
     terms = terms_of(ROSTER, circles=None)
@@ -211,7 +241,7 @@ def test_huge_sessions_are_refused_before_anything_is_built() -> None:
 
 def test_on_a_sparse_graph_whoever_drops_out_takes_a_circle_along() -> None:
     names = tuple(f"client-{number:03}" for number in range(500))
-    settings: dict[str, Any] = {"clients": names, "topology": Harary(48), "threshold": 25}
+    settings: dict[str, Any] = {"clients": names, "topology": Harary(48), "threshold": 25, "minimum": 52}
     floor = Floor(colluders=50, dropout=0.1, sparse_bits=40)
     floor.check(make_terms(500, **settings), names[0])
     with pytest.raises(PeerProtocolError, match="more often"):

@@ -156,6 +156,18 @@ def test_a_new_invitation_ends_an_unfinished_session(tmp_path: Path) -> None:
         stage.members["client-02"].answer(stage.inbox["client-02"])
 
 
+@MODES
+def test_a_message_too_many_is_the_servers_fault(tmp_path: Path, mode: ThreatMode) -> None:
+    """A refusal like any other, which transports expect: a server must not end a client's program by it."""
+    stage = Stage(tmp_path, mode).until(Step.REVEAL)
+    message = stage.inbox["client-02"]
+    stage.until(Step.DONE)
+    for more in (message, b"", b"garbage"):
+        with pytest.raises(PeerProtocolError):
+            stage.members["client-02"].answer(more)
+    stage.members["client-02"].answer(stage.open(2).invite()["client-02"])
+
+
 def test_a_member_says_nothing_secret(tmp_path: Path) -> None:
     stage = Stage(tmp_path).until(Step.MASK)
     assert repr(stage.members["client-02"]) == "<Member 'client-02', Shared>"
@@ -191,6 +203,19 @@ def test_a_client_compares_what_it_works_on(tmp_path: Path) -> None:
         stage.members["client-02"].answer(stage.inbox["client-02"])
     stage.members["client-02"].content = b""
     stage.members["client-02"].answer(stage.inbox["client-02"])
+
+
+def test_what_a_client_works_on_is_compared_when_it_makes_its_input(tmp_path: Path) -> None:
+    """A server that names one model in the terms and hands out another with the deliveries, to a new process."""
+    stage = Stage(tmp_path).until(Step.MASK)
+    parked, message = stage.members["client-02"].park(), stage.inbox["client-02"]
+    member = stage.restarted("client-02")
+    member.resume(parked)
+    member.content = b"the digest of another model"
+    with pytest.raises(PeerProtocolError, match="something else to work on"):
+        member.answer(message)
+    member.content = b""
+    member.answer(message)
 
 
 def test_a_client_imports_nothing_heavy() -> None:

@@ -1,12 +1,14 @@
 """Algorithms: what a run asks of every one, and one more that is known to these tests alone."""
 
 import csv
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -173,6 +175,9 @@ def test_a_round_that_is_not_evaluated_has_empty_columns(committee: Committee, t
     result = TrainingRun.begin(tmp_path / "run", config("training.evaluate_every=2")).play()
     assert [getattr(record, "spread") is None for record in result.records] == [True, False, False]  # noqa: B009
     assert "spread,worst" in (tmp_path / "run" / "metrics.csv").read_text().splitlines()[0]
+    records = [*result.records[:2], msgspec.structs.replace(result.records[2], spread=None, worst=None)]
+    told = Summary.of(result.summary.config, ("a",), 1, records)
+    assert told.extras["worst"] == getattr(records[1], "worst")  # noqa: B009 - the last that is known
 
 
 def test_every_sum_of_a_round_is_protected_in_its_own_size(committee: Committee) -> None:
@@ -279,3 +284,18 @@ def test_a_private_run_tells_its_guarantee_and_its_estimate_apart(tmp_path: Path
     assert "its floor of 0.36" in page
     with pytest.raises(ConfigError, match="rounds was 3 and is 4"):
         TrainingRun.open(run.folder, changes=["rounds=4"])
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_all_of_the_table_go_on_after_an_interruption_bit_for_bit(name: str, tmp_path: Path) -> None:
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    RunFolder.create(whole, load_config(None, [*SMALL, f"training.algorithm={name}", "rounds=3"]))
+    shutil.copytree(whole, stopped)  # with the same secret
+    expected = TrainingRun.open(RunFolder.open(whole)).play()
+    stopper = StopAfter(1)
+    stopper.run = TrainingRun.open(RunFolder.open(stopped), observers=[stopper])
+    assert len(stopper.run.play().records) == 1
+    resumed = TrainingRun.open(RunFolder.open(stopped)).play()
+    assert without_times(list(resumed.records)) == without_times(list(expected.records))
+    for file in ("model.safetensors", "checkpoint.safetensors"):
+        assert (stopped / file).read_bytes() == (whole / file).read_bytes()

@@ -110,8 +110,8 @@ def run_secaggplus(clients: int, length: int, dropout: float, shares: int, thres
 
     rng = np.random.default_rng(seed)
     nodes = [int(node) for node in rng.choice(2**62, clients, replace=False)]
-    fleet = _Fleet(nodes, set(nodes[: round(dropout * clients)]), length, rng)
-    strategy = _OneRound(nodes, fleet)
+    fleet: _Flwr = _Fleet(nodes, set(nodes[: round(dropout * clients)]), length, rng)
+    strategy: _Flwr = _OneRound(nodes, fleet)
     context = _server_context(strategy)
     with _borrowed_globals(seed):
         start = perf_counter()
@@ -196,7 +196,7 @@ def _borrowed_globals(seed: int) -> Iterator[None]:
         np.random.set_state(numpy_state)  # noqa: NPY002
 
 
-def _server_context(strategy: "_OneRound") -> _Flwr:
+def _server_context(strategy: _Flwr) -> _Flwr:
     """Build the server's context at round 1. Its model is empty: sending one out is not aggregation."""
     from flwr.app import ArrayRecord, ConfigRecord, Context, RecordDict
     from flwr.server import LegacyContext
@@ -209,7 +209,7 @@ def _server_context(strategy: "_OneRound") -> _Flwr:
 class _OneRound:
     """A strategy that selects every client and keeps the aggregate instead of averaging anything again."""
 
-    def __init__(self, nodes: Sequence[int], fleet: "_Fleet") -> None:
+    def __init__(self, nodes: Sequence[int], fleet: _Flwr) -> None:
         from flwr.server.compat.grid_client_proxy import GridClientProxy
 
         self._proxies = [GridClientProxy(node, fleet, run_id=1) for node in nodes]

@@ -54,12 +54,12 @@ def serve(scenario: Scenario, rounds: int, workers: int, orders: Orders) -> None
     server.main()(main)
     client.train()(train)
     with _short_lived() as scratch:
-        ray = {
+        ray: dict[str, Any] = {
             "num_cpus": max(1, workers),
             "_temp_dir": scratch,
             "_system_config": {"worker_niceness": 0},  # it is 15 by default: whatever else the machine does comes first
         }
-        settings = {"init_args": ray, "client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
+        settings: dict[str, Any] = {"init_args": ray, "client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
         run_simulation(server, client, num_supernodes=scenario.clients, backend_config=settings)
 
 
@@ -67,7 +67,7 @@ def _strategy(orders: Orders) -> _Flwr:
     from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
     from flwr.serverapp.strategy import FedAvg
 
-    class Timed(FedAvg):  # type: ignore[misc]  # flwr may be absent
+    class Timed(FedAvg):
         """FedAvg that plays a round when it is told to, with the clients it is told."""
 
         def configure_train(
@@ -84,7 +84,8 @@ def _strategy(orders: Orders) -> _Flwr:
             if failures or len(answers) < len(self.order.clients):
                 raise RoundAborted(failures[0] if failures else "a client did not answer")
             arrays, metrics = super().aggregate_train(server_round, answers)
-            orders.done(arrays.to_numpy_ndarrays)
+            if arrays is not None:
+                orders.done(arrays.to_numpy_ndarrays)
             return arrays, metrics
 
     return Timed(fraction_evaluate=0.0)

@@ -50,6 +50,9 @@ class Algorithm(ABC):
     aside: tuple[str, ...] = ()
     """Models that are nobody's own: scored like the others, and part of no mean."""
 
+    curves: ClassVar[Mapping[str, str]] = {}
+    """Those of ``columns`` that are drawn beside the accuracy, or the loss, with what they are of."""
+
     @abstractmethod
     def strategy(self, config: "RunConfig", federation: "Federation") -> "Strategy":
         """Build what learns, at its beginning."""

@@ -102,11 +102,16 @@ def sharing(confined: ConfinedSettings, aggregation: "AggregationSettings") -> I
 
 def honest(aggregation: "AggregationSettings", cohort: "CohortSettings") -> Iterator[Contradiction]:
     """Look whether two honest participants are in everything that is summed (:mod:`coterie.confined.subset`)."""
+    from coterie.secagg.terms import default_colluders
+
     colluders = part_of(max(0.0, aggregation.collusion), cohort.size)
+    if aggregation.collusion < 0 and aggregation.threat == "active-server":
+        colluders = default_colluders(cohort.size)
+    circle = min(cohort.privacy, cohort.size) if cohort.policy == "multi-round" else None
     try:
-        check_honest(cohort.size, colluders, cohort.privacy if cohort.policy == "multi-round" else None)
+        check_honest(cohort.size, colluders, circle)
     except TooFewHonest as error:
-        yield "cohort.privacy", str(error)
+        yield "cohort.privacy", f"{error}; raise it, or say by aggregation.collusion how few may collude"
 
 
 class ConfinedTraining(FederatedAveraging):
@@ -124,6 +129,10 @@ class ConfinedTraining(FederatedAveraging):
     columns = (*participants.COLUMNS, "displacement", "refused", "stale", "claimed_epsilon")
     personal = True
     aside = ("displacement",)
+    curves: ClassVar[Mapping[str, str]] = {
+        "worst": "the worst participant's own",
+        "displacement": "the public displacement",
+    }
 
     def strategy(self, config: "RunConfig", federation: "Federation") -> "Strategy":
         """Build it with private starts that the run's seed decides."""
@@ -164,11 +173,7 @@ class ConfinedTraining(FederatedAveraging):
         ``refused`` are all refusals so far, ``stale`` those who sit out next; ``claimed_epsilon`` is the paper's.
         """
         strategy = _confined(built)
-        own = {name: score for name, score in scores.items() if name not in self.aside}
-        found = participants.compare(own)
-        for name in self.aside if own else ():
-            score = scores[name]
-            found[name] = score.loss if score.accuracy is None else score.accuracy
+        found = participants.compare(scores, {"displacement": "displacement"})
         found |= {"refused": float(strategy.refused), "stale": float(len(strategy.descent.excluded))}
         claimed = _claimed(built)
         return found | ({"claimed_epsilon": claimed} if claimed is not None else {})
@@ -184,8 +189,7 @@ class ConfinedTraining(FederatedAveraging):
         if summary.config.aggregation.kind == "plain":
             sent = "Every participant's clipped gradient was sent."
         for about, said in super().words(summary):
-            yield about, f"{sent} {said}" if about == "Privacy" else said
-        yield "Displacement", _displacement(summary)
+            yield about, f"{sent} {said} {_displacement(summary)}" if about == "Privacy" else said
         yield "Claim", _claim(summary)
         yield "Participants", participants.in_a_sentence(summary)
         yield "Loss check", _loss_check(summary)
@@ -195,9 +199,7 @@ class ConfinedTraining(FederatedAveraging):
 
 def _displacement(summary: "Summary") -> str:
     found = summary.extras.get("displacement")
-    known = "" if found is None else f", with {found:.1%} accuracy" if summary.accuracy is not None else ""
-    if found is not None and summary.accuracy is None:
-        known = f", with a loss of {found:.4g}"
+    known = "" if found is None else f", with {summary.yardstick.told(found)}"
     return (
         f"Whoever sees the sums can add them up. The result, the public displacement, is itself a usable model{known}: "
         "what participants keep to themselves is their random start, not what all of them learnt."

@@ -1,7 +1,7 @@
 """Ditto: federated averaging, and for every client a model of its own that stays near the common one."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
@@ -36,6 +36,7 @@ class PersonalAveraging(FederatedAveraging):
     columns = (*participants.COLUMNS, "common")
     personal = True
     aside = ("global",)
+    curves: ClassVar[Mapping[str, str]] = {"worst": "the worst client's own", "common": "the common model"}
 
     def strategy(self, config: "RunConfig", federation: "Federation") -> "Strategy":
         """Build it with the server's learning rate and momentum."""
@@ -62,12 +63,7 @@ class PersonalAveraging(FederatedAveraging):
 
     def measures(self, built: "BuiltRun", scores: "Mapping[str, Score]") -> Mapping[str, float]:
         """Compare the clients' own models; ``common`` is the accuracy, or the loss, of the model of all."""
-        own = {name: score for name, score in scores.items() if name not in self.aside}
-        found = participants.compare(own)
-        for name in self.aside if own else ():
-            score = scores[name]
-            found["common"] = score.loss if score.accuracy is None else score.accuracy
-        return found
+        return participants.compare(scores, {"global": "common"})
 
     def introduction(self, config: "RunConfig") -> str:
         """Say what the server sees, and what nobody does."""
@@ -78,5 +74,5 @@ class PersonalAveraging(FederatedAveraging):
         yield from super().words(summary)
         common = summary.extras.get("common")
         if common is not None:
-            value = f"{common:.1%} accuracy" if summary.accuracy is not None else f"a loss of {common:.4g}"
+            value = summary.yardstick.told(common)
             yield "Clients", f"{participants.in_a_sentence(summary)} The common model has {value}."

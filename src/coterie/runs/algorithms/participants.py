@@ -13,17 +13,24 @@ COLUMNS = ("spread", "worst")
 """Their standard deviation and the worst of them: in accuracy, or in loss where targets are no labels."""
 
 
-def compare(own: "Mapping[str, Score]") -> dict[str, float]:
-    """Return the values of :data:`COLUMNS` for the scores of everybody's own model; nothing where there are none.
+def quality(score: "Score") -> float:
+    """Return the accuracy, or where targets are no labels the loss."""
+    return score.loss if score.accuracy is None else score.accuracy
 
-    A spread of at most gamma is what Li et al. 2021 (and CGD after them) call gamma-fair.
+
+def compare(scores: "Mapping[str, Score]", aside: Mapping[str, str]) -> dict[str, float]:
+    """Return the values of :data:`COLUMNS`, and those of models ``aside``, each under the column given for it.
+
+    A spread of at most gamma is what Li et al. 2021 (and CGD after them) call gamma-fair. Nothing is returned where
+    nothing was scored.
     """
-    scores = list(own.values())
-    if not scores:
+    own = [score for name, score in scores.items() if name not in aside]
+    if not own:
         return {}
-    accuracies = [score.accuracy for score in scores if score.accuracy is not None]
-    values = accuracies or [score.loss for score in scores]
-    return {"spread": float(np.std(values)), "worst": min(values) if accuracies else max(values)}
+    values = [quality(score) for score in own]
+    worst = max(values) if own[0].accuracy is None else min(values)
+    found = {"spread": float(np.std(values)), "worst": worst}
+    return found | {column: quality(scores[name]) for name, column in aside.items()}
 
 
 def in_a_sentence(summary: "Summary") -> str:
@@ -31,9 +38,12 @@ def in_a_sentence(summary: "Summary") -> str:
     spread, worst = (summary.extras.get(column) for column in COLUMNS)
     if spread is None or worst is None:
         return "The clients' own models were not compared yet."
-    if summary.accuracy is None:
-        return f"Their losses have a standard deviation of {spread:.4g}; the worst is {worst:.4g}."
+    if summary.yardstick.share:
+        return (
+            f"From client to client the accuracy has a standard deviation of {100 * spread:.1f} points; "
+            f"the worst client's model is right on {worst:.1%}."
+        )
     return (
-        f"From client to client the accuracy has a standard deviation of {100 * spread:.1f} points; "
-        f"the worst client's model is right on {worst:.1%}."
+        f"From client to client the {summary.yardstick.name} has a standard deviation of {spread:.4g}; "
+        f"the worst is {worst:.4g}."
     )

@@ -95,19 +95,6 @@ PARTITIONS: dict[str, Callable[..., Parts]] = {
 """Divisions of whole examples, by name. What they take has the same name in all of them, and in the settings."""
 
 
-def feature_blocks(
-    size: int, features: int, groups: int, members: int, rng: np.random.Generator
-) -> tuple[Parts, list[slice]]:
-    """Divide examples among ``groups`` and features among the ``members`` of each (horizontal x vertical).
-
-    Participant (i, j) holds ``x[rows[i], columns[j]]`` of a table x, examples x features: as in confined gradient
-    descent, members of a group see different features of the same people. Rows are dealt out as by :func:`iid`,
-    columns are consecutive blocks; both differ by at most one where they cannot be equal.
-    """
-    columns = [slice(int(block[0]), int(block[-1]) + 1) for block in _cut(np.arange(features), members)]
-    return iid(size, groups, rng), columns
-
-
 def _cut(order: Indices, count: int) -> Parts:
     _check(order.size, count)
     return np.array_split(order, count)

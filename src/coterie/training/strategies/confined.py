@@ -11,7 +11,7 @@ from coterie.errors import ConfigError
 from coterie.privacy import clip_norm
 from coterie.training import flatten
 from coterie.training.flatten import ModelArrays
-from coterie.training.gradients import FullGradient, mean_loss
+from coterie.training.gradients import FullGradient, MeanLoss
 from coterie.training.local import LocalResult, LocalTask, Problem
 from coterie.training.strategies.base import StrategyState, check_shapes
 from coterie.training.streams import stream
@@ -38,7 +38,7 @@ class Confined:
         self.descent = descent
         self.refused = 0
         """How often anybody refused a step so far."""
-        self._problem, self._parts, self._clip, self._seed = problem, parts, clip, seed
+        self._loss, self._parts, self._clip, self._seed = MeanLoss(problem), parts, clip, seed
         self._losses: dict[str, float] = {}
 
     @property
@@ -67,8 +67,10 @@ class Confined:
         step = descent.propose(mean)
         verdicts = {}
         for name in descent.participants:
-            before = self._loss(name)
-            after = mean_loss(self._problem, descent.candidate(name, step), self._parts[name])
+            before = self._losses.get(name)
+            if before is None:
+                before = self._loss(descent.confined(name), self._parts[name])
+            after = self._loss(descent.candidate(name, step), self._parts[name])
             verdicts[name] = descent.judge(name, before, after, stream(self._seed, "loss check", number, name))
             self._losses[name] = after if verdicts[name] else before
         self.refused += len(descent.take(step, verdicts))
@@ -89,8 +91,3 @@ class Confined:
         self.descent.restore({**state, "iteration": np.reshape(state["iteration"], ())})
         self._losses = dict(zip(self.clients, map(float, state["own_losses"]), strict=False))
         self.refused = int(state["refused_so_far"][0])
-
-    def _loss(self, name: str) -> float:
-        if name not in self._losses:
-            self._losses[name] = mean_loss(self._problem, self.descent.confined(name), self._parts[name])
-        return self._losses[name]

@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,7 +11,6 @@ from coterie.training.data.partitions import (
     Parts,
     by_person,
     dirichlet,
-    feature_blocks,
     iid,
     label_shards,
     shared_and_own_label,
@@ -134,21 +135,6 @@ def test_time_blocks_follow_each_other(size: int, clients: int) -> None:
     assert_even(parts)
 
 
-@given(st.integers(4, 30), st.integers(4, 30), st.integers(1, 4), st.integers(1, 4), seeds)
-def test_feature_blocks_tile_the_table(size: int, features: int, groups: int, members: int, seed: int) -> None:
-    rows, columns = feature_blocks(size, features, groups, members, generator(seed))
-    assert_divides(rows, size, groups)
-    assert_even(rows)
-    widths = [block.stop - block.start for block in columns]
-    assert (len(widths), sum(widths), max(widths) - min(widths) <= 1) == (members, features, True)
-    table = generator(seed).random((size, features))
-    rebuilt = np.empty_like(table)
-    for group in rows:
-        for block in columns:
-            rebuilt[group, block] = table[group, block]
-    assert np.array_equal(rebuilt, table)
-
-
 def test_the_generator_decides_and_nothing_else() -> None:
     labels = np.repeat(np.arange(10), 40)
 
@@ -159,7 +145,6 @@ def test_the_generator_decides_and_nothing_else() -> None:
             label_shards(labels, 20, rng, 2),
             shared_and_own_label(labels, 20, rng, 5),
             dirichlet(labels, 20, rng, 0.5),
-            feature_blocks(400, 10, 20, 5, rng)[0],
         ]
 
     for once, again, other in zip(all_of_them(1), all_of_them(1), all_of_them(2), strict=True):
@@ -169,15 +154,15 @@ def test_the_generator_decides_and_nothing_else() -> None:
 
 def test_what_cannot_be_divided_is_refused() -> None:
     labels, rng = np.repeat(np.arange(3), 2), generator()
+    divisions: tuple[Callable[[int], Parts], ...] = (
+        lambda n: iid(6, n, rng),
+        lambda n: label_shards(labels, n, rng),
+        lambda n: shared_and_own_label(labels, n, rng, 1),
+        lambda n: dirichlet(labels, n, rng, 1.0),
+        lambda n: time_blocks(6, n),
+    )
     for clients in (0, -1, 7):
-        for divide in (
-            lambda n: iid(6, n, rng),
-            lambda n: label_shards(labels, n, rng),
-            lambda n: shared_and_own_label(labels, n, rng, 1),
-            lambda n: dirichlet(labels, n, rng, 1.0),
-            lambda n: time_blocks(6, n),
-            lambda n: feature_blocks(9, 6, 2, n, rng),
-        ):
+        for divide in divisions:
             with pytest.raises(ConfigError, match="cannot be divided"):
                 divide(clients)
     with pytest.raises(ConfigError, match="at least one shard"):

@@ -12,7 +12,7 @@ from coterie.errors import ConfigError, InputError
 from coterie.training import flatten
 from coterie.training.executors.processes import InProcess
 from coterie.training.flatten import ModelArrays
-from coterie.training.gradients import FullGradient, mean_loss
+from coterie.training.gradients import FullGradient, MeanLoss
 from coterie.training.local import LocalTask, Problem
 from coterie.training.strategies import Confined, plain_round
 from coterie.training.streams import stream
@@ -35,7 +35,7 @@ def play(problem: Problem, strategy: Confined, rounds: range) -> None:
 
 def direct_loop(problem: Problem, alpha: float, clip: float, threshold: float, rounds: int) -> dict[str, ModelArrays]:
     """Algorithm 1 of the paper, model by model."""
-    parts = dealt(SIZES)
+    parts, loss_of = dealt(SIZES), MeanLoss(problem)
     zeros = [np.zeros_like(array) for array in flatten.read(problem.model)]
     models: dict[str, ModelArrays] = {}
     for name in parts:
@@ -55,7 +55,7 @@ def direct_loop(problem: Problem, alpha: float, clip: float, threshold: float, r
         step = [-alpha * np.mean(one, axis=0) for one in zip(*gradients, strict=True)]
         for name in parts:
             candidate: ModelArrays = [array + change for array, change in zip(models[name], step, strict=True)]
-            before, after = (mean_loss(problem, model, parts[name]) for model in (models[name], candidate))
+            before, after = (loss_of(model, parts[name]) for model in (models[name], candidate))
             if after - before <= threshold:
                 models[name] = candidate
     return models
@@ -123,7 +123,7 @@ def test_gradients_do_not_depend_on_how_examples_are_cut_into_batches(monkeypatc
     problem = small_problem(dtype=torch.float64)
     task = LocalTask("c", 1, 0, flatten.read(problem.model), np.arange(50), FullGradient())
     whole = FullGradient()(problem, task)
-    loss = mean_loss(problem, task.state, task.indices)
+    loss = MeanLoss(problem)(task.state, task.indices)
     monkeypatch.setattr("coterie.training.gradients._BATCH", 7)
     cut = FullGradient()(problem, task)
     assert whole.loss == pytest.approx(cut.loss) == pytest.approx(loss)

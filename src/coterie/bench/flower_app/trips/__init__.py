@@ -1,0 +1,1 @@
+"""Trips of messages between a server and its nodes, to be timed."""

@@ -1,0 +1,74 @@
+"""The server: trips that do nothing, plain rounds and private rounds, one after the other, on the same nodes."""
+
+import json
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import FedAvg
+
+from coterie.transports.flower import PrivateStrategy
+from coterie.transports.flower.exchange import Exchange
+from coterie.transports.flower.home import server_home
+
+app = ServerApp()
+RESULTS = "trips.json"
+
+
+class PlainFedAvg(FedAvg):
+    """FedAvg that asks for the function without the mod."""
+
+    def _construct_messages(self, record: RecordDict, node_ids: list[int], message_type: str) -> list[Message]:
+        return list(super()._construct_messages(record, node_ids, f"{message_type}.plain"))
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Time everything, and leave the results in the server's home."""
+    config = context.run_config
+    nodes, rounds, patience = int(config["nodes"]), int(config["rounds"]), float(config["patience"])
+    model = ArrayRecord({"model": Array(np.zeros(int(config["length"]), np.float32))})
+    until = time.monotonic() + patience
+    while len(list(grid.get_node_ids())) < nodes and time.monotonic() < until:
+        time.sleep(0.2)
+    requests = {node: RecordDict() for node in grid.get_node_ids()}
+    trips = []
+    for number in range(rounds + 1):
+        began = time.monotonic()
+        answered = [reply.records is not None for reply in Exchange(grid, "query", "").ask(requests, patience)]
+        if not all(answered):
+            raise RuntimeError(f"only {sum(answered)} of {len(answered)} nodes answered")
+        trips += [time.monotonic() - began] * (number > 0)  # in the first, simulations start their workers
+
+    plain = _timed(_all(PlainFedAvg, nodes), grid, model, rounds)
+    private = PrivateStrategy(
+        _all(FedAvg, nodes), mode=str(config["mode"]), deadline=patience, most_examples=1, resume=False
+    )
+    secure = _timed(private, grid, model, rounds)
+    traffic = private.grid.traffic if private.grid else []
+    results = {
+        "trips": trips,
+        "plain": plain,
+        "secure": secure,
+        "completed": sum(result.value is not None for result in private.grid.results) if private.grid else 0,
+        "steps": [dict(round_.seconds) for round_ in traffic],
+        "messages": [round_.messages for round_ in traffic],
+        "sent": [sum(round_.sent.values()) for round_ in traffic],
+        "received": [sum(round_.received.values()) for round_ in traffic],
+    }
+    Path(server_home() / RESULTS).write_text(json.dumps(results))
+
+
+def _all(kind: type[FedAvg], nodes: int) -> FedAvg:
+    """Return a strategy that trains with all nodes."""
+    return kind(fraction_evaluate=0.0, min_available_nodes=nodes, min_train_nodes=nodes)
+
+
+def _timed(strategy: FedAvg | PrivateStrategy, grid: Grid, model: ArrayRecord, rounds: int) -> list[float]:
+    """Return the seconds of each round: what lies between two evaluations on the server."""
+    times: list[float] = []
+    strategy.start(grid, model, num_rounds=rounds, evaluate_fn=lambda _number, _arrays: times.append(time.monotonic()))
+    return [later - earlier for earlier, later in pairwise(times)]

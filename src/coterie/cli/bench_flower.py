@@ -1,0 +1,75 @@
+"""``coterie bench flower``: what protection adds to rounds on Flower, and which part of that is Flower's own."""
+
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from coterie.cli.common import new_console, print_json, progress_bars
+from coterie.cli.options import MOST_TRIALS, AsJson
+from coterie.reports.words import count, duration, size
+
+if TYPE_CHECKING:
+    from coterie.bench.flower import FlowerCosts
+
+
+def flower(
+    nodes: Annotated[
+        int | None,
+        typer.Option(help="How many nodes there are.", min=2, max=500, show_default="3, or 50 in simulation"),
+    ] = None,
+    rounds: Annotated[int, typer.Option(help="Rounds of each kind to time.", min=1, max=MOST_TRIALS)] = 3,
+    length: Annotated[int, typer.Option(help="How many numbers the model has.", min=1, max=50_000_000)] = 100_000,
+    simulation: Annotated[bool, typer.Option(help="Let Ray play all nodes, instead of a process for each.")] = False,
+    mode: Annotated[
+        str, typer.Option(help="active-server (five trips) or honest-but-curious (four).")
+    ] = "active-server",
+    as_json: AsJson = False,
+) -> None:
+    """Compare rounds on Flower with protection and without, on the same nodes.
+
+    Starts a SuperLink and SuperNodes on this machine, on free ports of loopback, and ends them. Training takes no time
+    here, so that what is left is the cost of rounds: trips that do nothing say which part of it is Flower's polling and
+    the processes it starts.
+    """
+    from coterie.bench.flower import measure_federation
+    from coterie.secagg.terms import ThreatMode
+
+    if mode not in list(ThreatMode):
+        raise typer.BadParameter(f"one of {', '.join(ThreatMode)}", param_hint="--mode")
+    number = nodes or (50 if simulation else 3)
+    with TemporaryDirectory(prefix="coterie-bench-") as scratch, progress_bars(as_json) as progress:
+        progress.add_task(f"{number} nodes {'simulated' if simulation else 'in processes'}", total=None)
+        costs = measure_federation(number, rounds, length, Path(scratch), simulation=simulation, mode=mode)
+    if as_json:
+        print_json(_record(costs))
+    else:
+        _show(costs)
+
+
+def _record(costs: "FlowerCosts") -> dict[str, Any]:
+    return {**asdict(costs), "overhead": costs.overhead, "extra_trips": costs.extra_trips}
+
+
+def _show(costs: "FlowerCosts") -> None:
+    from rich.table import Table
+
+    console = new_console()
+    where = "in simulation" if costs.simulation else "in processes of their own"
+    table = Table(title=f"A round of {count(costs.nodes, 'node')} {where}", title_justify="left", box=None)
+    table.add_column("")
+    table.add_column("time", justify="right")
+    table.add_row("a trip that does nothing", duration(costs.trip))
+    table.add_row("a plain round, one trip, as Flower polls", duration(costs.plain))
+    table.add_row(f"a secure round, {len(costs.steps)} trips", duration(costs.secure))
+    for step, seconds in costs.steps.items():
+        table.add_row(f"  {step}", duration(seconds))
+    table.add_row("protection adds", duration(max(0.0, costs.overhead)))
+    table.add_row(f"{len(costs.steps) - 1} trips that do nothing", duration(costs.extra_trips))
+    console.print(table)
+    console.print(
+        f"Each client: {costs.messages:g} messages, {size(round(costs.downloaded))} down and "
+        f"{size(round(costs.uploaded))} up, beside a model of {size(costs.model)} that comes once."
+    )

@@ -1,0 +1,96 @@
+"""``coterie roster``: who is in which circle, as a server on Flower keeps it, and what changes when somebody leaves."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from coterie.cli.common import new_console, print_json
+from coterie.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from coterie.cohorts.roster import Roster
+    from coterie.cohorts.roster_folder import RosterFolder
+
+app = typer.Typer(
+    help="Look at the roster that a server on Flower keeps, and retire the circles of nodes that left.",
+    no_args_is_help=True,
+)
+Home = Annotated[
+    Path | None,
+    typer.Option(
+        help="The server's COTERIE_HOME.",
+        envvar="COTERIE_HOME",
+        show_default="~/.coterie",
+        file_okay=False,
+        exists=True,
+    ),
+]
+
+
+@app.command()
+def show(home: Home = None, as_json: AsJson = False) -> None:
+    """Show who is in which circle, who waits for one, and the digest that nodes can be pinned to.
+
+    Nodes are enrolled by the first run they are connected to; this command reads what was kept.
+    """
+    rosters, roster = _read(home)
+    if as_json:
+        print_json(_record(roster))
+        return
+    _show(roster, len(rosters.versions))
+
+
+@app.command()
+def retire(
+    names: Annotated[list[str], typer.Argument(help="Nodes that left, by name.", show_default=False)],
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take the circles of nodes that left out of use, for good.
+
+    If the others of such a circle went on without it, the difference of two sums would be the leaver's own update. They
+    are stranded: put reliable nodes together, and choose T with this in mind. A node that is only away for a while
+    needs no retirement: its circle sits out until it is back.
+    """
+    rosters, roster = _read(home)
+    rosters.add(later := roster.leave(names))
+    if as_json:
+        print_json(_record(later))
+        return
+    _show(later, len(rosters.versions))
+
+
+def _read(home: Path | None) -> "tuple[RosterFolder, Roster]":
+    from coterie.cohorts.roster_folder import RosterFolder
+    from coterie.errors import ConfigError
+
+    folder = (home or Path.home() / ".coterie") / "server" / "rosters"
+    rosters = RosterFolder(folder)
+    if rosters.latest is None:
+        raise ConfigError(f"there is no roster in {folder}: it is founded by the first run under a PrivateStrategy")
+    return rosters, rosters.latest
+
+
+def _record(roster: "Roster") -> dict[str, Any]:
+    return {
+        "version": roster.version,
+        "digest": roster.digest.hex(),
+        "privacy": roster.privacy,
+        "circles": [
+            {"members": [roster.names[at] for at in circle], "retired": number in roster.retired}
+            for number, circle in enumerate(roster.circles)
+        ],
+        "waiting": [roster.names[at] for at in roster.queue],
+    }
+
+
+def _show(roster: "Roster", versions: int) -> None:
+    console = new_console()
+    console.print(
+        f"[bold]Roster version {roster.version}[/bold] of {versions}: {len(roster.clients)} nodes, T = {roster.privacy}"
+    )
+    for line in roster.lines():
+        console.print(f"  {line}", markup=False)
+    console.print(f"digest  {roster.digest.hex()}", soft_wrap=True)
+    console.print("[dim]Nodes are pinned to it by coterie-roster in their --node-config.[/dim]")

@@ -1,0 +1,70 @@
+"""Vouchers: a machine's authentication key says whose identity key is its own.
+
+Deployments give each machine an ECDSA key on P-384 to authenticate with, made by OpenSSH or as PEM. A machine that
+signs its identity with that key lets everybody who knows the public keys check a roster for themselves.
+"""
+
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePrivateKey, EllipticCurvePublicKey
+from cryptography.hazmat.primitives.hashes import SHA384
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_der_public_key,
+    load_pem_private_key,
+    load_pem_public_key,
+    load_ssh_private_key,
+    load_ssh_public_key,
+)
+
+from coterie.errors import ConfigError, VerificationError
+
+_PEM_END = b"-----END PUBLIC KEY-----"
+
+
+def vouch(key_file: Path, context: bytes) -> tuple[bytes, bytes]:
+    """Sign a context with the key in a file; return the public half, in DER, and the signature."""
+    try:
+        content = key_file.read_bytes()
+        load = load_ssh_private_key if b"OPENSSH PRIVATE KEY" in content else load_pem_private_key
+        key = load(content, None)
+    except (OSError, ValueError, TypeError, UnsupportedAlgorithm):
+        raise ConfigError(f"cannot read a private key without a password from {key_file}") from None
+    if not isinstance(key, EllipticCurvePrivateKey):
+        raise ConfigError(f"the key in {key_file} is not an elliptic-curve key")
+    return _der(key.public_key()), key.sign(context, ECDSA(SHA384()))
+
+
+def check_voucher(public: bytes, signature: bytes, context: bytes) -> None:
+    """Refuse unless the owner of ``public``, in DER or PEM, signed exactly this context."""
+    try:
+        _load(public).verify(signature, context, ECDSA(SHA384()))
+    except (InvalidSignature, ValueError, UnsupportedAlgorithm):
+        raise VerificationError("a voucher does not verify") from None
+
+
+def read_public_keys(content: bytes) -> list[bytes]:
+    """Return the public keys of a file in DER: PEM blocks one after the other, or lines as in ``authorized_keys``."""
+    try:
+        if _PEM_END in content:
+            blocks = [block.strip() + b"\n" + _PEM_END for block in content.split(_PEM_END) if block.strip()]
+            return [_der(_load(block)) for block in blocks]
+        lines = [line.strip() for line in content.splitlines() if line.strip() and not line.startswith(b"#")]
+        return [_der(load_ssh_public_key(line)) for line in lines]
+    except (ValueError, UnsupportedAlgorithm):
+        raise ConfigError("neither PEM nor OpenSSH public keys on an elliptic curve") from None
+
+
+def _load(public: bytes) -> EllipticCurvePublicKey:
+    key = load_pem_public_key(public) if public.startswith(b"-----") else load_der_public_key(public)
+    if not isinstance(key, EllipticCurvePublicKey):
+        raise ValueError("not an elliptic-curve key")
+    return key
+
+
+def _der(key: object) -> bytes:
+    if not isinstance(key, EllipticCurvePublicKey):
+        raise ValueError("not an elliptic-curve key")
+    return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)

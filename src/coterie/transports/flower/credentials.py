@@ -1,0 +1,114 @@
+"""Credentials: what stands behind the identity keys on a roster, beside the server's word.
+
+A node proves that it has its identity key when it says hello. Whether that key is really this node's is the server's
+word, unless the node also signs it with the key that its SuperNode authenticates with. Those vouchers are shown with
+the roster, and a node whose operator gave it the public keys of all members checks them before it trusts anybody.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from coterie.cohorts.roster import Client, Roster
+from coterie.crypto.context import bind
+from coterie.crypto.signing import Identity, verify
+from coterie.crypto.vouchers import check_voucher, read_public_keys, vouch
+from coterie.errors import ConfigError, PeerProtocolError, VerificationError
+from coterie.transports.flower.node import NAME, NodeSettings
+
+_SERVER = "server"
+
+
+class Voucher(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A SuperNode's word for its identity: its authentication key, in DER, and the signature."""
+
+    public: bytes
+    signature: bytes
+
+
+class Introduction(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What a node says of itself when it is asked who it is."""
+
+    name: str
+    identity: bytes
+    proof: bytes
+    """Signed with the identity key, for this run and this node."""
+    run_config: bytes
+    """The digest of the configuration that the node was given."""
+    roster: bytes = b""
+    """The digest of the roster that it trusts; empty before the first."""
+    voucher: Voucher | None = None
+
+    @property
+    def client(self) -> Client:
+        """The node, as a roster names it."""
+        return Client(self.name, self.identity)
+
+
+def introduce(
+    settings: NodeSettings, identity: Identity, *, run: int, node: int, run_config: bytes, trusted: Roster | None
+) -> Introduction:
+    """Say who a node is."""
+    client = Client(settings.name, identity.public)
+    voucher = Voucher(*vouch(Path(settings.auth_key), _enrolment(client))) if settings.auth_key else None
+    proof = identity.sign(_hello(client, run, node))
+    known = trusted.digest if trusted else b""
+    return Introduction(client.name, client.identity, proof, run_config, known, voucher)
+
+
+def read_introduction(data: bytes, *, run: int, node: int, authenticated: bytes) -> Introduction:
+    """Read what a node says of itself; a :class:`PeerProtocolError` where it cannot be so.
+
+    ``authenticated`` is the public key that the node is connected under, empty where nodes are not authenticated.
+    """
+    sender = f"node {node}"
+    try:
+        said = msgspec.msgpack.decode(data, type=Introduction)
+        if not NAME.fullmatch(said.name):
+            raise PeerProtocolError(sender, "introduced itself by what cannot be a name")
+        verify(said.identity, said.proof, _hello(said.client, run, node))
+        if said.voucher is not None:
+            if authenticated and read_public_keys(authenticated) != [said.voucher.public]:
+                raise PeerProtocolError(sender, "vouches with another key than it is connected under")
+            check_voucher(said.voucher.public, said.voucher.signature, _enrolment(said.client))
+    except (ValueError, VerificationError):
+        raise PeerProtocolError(sender, "introduced itself in a way that cannot be read or verified") from None
+    return said
+
+
+def check_roster(
+    settings: NodeSettings, trusted: Roster | None, rosters: Sequence[Roster], vouchers: Mapping[str, Voucher]
+) -> None:
+    """Refuse rosters that this node's operator did not mean: T too small, the pinned one missing, strangers on one."""
+    if rosters[-1].privacy < settings.floor.privacy:
+        least = settings.floor.privacy
+        raise PeerProtocolError(
+            _SERVER, f"showed a roster that promises T = {rosters[-1].privacy}; the least is {least}"
+        )
+    if trusted is None and settings.roster and settings.roster not in {roster.digest.hex() for roster in rosters}:
+        raise PeerProtocolError(_SERVER, "showed other rosters than the one this node is pinned to")
+    if not settings.members:
+        return
+    try:
+        members = set(read_public_keys(Path(settings.members).read_bytes()))
+    except OSError as error:
+        raise ConfigError(f"coterie-members: {error}") from None
+    by: set[bytes] = set()
+    for client in rosters[-1].clients:
+        voucher = vouchers.get(client.name)
+        if voucher is None or voucher.public not in members - by:
+            raise PeerProtocolError(_SERVER, f"{client.name} is on the roster, and no member vouches for it")
+        try:
+            check_voucher(voucher.public, voucher.signature, _enrolment(client))
+        except VerificationError:
+            raise PeerProtocolError(_SERVER, f"the voucher for {client.name} is not for its identity key") from None
+        by.add(voucher.public)
+
+
+def _hello(client: Client, run: int, node: int) -> bytes:
+    return bind("flower hello", client.name.encode(), client.identity, run, node)
+
+
+def _enrolment(client: Client) -> bytes:
+    return bind("flower enrolment", client.name.encode(), client.identity)

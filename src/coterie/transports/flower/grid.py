@@ -1,0 +1,293 @@
+"""A grid in front of Flower's: what a strategy sends to train comes back as one reply, the mean over whole circles.
+
+To a strategy it looks as if a single client had answered, with all examples there are. In between lies a round of
+:mod:`coterie.rounds`, step by step over Flower's own grid. The messages that a strategy makes for the nodes it sampled
+are one template: who takes part is for the circles to decide.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from logging import INFO, WARNING
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecordValues, Message, MetricRecord, RecordDict
+from flwr.common.logger import log
+from flwr.proto.node_pb2 import NodeInfo
+from flwr.serverapp import Grid
+from flwr.supercore.run import Run
+
+from coterie.cohorts.ledger import Ledger
+from coterie.cohorts.policies import MultiRound
+from coterie.errors import ConfigError, LocalProtocolError, PeerProtocolError
+from coterie.rounds import Coordinator, Round, RoundResult, SessionSettings
+from coterie.rounds.coordinator import SessionShape
+from coterie.secagg.server import Aggregate, Step
+from coterie.secagg.terms import ThreatMode
+from coterie.transports.flower.enrolment import Enrolment
+from coterie.transports.flower.exchange import Exchange
+from coterie.transports.flower.form import CLIPPED, Form, Metric, Task, content_digest
+from coterie.transports.flower.records import STEP, packed, payload_of
+
+MUCH_CLIPPED = 0.01
+LONGEST = 24 * 3600.0
+_ENOUGH_LOOKS = 2  # Flower's strategies count the nodes once and sample them once
+
+Mean = tuple[ArrayRecord, MetricRecord]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateSettings:
+    """What is decided once for all rounds of a run."""
+
+    privacy: int = 2
+    cohort: int | None = None
+    minimum: int = 2
+    mode: ThreatMode = ThreatMode.ACTIVE_SERVER
+    colluders: int | None = None
+    deadline: float = 120.0
+    clip: float = 1.0
+    counter_clip: float = 1000.0
+    clips: tuple[tuple[str, float], ...] = ()
+    metrics: tuple[Metric, ...] = ()
+    evaluation: tuple[Metric, ...] = ()
+    most_weight: int = 10_000
+    precision: int = 24
+
+
+@dataclass
+class Traffic:
+    """What a round cost: bytes of the protocol's messages and seconds, by step, and how many messages there were."""
+
+    seconds: dict[Step, float] = field(default_factory=dict)
+    sent: dict[Step, int] = field(default_factory=dict)
+    received: dict[Step, int] = field(default_factory=dict)
+    messages: int = 0
+
+
+class PrivateGrid(Grid):
+    """Flower's grid, for a strategy that must not see what single clients reply."""
+
+    def __init__(
+        self, grid: Grid, enrolment: Enrolment, ledger: Ledger, settings: PrivateSettings, weight: str, shown: int
+    ) -> None:
+        """Stand in front of a grid.
+
+        Args:
+            grid: Flower's own.
+            enrolment: who is behind it.
+            ledger: the history of this population, and where it is continued.
+            settings: what is decided once.
+            weight: the metric by which the strategy weights replies.
+            shown: how many nodes the strategy wants to see before it begins a round.
+
+        """
+        self._grid, self._enrolment, self._ledger = grid, enrolment, ledger
+        self._settings, self._weight, self._shown = settings, weight, shown
+        self._asked = 0
+        self._told: set[str] = set()
+        self.results: list[RoundResult[Mean]] = []
+        """What became of each sum, in order."""
+        self.traffic: list[Traffic] = []
+
+    def set_run(self, run: Run) -> None:
+        """Set the run of the grid behind."""
+        self._grid.set_run(run)
+
+    @property
+    def run(self) -> Run:
+        """The run of the grid behind."""
+        return self._grid.run
+
+    def create_message(
+        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
+    ) -> Message:
+        """Make a message, as the grid behind does."""
+        return self._grid.create_message(content, message_type, dst_node_id, group_id, ttl)
+
+    def get_node_ids(self) -> Iterable[int]:
+        """Return as many numbers as the strategy waits for, those of nodes first.
+
+        Who takes part is not decided by what a strategy samples, so there is nothing for it to wait for: a strategy
+        that asks again and again, because there were too few, is shown twice as many each time.
+        """
+        nodes = list(self._grid.get_node_ids())
+        self._asked += 1
+        shown = max(self._shown, len(nodes)) << max(0, self._asked - _ENOUGH_LOOKS)
+        return [*nodes, *range(1, 1 + shown - len(nodes))]
+
+    def get_nodes(self) -> Iterable[NodeInfo]:
+        """Return the nodes that are connected."""
+        return self._grid.get_nodes()
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Refuse: replies to single messages are what must not be seen."""
+        raise LocalProtocolError("under a PrivateStrategy messages are sent by send_and_receive only")
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Refuse, as nothing can have been pushed."""
+        raise LocalProtocolError("under a PrivateStrategy messages are sent by send_and_receive only")
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        """Return one reply, the mean over whole circles; none if the round came to nothing."""
+        listed = list(messages)
+        self._asked = 0
+        if not listed:
+            return []
+        template = listed[0]
+        kind = template.metadata.message_type.partition(".")[0]
+        if any(_differs(template, message) for message in listed[1:]):
+            raise ConfigError(
+                "the strategy has different messages for different nodes; a sum over clients that worked on different "
+                "things would single them out"
+            )
+        if kind == "train":
+            return self._mean(template, self._settings.metrics, timeout, arrays=True)
+        if kind != "evaluate":
+            raise ConfigError(f"{kind} messages are answered by single nodes, and are not sent under a PrivateStrategy")
+        if self._settings.evaluation:
+            return self._mean(template, self._settings.evaluation, timeout, arrays=False)
+        self._tell_once(
+            "nodes are not asked to evaluate: a reply would show the metrics of one. Declare evaluate_metrics to have "
+            "their mean by a session of its own, or evaluate on the server"
+        )
+        return []
+
+    def _form(self, metrics: tuple[Metric, ...], *, arrays: bool) -> Form:
+        settings = self._settings
+        return Form(
+            clients=max(2, len(self._enrolment.roster.clients)),
+            arrays=arrays,
+            clip=settings.clip,
+            counter_clip=settings.counter_clip,
+            clips=settings.clips,
+            metrics=metrics,
+            weight=self._weight,
+            most_weight=settings.most_weight,
+            precision=settings.precision,
+        )
+
+    def _mean(
+        self, template: Message, metrics: tuple[Metric, ...], timeout: float | None, *, arrays: bool
+    ) -> list[Message]:
+        self._enrolment.gather(template.metadata.message_type, 0)
+        form = self._form(metrics, arrays=arrays)
+        opened = self._open(template, form)
+        self._play(opened, template, form, min(timeout or LONGEST, LONGEST))
+        result = opened.result
+        self.results.append(result)
+        self._tell(result)
+        if result.value is None:
+            return []
+        model, measured = result.value
+        self._warn_of_clipping(measured)
+        reply = RecordDict({"metrics": measured, **({"arrays": model} if arrays else {})})
+        return [Message(reply, reply_to=template)]
+
+    def _open(self, template: Message, form: Form) -> "Round[Mean]":
+        settings, roster, there = self._settings, self._enrolment.roster, self._enrolment.there()
+        content, number = template.content, self._ledger.latest() + 1
+        circles = roster.usable()
+        complete = int(circles.sizes[circles.complete(there)].sum())
+        cohort = settings.cohort or max(complete, int(circles.sizes.max()))
+
+        def decode(aggregate: Aggregate) -> Mean:
+            return form.decode(content, aggregate)
+
+        coordinator: Coordinator[Mean] = Coordinator(
+            roster,
+            MultiRound(circles, cohort),
+            self._ledger,
+            SessionSettings(
+                form.quantizer.ring.bits,
+                form.quantizer.length(form.layout(content)),
+                shape=lambda _clients: SessionShape(colluders=settings.colluders),
+                minimum=settings.minimum,
+                mode=settings.mode,
+            ),
+            decode,
+        )
+        task = Task(self._grid.run.run_id, template.metadata.message_type, str(number))
+        digest = content_digest(content, form, self._enrolment.run_config, task)
+        return coordinator.open(number, there, np.random.default_rng(), content=digest)
+
+    def _play(self, opened: "Round[Mean]", template: Message, form: Form, training: float) -> None:
+        """Carry a round over Flower, a step at a time; what nodes work on goes out with the request to mask it."""
+        traffic = Traffic()
+        self.traffic.append(traffic)
+        outgoing = opened.invite()
+        first = True
+        while outgoing:
+            step = opened.step
+            masking = step is Step.MASK
+            requests = {}
+            for client, message in outgoing.items():
+                header: dict[str, ConfigRecordValues] = {"kind": STEP}
+                if first:
+                    header.update(self._enrolment.shown_to(client))
+                if masking:
+                    header["form"] = form.to_bytes()
+                records = packed(message, header, template.content if masking else None)
+                requests[self._enrolment.node(client)] = records
+            first = False
+            self._exchange(opened, template, requests, training if masking else self._settings.deadline, traffic)
+            traffic.sent[step] = sum(len(message) for message in outgoing.values())
+            traffic.messages += len(outgoing)
+            outgoing = opened.close()
+
+    def _exchange(
+        self,
+        opened: "Round[Mean]",
+        template: Message,
+        requests: Mapping[int, RecordDict],
+        seconds: float,
+        traffic: Traffic,
+    ) -> None:
+        names = {self._enrolment.node(client): client for client in opened.selected}
+        step, began, received = opened.step, time.monotonic(), 0
+        exchange = Exchange(self._grid, template.metadata.message_type, str(opened.number))
+        for reply in exchange.ask(requests, seconds):
+            client = names[reply.node]
+            if reply.records is None:
+                log(WARNING, "Coterie: %s leaves round %s in step %s: %s", client, opened.number, step, reply.reason)
+                continue
+            try:
+                payload = payload_of(reply.records, client)
+            except PeerProtocolError as error:
+                log(WARNING, "Coterie: %s", error)
+                continue
+            received += len(payload)
+            if (rejected := opened.receive(client, payload)) is not None:
+                log(WARNING, "Coterie: round %s, step %s: %s", opened.number, step, rejected)
+            else:
+                self._enrolment.answered(client)
+        traffic.seconds[step], traffic.received[step] = time.monotonic() - began, received
+
+    def _tell(self, result: "RoundResult[Mean]") -> None:
+        if result.value is None:
+            log(WARNING, "Coterie: round %s: %s: %s", result.number, result.outcome, result.reason)
+            return
+        left = f", {len(result.dropped)} left" if result.dropped else ""
+        stranded = f", {len(result.stranded)} sat out with them" if result.stranded else ""
+        log(INFO, "Coterie: round %s: one sum over %s clients%s%s", result.number, len(result.revealed), left, stranded)
+
+    def _warn_of_clipping(self, metrics: MetricRecord) -> None:
+        share = metrics.pop(CLIPPED)
+        if isinstance(share, float) and share > MUCH_CLIPPED:
+            log(
+                WARNING,
+                "Coterie: %.1f %% of the entries were clipped; raise clip, or clips for some arrays",
+                100 * share,
+            )
+
+    def _tell_once(self, words: str) -> None:
+        if words not in self._told:
+            self._told.add(words)
+            log(INFO, "Coterie: %s", words)
+
+
+def _differs(one: Message, other: Message) -> bool:
+    """Tell whether two messages ask for different things; strategies hand out one and the same content to all."""
+    if one.metadata.message_type != other.metadata.message_type:
+        return True
+    return one.content is not other.content and one.content.object_id != other.content.object_id

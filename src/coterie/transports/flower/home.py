@@ -1,0 +1,62 @@
+"""Homes: the folders in which a server keeps its history, and a node its identity, memory and sessions.
+
+They belong to whoever operates the machine. A run's configuration comes from whoever starts a run, and a run that could
+say where the history is could begin a new one; so the place is said by the environment (``COTERIE_HOME``) or, on a
+node, by its own configuration, and by nothing that arrives over the network.
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+ENVIRONMENT = "COTERIE_HOME"
+
+
+def home() -> Path:
+    """Return the folder of this machine's operator, ``~/.coterie`` unless the environment says otherwise."""
+    return Path(os.environ.get(ENVIRONMENT) or Path.home() / ".coterie")
+
+
+def server_home() -> Path:
+    """Return the server's folder, made if it is not there."""
+    return _private(home() / "server")
+
+
+def node_home(name: str) -> Path:
+    """Return the folder of a node of this name, made if it is not there."""
+    return _private(home() / "nodes" / name)
+
+
+def own_folder(path: str) -> Path:
+    """Return a folder that a node's configuration names, made if it is not there."""
+    return _private(Path(path).expanduser())
+
+
+def write_safely(path: Path, content: bytes, *, once: bool = False) -> None:
+    """Put a file in place whole or not at all, on disk when this returns, readable by its owner alone.
+
+    With ``once``, a file that is there already is left as it is.
+    """
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if once:
+            with suppress(FileExistsError):
+                os.link(scratch, path)
+        else:
+            os.replace(scratch, path)
+    finally:
+        scratch.unlink(missing_ok=True)  # what is written may be a secret, also if the disk is full half-way
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _private(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder

@@ -1,0 +1,171 @@
+"""The mod: a client app's functions run when a session asks for their result, and that result leaves masked.
+
+    app = ClientApp(mods=[private_mod])
+
+Whatever else arrives is refused: a message that asks for a plain model or for the metrics of this node alone would be
+the way around everything. Refusals and failures are told to the server by one word; the reason is in this node's log.
+"""
+
+from collections.abc import Callable
+from logging import INFO, WARNING
+
+import msgspec
+import numpy as np
+from flwr.app import ConfigRecord, Context, Error, Message
+from flwr.clientapp.typing import ClientAppCallable
+from flwr.common.logger import log
+
+from coterie.arithmetic.ring import RingVector
+from coterie.cohorts.memory import ClientMemory
+from coterie.cohorts.roster import Roster
+from coterie.crypto.entropy import Entropy, SystemEntropy
+from coterie.errors import CoterieError, PeerProtocolError, TrainingError
+from coterie.rounds.member import Member
+from coterie.secagg.invitation import is_invitation
+from coterie.secagg.messages import SERVER
+from coterie.secagg.terms import Terms
+from coterie.transports.flower.credentials import Voucher, check_roster, introduce
+from coterie.transports.flower.form import Form, Task, content_digest
+from coterie.transports.flower.node import Node, NodeSettings, Parked, run_config_digest
+from coterie.transports.flower.records import HELLO, STEP, header_of, packed, payload_of, without_ours
+
+REFUSED = 6
+"""Flower's code for a mod that would not go on."""
+
+MaskRounding = Callable[[], np.random.Generator]
+
+
+class PrivateMod:
+    """A Flower mod that answers for this node in sessions of secure aggregation."""
+
+    def __init__(self, entropy: Callable[[str], Entropy] | None = None, rounding: MaskRounding | None = None) -> None:
+        """Make a mod; the two sources of randomness are arguments for the sake of transcripts that repeat."""
+        self._entropy = entropy
+        self._rounding = rounding or np.random.default_rng
+
+    def __call__(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        """Answer a message, or refuse it."""
+        try:
+            return self._answer(message, context, call_next)
+        except CoterieError as error:
+            log(WARNING, "Coterie refuses a message: %s", error)
+        except Exception as error:  # Flower would send its text to the server, and it may quote data
+            log(WARNING, "Coterie could not answer a message", exc_info=error)
+        return Message(Error(REFUSED, "refused"), reply_to=message)
+
+    def _answer(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        settings = NodeSettings.read(context.node_config)
+        header = header_of(message.content) if message.has_content() else None
+        if header is None:
+            kind = message.metadata.message_type.partition(".")[0]
+            if kind in settings.allow:
+                return call_next(message, context)
+            raise PeerProtocolError(SERVER, f"asked for a {kind} that only this node would answer")
+        node = Node(settings)
+        if header.get("kind") == HELLO:
+            answer = _introduction(node, message, context)
+        elif header.get("kind") == STEP:
+            answer = self._step(node, message, context, header, call_next)
+        else:
+            raise PeerProtocolError(SERVER, "asked for something unknown")
+        return Message(packed(answer, {}), reply_to=message)
+
+    def _step(
+        self, node: Node, message: Message, context: Context, header: ConfigRecord, call_next: ClientAppCallable
+    ) -> bytes:
+        request = bytes.fromhex(message.content.object_id)
+        with node.session(message.metadata.run_id) as place, node.memory() as file:
+            parked = place.read()
+            if parked is not None and parked.request == request:
+                return parked.reply
+            payload = payload_of(message.content, SERVER)
+            memory = file.of(node.client)
+            if is_invitation(payload):
+                _trust(node.settings, memory, header)
+                parked = None
+            member = Member(
+                node.settings.name,
+                lambda terms: self._contribution(terms, message, context, header, call_next),
+                memory=memory,
+                floor=node.settings.floor,
+                identity=node.identity,
+                entropy=self._entropy(node.settings.name) if self._entropy else SystemEntropy(),
+            )
+            if parked is not None and parked.state:
+                member.resume(parked.state)
+            if "form" in header:
+                about = message.metadata
+                task = Task(about.run_id, about.message_type, about.group_id)
+                received = without_ours(message.content)
+                member.content = content_digest(received, _form(header), run_config_digest(context.run_config), task)
+            reply = member.answer(payload)
+            place.write(Parked(request, reply, member.park() if member.waiting else b""))
+            return reply
+
+    def _contribution(
+        self, terms: Terms, message: Message, context: Context, header: ConfigRecord, call_next: ClientAppCallable
+    ) -> RingVector:
+        """Let the app's function work on what the session is about; that it is was checked by the member."""
+        form, received = _form(header), without_ours(message.content)
+        ring, length = form.quantizer.ring, form.quantizer.length(form.layout(received))
+        if (terms.bits, terms.length) != (ring.bits, length) or len(terms.clients) > form.clients:
+            raise PeerProtocolError(SERVER, "announced a session that does not fit what it sums")
+        ours = message.content
+        message.content = received
+        try:
+            reply = call_next(message, context)
+        except Exception as error:  # the server would be told its text, which may quote data
+            log(WARNING, "the app's function failed", exc_info=error)
+            raise TrainingError("the app's function failed") from None
+        finally:
+            message.content = ours
+        if not reply.has_content():
+            raise TrainingError("the app's function answered with an error")
+        vector = form.encode(received, reply.content, self._rounding())
+        log(INFO, "Coterie: the reply of this node leaves masked, among %s clients", len(terms.clients))
+        return vector
+
+
+private_mod = PrivateMod()
+
+
+def _introduction(node: Node, message: Message, context: Context) -> bytes:
+    with node.memory() as file:
+        trusted = file.of(node.client).roster
+    return msgspec.msgpack.encode(
+        introduce(
+            node.settings,
+            node.identity,
+            run=message.metadata.run_id,
+            node=message.metadata.dst_node_id,
+            run_config=run_config_digest(context.run_config),
+            trusted=trusted,
+        )
+    )
+
+
+def _trust(settings: NodeSettings, memory: ClientMemory, header: ConfigRecord) -> None:
+    """Take over the rosters that came with an invitation, if there are any."""
+    shown = header.get("rosters", [])
+    vouchers = header.get("vouchers", b"")
+    if not isinstance(shown, list) or not isinstance(vouchers, bytes):
+        raise PeerProtocolError(SERVER, "showed rosters that cannot be read")
+    if not shown:
+        return
+    try:
+        rosters = [Roster.from_bytes(_bytes(body)) for body in shown]
+        known = msgspec.msgpack.decode(vouchers, type=dict[str, Voucher]) if vouchers else {}
+    except ValueError:
+        raise PeerProtocolError(SERVER, "showed rosters that cannot be read") from None
+    check_roster(settings, memory.roster, rosters, known)  # before any is remembered, which is for good
+    memory.trust(*rosters)
+
+
+def _form(header: ConfigRecord) -> Form:
+    return Form.from_bytes(_bytes(header.get("form")))
+
+
+def _bytes(value: object) -> bytes:
+    if not isinstance(value, bytes):
+        raise PeerProtocolError(SERVER, "left something out")
+    return value

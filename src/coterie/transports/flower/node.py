@@ -1,0 +1,193 @@
+"""A node: who it is, what it insists on, and what it has answered, in a folder of its own.
+
+Flower starts a process for every message, sends the reply first and saves a context afterwards, in memory. A node that
+is killed in between would answer twice from one state. So the member's new state, the request and the reply are on this
+node's disk before the reply leaves: the same request gets the same bytes again, whatever happened in between.
+"""
+
+import contextlib
+import hashlib
+import re
+import time
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from coterie.cohorts.memory import MemoryFile
+from coterie.cohorts.roster import Client
+from coterie.crypto.entropy import SystemEntropy
+from coterie.crypto.signing import Identity
+from coterie.errors import ConfigError
+from coterie.rounds.floor import Floor
+from coterie.secagg.terms import ThreatMode
+from coterie.transports.flower.home import node_home, own_folder, write_safely
+
+try:
+    import fcntl
+except ImportError:  # no such locks on this platform: one process at a time is then up to Flower
+    fcntl = None  # type: ignore[assignment]
+
+PREFIX = "coterie-"
+SETTINGS = "node.toml"
+STALE = 2 * 24 * 3600.0
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_FLOOR = {"privacy": int, "minimum": int, "colluders": int, "threshold": int, "sparse-bits": float, "dropout": float,
+          "most-clients": int, "most-bits": int, "most-length": int}  # fmt: skip
+KINDS = ("evaluate", "query")
+"""Messages that an operator may let through unprotected; a plain training message would undo everything."""
+_STRINGS = ("mode", "name", "folder", "roster", "auth-key", "members", "allow")
+
+
+@dataclass(frozen=True)
+class NodeSettings:
+    """What a node's operator decided; nothing of it comes from a run or a message."""
+
+    name: str
+    folder: Path
+    floor: Floor
+    roster: str = ""
+    """The digest, in hexadecimal, of a roster that must be among the first ones shown; empty trusts the first."""
+    auth_key: str = ""
+    """The private key this SuperNode authenticates with, to vouch for the node's identity."""
+    members: str = ""
+    """A file of the public keys of all that may be on a roster; empty leaves that to the server."""
+    allow: frozenset[str] = frozenset()
+    """Of :data:`KINDS`, those that are passed on unprotected."""
+
+    @classmethod
+    def read(cls, node_config: Mapping[str, object]) -> "NodeSettings":
+        """Read the node's configuration, ``coterie-...`` of ``--node-config``, and ``node.toml`` in its folder."""
+        given = {key.removeprefix(PREFIX): value for key, value in node_config.items() if key.startswith(PREFIX)}
+        partition = node_config.get("partition-id")
+        name = str(given.get("name", "node" if partition is None else f"partition-{partition}"))
+        if not NAME.fullmatch(name):
+            raise ConfigError("coterie-name: a node's name has 1 to 64 letters, digits, dots, dashes or underscores")
+        folder = own_folder(str(given["folder"])) if "folder" in given else node_home(name)
+        if (file := folder / SETTINGS).exists():
+            given = {**_file(file), **given}
+        if unknown := sorted(given.keys() - _FLOOR.keys() - set(_STRINGS)):
+            raise ConfigError(f"{PREFIX}{unknown[0]}: no such setting; there are {', '.join([*_FLOOR, *_STRINGS])}")
+        allow = frozenset(str(given.get("allow", "")).replace(",", " ").split())
+        if not allow <= set(KINDS):
+            raise ConfigError(f"{PREFIX}allow: only {' and '.join(KINDS)} can be let through unprotected")
+        return cls(
+            name,
+            folder,
+            _floor(given),
+            roster=str(given.get("roster", "")),
+            auth_key=str(given.get("auth-key", "")),
+            members=str(given.get("members", "")),
+            allow=allow,
+        )
+
+
+class Parked(msgspec.Struct, frozen=True, array_like=True):
+    """A node's place in a session between two messages."""
+
+    request: bytes
+    """The digest of what was answered last."""
+    reply: bytes
+    state: bytes = b""
+    """The member's state, with its secrets; empty once the session is over."""
+
+    def __repr__(self) -> str:
+        return "<Parked>"
+
+
+class Node:
+    """One node on its own machine."""
+
+    def __init__(self, settings: NodeSettings) -> None:
+        self.settings = settings
+        self.folder = settings.folder
+        self.identity = self._identity()
+
+    def __repr__(self) -> str:
+        return f"<Node {self.settings.name!r}>"
+
+    @property
+    def client(self) -> Client:
+        """The node, as a roster names it."""
+        return Client(self.settings.name, self.identity.public)
+
+    def memory(self) -> MemoryFile:
+        """Open what this node remembers for good."""
+        return MemoryFile(self.folder / "memory.sqlite")
+
+    @contextlib.contextmanager
+    def session(self, run: int) -> Iterator["SessionFile"]:
+        """Hold this node's place in the sessions of a run; a second process waits until the first has answered."""
+        folder = self.folder / "sessions"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        with (folder / f".{run:x}.lock").open("w") as lock:
+            if fcntl is not None:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            _forget_old_runs(folder)
+            yield SessionFile(folder / f"{run:x}")
+
+    def _identity(self) -> Identity:
+        path = self.folder / "identity.key"
+        if not path.exists():
+            write_safely(path, Identity.generate(SystemEntropy()).secret(), once=True)
+        secret = path.read_bytes()
+        try:
+            return Identity(secret)
+        except ValueError:
+            raise ConfigError(f"{path} is not a key of this node; restore it, or enrol the node anew") from None
+
+
+class SessionFile:
+    """The file with a node's place in the sessions of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> Parked | None:
+        """Return what was answered last, if anything was."""
+        try:
+            return msgspec.msgpack.decode(self._path.read_bytes(), type=Parked)
+        except FileNotFoundError:
+            return None
+        except ValueError:
+            raise ConfigError(f"{self._path} is damaged; delete it, and this node sits out one session") from None
+
+    def write(self, parked: Parked) -> None:
+        """Replace it, on disk when this returns."""
+        write_safely(self._path, msgspec.msgpack.encode(parked))
+
+
+def run_config_digest(run_config: Mapping[str, Any]) -> bytes:
+    """Return the name of a run's configuration: clients that train with different ones are told apart by it."""
+    return hashlib.sha256(msgspec.json.encode(sorted((key, repr(value)) for key, value in run_config.items()))).digest()
+
+
+def _forget_old_runs(folder: Path) -> None:
+    """Delete the places in runs that nobody has heard of for so long that no message of theirs can be alive."""
+    for path in folder.iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - path.stat().st_mtime > STALE:
+                path.unlink()
+
+
+def _file(path: Path) -> dict[str, object]:
+    try:
+        return tomllib.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _floor(given: Mapping[str, object]) -> Floor:
+    """Return the node's floor: unless told otherwise, against a server that lies, and never alone."""
+    floor: dict[str, Any] = {"mode": str(given.get("mode", ThreatMode.ACTIVE_SERVER)), "privacy": 2}
+    try:
+        floor["mode"] = ThreatMode(floor["mode"])
+        for key, kind in _FLOOR.items():
+            if key in given:
+                floor[key.replace("-", "_")] = kind(given[key])
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"a node's floor: {error}") from None
+    return Floor(**floor)

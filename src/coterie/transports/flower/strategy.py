@@ -1,0 +1,276 @@
+"""A strategy that stays private: the one that is there, in front of a grid that shows it nothing but means.
+
+    strategy = PrivateStrategy(FedAvg(...), privacy=2)
+    result = strategy.start(grid=grid, initial_arrays=arrays, num_rounds=10)
+
+Any strategy that needs no more than a weighted mean runs as it is, with its own ``start`` and its own state. One that
+looks at single replies is refused when it is wrapped, before anything is sent.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from logging import INFO, WARNING
+from typing import Any
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.common.logger import log
+from flwr.serverapp import Grid
+from flwr.serverapp import strategy as flower
+from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
+
+from coterie.cohorts.ledger import Ledger
+from coterie.errors import ConfigError
+from coterie.secagg.terms import ThreatMode
+from coterie.transports.flower.checkpoint import StrategyCheckpoint, StrategyProgress
+from coterie.transports.flower.enrolment import Enrolment
+from coterie.transports.flower.form import Form, declared
+from coterie.transports.flower.grid import PrivateGrid, PrivateSettings
+from coterie.transports.flower.home import server_home
+
+EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
+
+_NEED_THE_MEAN = (flower.FedAvg, flower.FedAvgM, flower.FedAdagrad, flower.FedAdam, flower.FedYogi)
+"""Strategies whose ``aggregate_train`` uses the weighted mean of the replies and nothing else."""
+
+_REASONS: dict[type[flower.Strategy], str] = {
+    flower.MultiKrum: "it compares single updates with each other",
+    flower.Bulyan: "it compares single updates with each other",
+    flower.FedMedian: "it needs the median of single updates",
+    flower.FedTrimmedAvg: "it needs the extremes of single updates",
+    flower.QFedAvg: "it weights each update by that client's loss",
+    flower.FedXgbBagging: "it collects the trees of single clients",
+    flower.FedXgbCyclic: "it sends the model from one client to the next",
+}
+
+
+class PrivateStrategy(flower.Strategy):
+    """A Flower strategy under secure aggregation with multi-round privacy.
+
+    The server keeps its history (ledger, rosters, checkpoints) in ``COTERIE_HOME``, a setting of its operator.
+    """
+
+    def __init__(
+        self,
+        strategy: flower.Strategy,
+        *,
+        privacy: int = 2,
+        cohort: int | None = None,
+        minimum: int = 2,
+        mode: str = ThreatMode.ACTIVE_SERVER,
+        colluders: int | None = None,
+        deadline: float = 120.0,
+        clip: float = 1.0,
+        clips: Mapping[str, float] | None = None,
+        train_metrics: Mapping[str, tuple[float, float]] | None = None,
+        evaluate_metrics: Mapping[str, tuple[float, float]] | None = None,
+        most_examples: int = 10_000,
+        precision: int = 24,
+        resume: bool = True,
+    ) -> None:
+        """Wrap a strategy.
+
+        Args:
+            strategy: any that needs only the weighted mean of all replies.
+            privacy: T. Over any number of rounds nobody is told apart from T - 1 others. It holds for good once a
+                roster is founded.
+            cohort: how many clients take part in a round; all that are there by default.
+            minimum: the fewest that are summed.
+            mode: ``active-server`` protects against a server that lies, ``honest-but-curious`` saves one of five trips.
+            colluders: how many clients may collude with a server that lies; just under a third by default.
+            deadline: seconds for each step but training, which has the ``timeout`` of :meth:`start`.
+            clip: how far an entry of the model may move in a round; what lies beyond is clipped.
+            clips: the same for some arrays, by patterns of their names, such as ``{"*.running_var": 10.0}``.
+            train_metrics: metrics of training that are averaged, with their ranges: ``{"train_loss": (0, 10)}``. Others
+                never leave their node.
+            evaluate_metrics: the same for evaluation, which is off unless some are declared.
+            most_examples: the most examples that a client counts for; fewer keep more precision.
+            precision: bits of an entry, at full weight.
+            resume: go on with a run of this app that was interrupted.
+
+        """
+        _check_strategy(strategy)
+        self.strategy = strategy
+        self._resume = resume
+        try:
+            threat = ThreatMode(mode)
+        except ValueError:
+            raise ConfigError(f"mode is one of {', '.join(ThreatMode)}, not {mode!r}") from None
+        if privacy < 1 or deadline <= 0:
+            raise ConfigError("privacy is at least 1, and a deadline is a number of seconds")
+        self._settings = PrivateSettings(
+            privacy=privacy,
+            cohort=cohort,
+            minimum=minimum,
+            mode=threat,
+            colluders=colluders,
+            deadline=deadline,
+            clip=clip,
+            clips=tuple((clips or {}).items()),
+            metrics=declared(train_metrics or {}),
+            evaluation=declared(evaluate_metrics or {}),
+            most_weight=most_examples,
+            precision=precision,
+        )
+        Form(clients=2, clip=clip, clips=self._settings.clips, most_weight=most_examples, precision=precision)
+        self.grid: PrivateGrid | None = None
+        """What stood between the strategy and Flower's grid in the last :meth:`start`: results and traffic."""
+
+    def start(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord,
+        num_rounds: int = 3,
+        timeout: float = 3600,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: EvaluateFunction | None = None,
+        **more: Any,  # noqa: ANN401 - a strategy's own start may take more than Flower's
+    ) -> flower.Result:
+        """Run the strategy's own ``start``; an interrupted run of the same app goes on where it was."""
+        home, strategy = server_home(), self.strategy
+        checkpoint = StrategyCheckpoint(home / f"{_slug(grid)}.checkpoint")
+        begin = StrategyProgress(0, initial_arrays, train_config or ConfigRecord(), evaluate_config or ConfigRecord())
+        progress = (checkpoint.load(strategy, initial_arrays) if self._resume else None) or begin
+        if progress.round:
+            log(INFO, "Coterie: this app's last run was interrupted; it goes on after round %s", progress.round)
+        if progress.round >= num_rounds:
+            checkpoint.remove()
+            progress.result.arrays = progress.arrays
+            return progress.result
+        with Ledger.open(home / "ledger.sqlite") as ledger, _counted(strategy, progress, checkpoint):
+            enrolment = Enrolment(grid, home, privacy=self._settings.privacy, patience=self._settings.deadline)
+            enrolment.gather("train", _wanted(strategy))
+            weight = str(getattr(strategy, "weighted_by_key", "num-examples"))
+            roster = enrolment.roster
+            log(
+                INFO,
+                "Coterie: T = %s, %s circles of %s clients in use, %s mode",
+                roster.privacy,
+                len(roster.active),
+                sum(len(circle) for circle in roster.active),
+                self._settings.mode,
+            )
+            self.grid = PrivateGrid(grid, enrolment, ledger, self._settings, weight, _wanted(strategy))
+            earlier, offset = progress.result, progress.round
+            result = strategy.start(
+                self.grid,
+                progress.arrays,
+                num_rounds - offset,
+                timeout,
+                progress.train_config,
+                progress.evaluate_config,
+                _later(evaluate_fn, offset),
+                **more,
+            )
+        checkpoint.remove()
+        return _whole(earlier, result, offset)
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Leave it to the strategy."""
+        return self.strategy.configure_train(server_round, arrays, config, grid)
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Leave it to the strategy."""
+        return self.strategy.aggregate_train(server_round, replies)
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Leave it to the strategy."""
+        return self.strategy.configure_evaluate(server_round, arrays, config, grid)
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """Leave it to the strategy."""
+        return self.strategy.aggregate_evaluate(server_round, replies)
+
+    def summary(self) -> None:
+        """Leave it to the strategy."""
+        self.strategy.summary()
+
+
+def _check_strategy(strategy: flower.Strategy) -> None:
+    """Refuse a strategy that needs more than the mean."""
+    name, own = type(strategy).__name__, type(strategy).aggregate_train
+    if not any(own is kind.aggregate_train for kind in _NEED_THE_MEAN):
+        reason = next(
+            (reason for kind, reason in _REASONS.items() if isinstance(strategy, kind)),
+            "its own aggregate_train may look at single replies; one that needs only the weighted mean inherits that "
+            "method from FedAvg, FedAvgM, FedAdagrad, FedAdam or FedYogi",
+        )
+        raise ConfigError(f"{name} cannot run under secure aggregation: {reason}")
+    functions = (getattr(strategy, f"{kind}_metrics_aggr_fn", None) for kind in ("train", "evaluate"))
+    if any(function not in (None, aggregate_metricrecords) for function in functions):
+        log(WARNING, "Coterie: the metrics function of %s sees one record, the mean over all clients", name)
+
+
+@contextmanager
+def _counted(strategy: flower.Strategy, progress: StrategyProgress, checkpoint: StrategyCheckpoint) -> Iterator[None]:
+    """Let a strategy's methods count on from an interrupted run, and keep a checkpoint of every round.
+
+    A strategy's ``start`` counts from 1 and calls its own methods, so they are replaced on this one object.
+    """
+    offset, now = progress.round, progress
+
+    def later(name: str) -> Callable[..., Any]:
+        method = getattr(strategy, name)
+        return lambda server_round, *args, **kwargs: method(server_round + offset, *args, **kwargs)
+
+    configure, aggregate = later("configure_train"), later("aggregate_train")
+
+    def configure_train(server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
+        nonlocal now
+        messages: Iterable[Message] = configure(server_round, arrays, config, grid)
+        now = StrategyProgress(offset + server_round, arrays, config, progress.evaluate_config, progress.result)
+        return messages
+
+    def aggregate_train(
+        server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        found: tuple[ArrayRecord | None, MetricRecord | None] = aggregate(server_round, replies)
+        arrays, metrics = found
+        now.arrays = now.arrays if arrays is None else arrays
+        if metrics is not None:
+            progress.result.train_metrics_clientapp[offset + server_round] = metrics
+        checkpoint.save(now, strategy)
+        return found
+
+    replaced = {
+        "configure_train": configure_train,
+        "aggregate_train": aggregate_train,
+        "configure_evaluate": later("configure_evaluate"),
+        "aggregate_evaluate": later("aggregate_evaluate"),
+    }
+    vars(strategy).update(replaced)
+    try:
+        yield
+    finally:
+        for name in replaced:
+            delattr(strategy, name)
+
+
+def _later(evaluate_fn: EvaluateFunction | None, offset: int) -> EvaluateFunction | None:
+    return None if evaluate_fn is None else lambda number, arrays: evaluate_fn(number + offset, arrays)
+
+
+def _whole(earlier: flower.Result, result: flower.Result, offset: int) -> flower.Result:
+    """Return the result of all rounds, those before an interruption included."""
+    if offset and isinstance(result, flower.Result):
+        for kind in ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp"):
+            found = {number + offset: metrics for number, metrics in getattr(result, kind).items()}
+            setattr(result, kind, {**getattr(earlier, kind), **found})
+    return result
+
+
+def _wanted(strategy: flower.Strategy) -> int:
+    """Return how many nodes a strategy wants to see."""
+    names = ("min_available_nodes", "min_train_nodes", "min_evaluate_nodes")
+    return max(int(getattr(strategy, name, 0)) for name in names)
+
+
+def _slug(grid: Grid) -> str:
+    return re.sub(r"[^A-Za-z0-9.-]+", "-", getattr(grid.run, "fab_id", "") or "app")

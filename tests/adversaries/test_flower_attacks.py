@@ -1,0 +1,338 @@
+"""Attacks on clients by whoever runs the Flower server: each succeeds with its defence off and fails with it on."""
+
+import io
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.serverapp.strategy import FedAvg
+from tests.support.flower import MEMORY, FakeGrid, FakeNode, initial_arrays, make_app, make_grid
+
+from coterie.crypto.entropy import SystemEntropy
+from coterie.crypto.signing import Identity
+from coterie.errors import PeerProtocolError
+from coterie.rounds.floor import Floor
+from coterie.transports.flower import PrivateStrategy, mod, private_mod
+from coterie.transports.flower.credentials import introduce
+from coterie.transports.flower.node import NodeSettings
+from coterie.transports.flower.records import header_of, packed, payload_of
+
+Answer = Callable[[Message], Message]
+VICTIM = 102
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
+        monkeypatch.setenv("COTERIE_HOME", folder)
+        FakeGrid({})  # makes the identity without which there are no messages
+        yield Path(folder)
+
+
+def play(grid: FakeGrid, rounds: int = 1, **settings: Any) -> PrivateStrategy:  # noqa: ANN401
+    kept = PrivateStrategy(FedAvg(fraction_evaluate=0.0), deadline=1, **settings)
+    kept.start(grid, initial_arrays(), rounds, timeout=1)
+    return kept
+
+
+def value_of(kept: PrivateStrategy) -> ArrayRecord | None:
+    assert kept.grid is not None
+    value = kept.grid.results[-1].value
+    return value[0] if value else None
+
+
+def singled_out(message: Message, answer: Answer) -> Message:
+    """Give everybody but the victim a model that nobody's training changes: NaN-free, but out of all reach."""
+    if not message.content.array_records.get("arrays") or message.metadata.dst_node_id == VICTIM:
+        return answer(message)
+    crafted = RecordDict(dict(message.content.items()))
+    crafted["arrays"] = ArrayRecord(
+        {
+            name: Array(np.asarray(np.full_like(array.numpy(), 2.0**30, dtype=np.float32)))
+            for name, array in message.content.array_records["arrays"].items()
+        }
+    )
+    return answer(_changed(message, crafted))
+
+
+def _changed(message: Message, content: RecordDict, message_type: str = "") -> Message:
+    about = message.metadata
+    copy = Message(content, about.dst_node_id, message_type or about.message_type, group_id=about.group_id)
+    copy.metadata.__dict__["_message_id"] = message.metadata.message_id
+    return copy
+
+
+def test_different_models_for_different_clients_show_the_victims_update(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pasquini et al. 2022: where others cannot move, the sum is the victim's own update."""
+    assert value_of(play(make_grid(make_app([private_mod]), 4, singled_out))) is None
+
+    # With the defence off every client believes that the session is about what it was given.
+    monkeypatch.setattr(mod, "content_digest", lambda *_: _Anything())
+    leaked = value_of(play(make_grid(make_app([private_mod]), 4, singled_out)))
+    assert leaked is not None
+    mean_change = leaked["w"].numpy() - initial_arrays()["w"].numpy()
+    weights = {100: 10, 101: 20, 102: 30, 103: 40}
+    assert np.allclose(mean_change * sum(weights.values()) / weights[VICTIM], 0.03, atol=2e-3)
+
+
+class _Anything(bytes):
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    __hash__ = bytes.__hash__
+
+
+def another_rate(message: Message, answer: Answer) -> Message:
+    """Give the victim another configuration: its learning rate, and so its update, would stand out."""
+    if not message.content.array_records.get("arrays") or message.metadata.dst_node_id != VICTIM:
+        return answer(message)
+    crafted = RecordDict(dict(message.content.items()))
+    crafted["config"] = ConfigRecord({**message.content.config_records["config"], "lr": 1000.0})
+    return answer(_changed(message, crafted))
+
+
+def asked_for_nothing(message: Message, answer: Answer) -> Message:
+    """Call another function of the app on everybody but the victim: one that leaves the model as it is."""
+    if not message.content.array_records.get("arrays") or message.metadata.dst_node_id == VICTIM:
+        return answer(message)
+    return answer(_changed(message, message.content, "train.warm_up"))
+
+
+def test_different_functions_for_different_clients_show_the_victims_update(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = make_app([private_mod])
+
+    @app.train("warm_up")
+    def warm_up(message: Message, context: Context) -> Message:
+        del context
+        reply = RecordDict({"arrays": message.content.array_records["arrays"]})
+        reply["metrics"] = MetricRecord({"num-examples": 10})
+        return Message(reply, reply_to=message)
+
+    assert value_of(play(make_grid(app, 4, asked_for_nothing))) is None
+
+    monkeypatch.setattr(mod, "content_digest", lambda *_: _Anything())
+    leaked = value_of(play(make_grid(app, 4, asked_for_nothing)))
+    assert leaked is not None
+    mean_change = leaked["w"].numpy() - initial_arrays()["w"].numpy()
+    assert np.allclose(mean_change * (10 + 10 + 30 + 10) / 30, 0.03, atol=2e-3)
+
+
+@pytest.mark.parametrize("where", [{"_run_id": 99}, {"_group_id": "99"}])
+def test_a_session_is_about_one_round_of_one_run(where: dict[str, Any]) -> None:
+    """Another run may be of another app, or of an earlier version of this one."""
+
+    def moved(message: Message, answer: Answer) -> Message:
+        if message.metadata.dst_node_id == VICTIM and payload_of(message.content, "server"):
+            message.metadata.__dict__.update(where)
+        return answer(message)
+
+    kept = play(make_grid(make_app([private_mod]), 6, moved))
+    assert kept.grid is not None
+    assert "partition-2" not in kept.grid.results[-1].attendance.survivors
+
+
+def test_a_configuration_of_its_own_is_refused_by_the_victim() -> None:
+    kept = play(make_grid(make_app([private_mod]), 6, another_rate))
+    assert kept.grid is not None
+    assert "partition-2" not in kept.grid.results[-1].attendance.survivors
+
+
+def test_a_run_configuration_of_its_own_is_refused_by_the_victim() -> None:
+    grid = make_grid(make_app([private_mod]), 6)
+    grid.nodes[VICTIM].run_config["lr"] = 1000.0
+    kept = play(grid)
+    assert kept.grid is not None
+    assert "partition-2" not in kept.grid.results[-1].attendance.survivors
+
+
+def test_a_server_that_just_asks_for_the_model_gets_it_only_without_the_mod() -> None:
+    plain = Message(RecordDict({"arrays": initial_arrays(), "config": ConfigRecord()}), VICTIM, "train")
+    unprotected = FakeNode(make_app(), {"partition-id": 2}).answer(plain)
+    assert unprotected.content.array_records
+    assert FakeNode(make_app([private_mod]), {"partition-id": 2}).answer(plain).has_error()
+
+
+def test_a_weaker_session_is_refused_by_a_node_that_did_not_agree_to_it() -> None:
+    weak: dict[str, Any] = {"mode": "honest-but-curious"}
+    assert value_of(play(make_grid(make_app([private_mod]), 4), **weak)) is None
+    agreed = make_grid(make_app([private_mod]), 4, config={"coterie-mode": "honest-but-curious"})
+    assert value_of(play(agreed, **weak)) is not None
+
+
+def test_a_run_without_circles_is_refused_by_a_node_that_wants_company() -> None:
+    assert value_of(play(make_grid(make_app([private_mod]), 4), privacy=1)) is None
+
+
+def test_a_limit_on_examples_does_not_show_who_has_more() -> None:
+    """Lowered step by step, it would name each node's number by the limit at which that node drops out."""
+    kept = play(make_grid(make_app([private_mod]), 4), most_examples=15)
+    assert kept.grid is not None
+    result = kept.grid.results[-1]
+    assert len(result.attendance.survivors) == 4
+    assert result.value is not None
+    assert result.value[1]["num-examples"] == 10 + 15 + 15 + 15
+
+
+def test_not_protected_a_server_that_asks_often_learns_what_values_a_circle_has() -> None:
+    """Each range gives the share of a circle above a threshold: all its values in the end, but not whose they are."""
+    app = make_app([private_mod])  # accuracies are 0.0 and 0.1
+    share = {}
+    for threshold in (-0.05, 0.05, 0.15):
+        ranges = {"accuracy": (threshold, threshold + 1e-6)}
+        kept = PrivateStrategy(FedAvg(fraction_train=0.0), deadline=1, evaluate_metrics=ranges)
+        kept.start(make_grid(app, 2), initial_arrays(), 1, timeout=1)
+        assert kept.grid is not None
+        value = kept.grid.results[-1].value
+        assert value is not None
+        mean = value[1]["accuracy"]
+        assert isinstance(mean, float)
+        share[threshold] = round((mean - threshold) / 1e-6, 2)
+    assert share == {-0.05: 1.0, 0.05: 0.5, 0.15: 0.0}
+
+
+def test_a_roster_below_the_floor_is_not_remembered(home: Path) -> None:
+    """The first roster is trusted for good: a node that took over one it cannot use would never take part again."""
+    play(make_grid(make_app([private_mod]), 4), privacy=1)
+    shutil.rmtree(home / "server")
+    assert value_of(play(make_grid(make_app([private_mod]), 4))) is not None
+
+
+def test_no_operator_can_let_plain_training_through_by_mistake() -> None:
+    plain = Message(RecordDict({"arrays": initial_arrays(), "config": ConfigRecord()}), VICTIM, "train")
+    node = FakeNode(make_app([private_mod]), {"partition-id": 2, "coterie-allow": "evaluate train"})
+    assert node.answer(plain).has_error()
+
+
+def test_a_run_cannot_lower_a_nodes_floor() -> None:
+    grid = make_grid(make_app([private_mod]), 4)
+    for node in grid.nodes.values():
+        node.run_config.update({"coterie-mode": "honest-but-curious", "coterie-privacy": 1})
+    assert value_of(play(grid, mode="honest-but-curious")) is None
+
+
+def test_a_node_restored_from_a_backup_does_not_answer_again(home: Path) -> None:
+    """Two answers from one state would give away both kinds of share, or the difference of two inputs."""
+    second: list[Message] = []
+
+    def restore(message: Message, answer: Answer) -> Message:
+        folder = home / "nodes" / "partition-2" / "sessions"
+        victim = message.metadata.dst_node_id == VICTIM
+        if victim and message.content.array_records.get("arrays"):
+            saved = home / "backup"
+            shutil.copytree(folder, saved, dirs_exist_ok=True)
+            first = answer(message)
+            shutil.copytree(saved, folder, dirs_exist_ok=True)
+            other = packed(
+                payload_of(message.content, "server"),
+                {**dict(header_of(message.content) or {}), "again": 1},
+                RecordDict({key: message.content[key] for key in ("arrays", "config")}),
+            )
+            second.append(answer(_changed(message, other)))
+            return first
+        return answer(message)
+
+    play(make_grid(make_app([private_mod]), 4, restore))
+    assert [reply.has_error() for reply in second] == [True]
+
+
+def test_a_roster_full_of_strangers_is_refused_by_a_node_that_knows_its_members(home: Path, tmp_path: Path) -> None:
+    from cryptography.hazmat.primitives import serialization as s
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    publics = []
+    for number in range(4):
+        key = ec.generate_private_key(ec.SECP384R1())
+        (tmp_path / f"key-{number}").write_bytes(
+            key.private_bytes(s.Encoding.PEM, s.PrivateFormat.OpenSSH, s.NoEncryption())
+        )
+        publics.append(key.public_key().public_bytes(s.Encoding.OpenSSH, s.PublicFormat.OpenSSH))
+
+    def grid(members: int) -> FakeGrid:
+        listed = tmp_path / f"members-{members}"
+        listed.write_bytes(b"\n".join(publics[:members]))
+        made = make_grid(make_app([private_mod]), 4, config={"coterie-members": str(listed)})
+        for number, node in enumerate(made.nodes.values()):
+            node.node_config["coterie-auth-key"] = str(tmp_path / f"key-{number}")
+        return made
+
+    assert value_of(play(grid(3))) is None  # partition-3 has an identity, and nobody who knows its key
+    assert value_of(play(grid(4))) is not None
+
+
+def _npy(shape: tuple[int, ...]) -> bytes:
+    with io.BytesIO() as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
+        return file.getvalue()
+
+
+def _archive() -> bytes:
+    with io.BytesIO() as file:
+        np.savez(file, bytes=np.zeros(3, dtype=np.uint8))
+        return file.getvalue()
+
+
+GARBAGE = {
+    "archive": _archive(),
+    "broken archive": b"PK\x03\x04",
+    "bomb": _npy((10**14,)),
+    "less than nothing": _npy((-5,)),
+    "broken header": b"\x93NUMPY\x01\x00\x10\x00" + b"(" * 16,
+    "pickle": b"\x80\x04N.",
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("data", GARBAGE.values(), ids=GARBAGE)
+def test_garbage_from_a_node_is_its_own_fault(data: bytes) -> None:
+    sent = RecordDict({"coterie-payload": ArrayRecord({"bytes": Array("uint8", (3,), "numpy.ndarray", data)})})
+    with pytest.raises(PeerProtocolError, match="eve"):
+        payload_of(sent, "eve")
+
+
+@pytest.mark.parametrize("hello", [True, False], ids=["hello", "step"])
+def test_a_node_that_sends_garbage_ends_nobodys_run_but_its_own(hello: bool) -> None:
+    def garbage(message: Message, answer: Answer) -> Message:
+        if message.metadata.dst_node_id != VICTIM or hello == bool(payload_of(message.content, "server")):
+            return answer(message)
+        sent = ArrayRecord({"bytes": Array("uint8", (3,), "numpy.ndarray", GARBAGE["archive"])})
+        return Message(RecordDict({"coterie": ConfigRecord(), "coterie-payload": sent}), reply_to=message)
+
+    assert value_of(play(make_grid(make_app([private_mod]), 6, garbage))) is not None
+
+
+@pytest.mark.parametrize("name", ["", "a\x1b[2J\nCoterie: all is well", "a" * 65])
+def test_a_node_chooses_no_name_that_spoils_a_roster_or_a_log(name: str) -> None:
+    grid = make_grid(make_app([private_mod]), 5)
+
+    def named(message: Message, answer: Answer) -> Message:
+        if message.metadata.dst_node_id != VICTIM or payload_of(message.content, "server"):
+            return answer(message)
+        key, about = Identity.generate(SystemEntropy()), message.metadata
+        settings = NodeSettings(name, Path(), Floor())
+        said = introduce(settings, key, run=about.run_id, node=VICTIM, run_config=b"", trusted=None)
+        return Message(packed(msgspec.msgpack.encode(said), {}), reply_to=message)
+
+    grid.deliver = named
+    kept = play(grid)
+    assert value_of(kept) is not None
+    assert kept.grid is not None
+    assert name not in kept.grid.results[-1].revealed
+
+
+def test_one_key_under_two_names_is_one_node(tmp_path: Path) -> None:
+    grid = make_grid(make_app([private_mod]), 5)
+    for node in (VICTIM, 103):
+        grid.nodes[node].node_config["coterie-folder"] = str(tmp_path)
+    kept = play(grid)
+    assert value_of(kept) is not None
+    assert kept.grid is not None
+    assert "partition-3" not in kept.grid.results[-1].revealed

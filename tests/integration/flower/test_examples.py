@@ -1,0 +1,65 @@
+"""The same Flower app before and after: a few lines apart, and both run."""
+
+import difflib
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.support.loopback import ROOT, HookedFederation, hooked_app
+
+EXAMPLES = ROOT / "examples" / "flower"
+MOST_CHANGED_LINES = 15
+
+
+def files(folder: Path) -> dict[str, list[str]]:
+    return {
+        str(path.relative_to(folder)): path.read_text().splitlines()
+        for path in folder.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def test_few_lines_make_an_app_private() -> None:
+    plain, private = files(EXAMPLES / "plain"), files(EXAMPLES / "private")
+    assert plain.keys() == private.keys()
+    changed = [
+        line
+        for name, lines in plain.items()
+        for line in difflib.unified_diff(lines, private[name], n=0, lineterm="")
+        if re.match(r"[+-](?![+-]{2} )", line)
+    ]
+    assert 0 < len(changed) <= MOST_CHANGED_LINES
+
+
+def accuracies(log: str) -> list[float]:
+    """The accuracies that Flower's strategies log at the end, by round."""
+    return [float(value) for value in re.findall(r"\d+: \{'accuracy': '([^']+)'\}", log)]
+
+
+@pytest.mark.slow
+def test_both_run_in_simulation(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="needs coterie[simulation]")
+    with HookedFederation(tmp_path / "federation", simulation=True) as federation:
+        reached = {}
+        for kind in ("plain", "private"):
+            app = shutil.copytree(EXAMPLES / kind, tmp_path / kind)
+            run = federation.run(app, "--federation-config", "num-supernodes=6")
+            federation.finish(run, 300)
+            reached[kind] = accuracies(run.log)
+        assert [len(values) for values in reached.values()] == [4, 4]
+        assert reached["private"][-1] > reached["private"][0] + 0.3
+        assert reached["private"][-1] == pytest.approx(reached["plain"][-1], abs=0.1)
+        assert len(federation.check_history()) == 3
+
+
+@pytest.mark.slow
+def test_fifty_nodes_in_simulation(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="needs coterie[simulation]")
+    with HookedFederation(tmp_path / "federation", simulation=True) as federation:
+        run = federation.run(
+            hooked_app(tmp_path), "--federation-config", "num-supernodes=50", nodes=50, deadline=240.0, rounds=2
+        )
+        federation.finish(run, 550)
+        rows = federation.check_history()
+        assert [len(row) for row in rows.values()] == [50, 50]

@@ -1,0 +1,190 @@
+"""Faults of real processes: after each, a sum over the right nodes or none, the promise kept, and training goes on.
+
+Four nodes are two circles of two. A node that leaves before its input is in takes its circle along; one that leaves
+later takes nobody, because three of four are enough to open the sum.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from tests.support.loopback import HookedFederation, hooked_app
+
+from coterie.bench.loopback import until
+from coterie.cohorts.roster_folder import RosterFolder
+
+pytestmark = pytest.mark.slow
+
+NODES = 4
+DEADLINE = 45.0
+LONGEST = 600.0
+ALL = {f"node-{number}" for number in range(NODES)}
+
+
+@pytest.fixture
+def federation(tmp_path: Path) -> Iterator[HookedFederation]:
+    with HookedFederation(tmp_path / "federation") as federation:
+        for number in range(NODES):
+            federation.start_node(number, NODES)
+        yield federation
+
+
+def without_circle_of(federation: HookedFederation, name: str) -> set[str]:
+    roster = RosterFolder(federation.server / "rosters").latest
+    assert roster is not None
+    circles = [{roster.names[number] for number in circle} for circle in roster.circles]
+    return ALL - next(circle for circle in circles if name in circle)
+
+
+def check_sums(federation: HookedFederation) -> None:
+    """Each round moved the model by the mean over exactly the nodes of its row, or not at all."""
+    rounds = federation.rounds()
+    assert rounds[0]["value"] == 0
+    for before, after in pairwise(rounds):
+        moves = [2.0 ** -(int(name.removeprefix("node-")) + 2) for name in after["clients"]]
+        expected = sum(moves) / len(moves) if moves else 0.0
+        assert after["value"] - before["value"] == pytest.approx(expected, abs=1e-6), after
+
+
+def sums(federation: HookedFederation) -> list[set[str]]:
+    return [set(noted["clients"]) for noted in federation.rounds() if noted["outcome"]]
+
+
+@pytest.mark.parametrize("steps", [("advertise", "share"), ("mask",), ("confirm", "reveal")], ids="-".join)
+def test_node_killed_after_it_made_its_answer(
+    federation: HookedFederation, tmp_path: Path, steps: tuple[str, ...]
+) -> None:
+    """The worst moment: the answer is on its disk and has not left. Started again, the node takes part again."""
+    holds = [federation.hold("node-0", step, "after") for step in steps]
+    run = federation.run(hooked_app(tmp_path), rounds=len(steps) + 1, deadline=DEADLINE)
+    for hold in holds:
+        hold.reached(LONGEST)
+        federation.nodes["node-0"].kill()
+        hold.release()
+        federation.start_node(0, NODES)
+    federation.finish(run, LONGEST)
+    others = without_circle_of(federation, "node-0")
+    early = {"advertise", "share", "mask"}
+    assert sums(federation) == [*(others if step in early else ALL for step in steps), ALL]
+    check_sums(federation)
+    federation.check_history()
+
+
+def test_slow_node(federation: HookedFederation, tmp_path: Path) -> None:
+    hold = federation.hold("node-1", "mask", "before")
+    run = federation.run(hooked_app(tmp_path), rounds=2, deadline=DEADLINE)
+    hold.reached(LONGEST)
+    until(lambda: len(sums(federation)) == 1, LONGEST, "a round without the slow node")
+    hold.release()
+    federation.finish(run, LONGEST)
+    assert sums(federation) == [without_circle_of(federation, "node-1"), ALL]
+    check_sums(federation)
+    federation.check_history()
+
+
+@pytest.mark.parametrize("steps", [("advertise", "share", "mask"), ("confirm", "reveal")], ids="-".join)
+def test_server_killed_and_run_again(federation: HookedFederation, tmp_path: Path, steps: tuple[str, ...]) -> None:
+    """The next run goes on after the last round that was finished; what may have been revealed stays in the ledger."""
+    app, rounds = hooked_app(tmp_path), 2
+    hold = federation.hold("server", "round", "1")
+    run = federation.run(app, rounds=rounds, deadline=DEADLINE)
+    hold.reached(LONGEST)
+    for step in steps:
+        following = federation.hold("server", step, "after")
+        hold.release()
+        server = following.reached(LONGEST)
+        os.kill(server, signal.SIGKILL)
+        run.kill()
+        hold = following
+        if step == steps[-1]:
+            hold.release()
+        run = federation.run(app, rounds=rounds, deadline=DEADLINE)
+    federation.finish(run, LONGEST)
+    assert "it goes on after round 1" in run.log
+    assert [noted["round"] for noted in federation.rounds()] == [0, 1, *[1] * len(steps), 2]
+    assert sums(federation) == [ALL, ALL]
+    check_sums(federation)
+    assert len(federation.check_history()) == (3 if "reveal" in steps else 2)
+
+
+def test_superlink_restarted(federation: HookedFederation, tmp_path: Path) -> None:
+    """Flower gives the run up; the next one goes on from the checkpoint, with nodes that connect again."""
+    app = hooked_app(tmp_path)
+    noted = federation.hold("server", "round", "1")
+    run = federation.run(app, rounds=2, deadline=DEADLINE)
+    noted.reached(LONGEST)
+    hold = federation.hold("server", "confirm", "after")
+    noted.release()
+    hold.reached(LONGEST)
+    federation.superlink.kill()
+    run.kill()
+    hold.release()
+    federation.start_superlink()
+    restart_those_that_ended(federation)
+    federation.finish(federation.run(app, rounds=2, deadline=DEADLINE), LONGEST)
+    assert sums(federation) == [ALL, ALL]
+    check_sums(federation)
+    assert len(federation.check_history()) == 2
+
+
+def test_nodes_that_misbehave(federation: HookedFederation, tmp_path: Path) -> None:
+    """Garbage, errors, a floor that refuses, a stranger and an impostor: nobody stops the others."""
+    turns: list[dict[str, str | int]] = [
+        {"garbage": "share"},
+        {"nonsense": "mask"},
+        {"error": "confirm"},
+        {"coterie-privacy": 3},
+        {},
+    ]
+    holds = [federation.hold("server", "round", str(number)) for number in range(1, len(turns) + 1)]
+    run = federation.run(hooked_app(tmp_path), rounds=1 + len(turns), deadline=DEADLINE)
+    for hold, turn in zip(holds, turns, strict=True):
+        hold.reached(LONGEST)
+        federation.nodes["node-3"].stop()
+        federation.connect_node(3, NODES, **turn)
+        if hold is holds[0]:
+            federation.connect_node(NODES, NODES)
+            federation.connect_node(2, NODES, **{"coterie-folder": str(tmp_path / "impostor")})
+        hold.release()
+    federation.finish(run, LONGEST)
+    others = without_circle_of(federation, "node-3")
+    assert sums(federation) == [ALL, others, others, ALL, others, ALL]
+    assert "says it is node-2, but has another identity key" in run.log
+    assert "waiting until they are 2: node-4" in run.log
+    assert "Coterie refuses a message" in federation.nodes["node-3"].log
+    check_sums(federation)
+    federation.check_history()
+
+
+def test_node_killed_comes_back_within_the_round(tmp_path: Path) -> None:
+    """Authenticated, a node keeps its number. What it had made before it was killed is what it then sends."""
+    with HookedFederation(tmp_path / "federation", authenticated=True) as federation:
+        for number in range(NODES):
+            federation.start_node(number, NODES)
+        hold = federation.hold("node-0", "mask", "after")
+        run = federation.run(hooked_app(tmp_path), rounds=1, deadline=300.0)
+        hold.reached(LONGEST)
+        federation.nodes["node-0"].kill()
+        hold.release()
+        # Flower takes the node to be connected for up to a minute, and until then turns it away.
+        node = federation.start_node(0, NODES)
+        while run.running:
+            if not node.running:
+                node = federation.start_node(0, NODES)
+            time.sleep(1)
+        federation.finish(run, LONGEST)
+        assert sums(federation) == [ALL]
+        check_sums(federation)
+        federation.check_history()
+        answered = (federation.places / "node-0.answers").read_text().splitlines()
+        assert len([line for line in answered if '"mask"' in line]) == 2
+
+
+def restart_those_that_ended(federation: HookedFederation) -> None:
+    for number in range(NODES):
+        if not federation.nodes[f"node-{number}"].running:
+            federation.start_node(number, NODES)

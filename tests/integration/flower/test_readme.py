@@ -1,0 +1,59 @@
+"""What the README of the Flower examples tells its reader to type, typed."""
+
+import re
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+from tests.support.loopback import ROOT
+
+from coterie.bench.loopback import LocalProcess, environment, free_port
+
+README = (ROOT / "examples" / "flower" / "README.md").read_text()
+PORTS = ("8000", "9091", "9092", "9093")
+LONGEST = 1800.0
+
+
+def commands() -> str:
+    """The README's commands, on ports that are free here."""
+    text = "".join(re.findall(r"```sh\n(.*?)```", README, re.DOTALL)).replace("--port 909$n", "--port $(port 909$n)")
+    free = {port: str(free_port()) for port in PORTS}
+    cases = "".join(f"{port}) echo {chosen};; " for port, chosen in free.items())
+    return f"port() {{ case $1 in {cases}esac; }}\n{text.replace('8000', free['8000'])}"
+
+
+def test_links_lead_somewhere() -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert (ROOT / "examples" / "flower" / target).exists(), target
+
+
+def check_the_mean(log: str) -> None:
+    """What is sent to all in the second private round is the mean of what the nodes sent back to the plain server."""
+    lines = re.findall(r"wiretap: (to all nodes|from one node): 0\.weight, .*\[(.*)\]", log)
+    models = [[float(value) for value in values.split()] for way, values in lines if way == "from one node"]
+    sent = [[float(value) for value in values.split()] for way, values in lines if way == "to all nodes"]
+    assert sent[2] == pytest.approx([fmean(values) for values in zip(*models, strict=True)], abs=1e-5)
+
+
+@pytest.mark.slow
+def test_commands(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="needs coterie[simulation]")
+    env = {name: value for name, value in environment(tmp_path).items() if not name.startswith(("FLWR_", "COTERIE_"))}
+    script = tmp_path / "commands"
+    script.write_text(commands())
+    reader = LocalProcess(["bash", "-eux", str(script)], env, ROOT / "examples" / "flower", tmp_path / "log")
+    try:
+        assert reader.wait(LONGEST) == 0, reader.log[-6000:]
+    finally:
+        reader.kill()
+    log = reader.log
+    assert log.count("Coterie: round 3: one sum over 3 clients") == 1
+    assert "Roster version 0 of 1: 3 nodes, T = 2" in log
+    assert log.count("It holds: T is 3.") == 2
+    check_the_mean(log)
+    seen = re.findall(r"wiretap: (to all nodes|from one node): ([\w.]+), \d+ of (\w+)", log)
+    assert seen.count(("from one node", "0.weight", "float32")) == 3
+    assert seen.count(("from one node", "bytes", "uint8")) == 2 * 3 + 3 * 10
+    assert ("to all nodes", "0.weight", "float32") in seen
+    assert "Coterie: round 3: one sum over 10 clients" in log
+    assert log.count("It holds: T is") == 3

@@ -1,0 +1,196 @@
+from pathlib import Path
+
+import msgspec
+import pytest
+from flwr.serverapp.strategy import FedAvg
+from tests.support.flower import FakeGrid, FakeNode, initial_arrays, make_app, make_grid
+
+from coterie.cohorts import Ledger
+from coterie.cohorts.roster_folder import RosterFolder
+from coterie.errors import ConfigError
+from coterie.transports.flower import PrivateStrategy, private_mod
+from coterie.transports.flower.credentials import Voucher
+from coterie.transports.flower.enrolment import _VoucherFile
+from coterie.transports.flower.node import Node, NodeSettings
+
+
+def play(grid: FakeGrid, rounds: int = 1, privacy: int = 2, deadline: float = 2) -> PrivateStrategy:
+    kept = PrivateStrategy(FedAvg(fraction_evaluate=0.0), privacy=privacy, deadline=deadline)
+    kept.start(grid, initial_arrays(), rounds)
+    return kept
+
+
+def rosters(home: Path) -> RosterFolder:
+    return RosterFolder(home / "server" / "rosters")
+
+
+def test_those_who_are_there_found_the_roster(home: Path) -> None:
+    play(make_grid(make_app([private_mod]), 5))
+    roster = rosters(home).latest
+    assert roster is not None
+    assert roster.names == tuple(f"partition-{number}" for number in range(5))
+    assert sorted(map(len, roster.circles)) == [2, 3]
+
+
+def test_newcomers_wait_until_they_are_a_circle(home: Path) -> None:
+    app = make_app([private_mod])
+    play(make_grid(app, 4))
+    kept = play(make_grid(app, 5))
+    latest = rosters(home).latest
+    assert latest is not None
+    assert [latest.names[number] for number in latest.queue] == ["partition-4"]
+    assert kept.grid is not None
+    assert len(kept.grid.results[-1].revealed) == 4
+    kept = play(make_grid(app, 6))
+    latest = rosters(home).latest
+    assert latest is not None
+    assert latest.circles[-1] == (4, 5)
+    assert kept.grid is not None
+    assert len(kept.grid.results[-1].revealed) == 6
+
+
+def test_a_newcomer_in_the_middle_of_a_run_is_met(home: Path) -> None:
+    grid = make_grid(make_app([private_mod]), 4)
+    kept = PrivateStrategy(FedAvg(fraction_evaluate=0.0), deadline=2)
+
+    def arrives(number: int, _arrays: object) -> None:
+        if number == 1:
+            grid.nodes[900] = FakeNode(grid.nodes[100].app, {"partition-id": 8})
+            grid.nodes[901] = FakeNode(grid.nodes[100].app, {"partition-id": 9})
+
+    kept.start(grid, initial_arrays(), 2, evaluate_fn=arrives)
+    assert kept.grid is not None
+    assert [len(result.revealed) for result in kept.grid.results] == [4, 6]
+
+
+def test_a_node_under_another_number_is_the_client_it_was() -> None:
+    app = make_app([private_mod])
+    play(make_grid(app, 4))
+    grid = make_grid(app, 4)
+    grid.nodes = {number + 500: node for number, node in grid.nodes.items()}
+    kept = play(grid)
+    assert kept.grid is not None
+    assert len(kept.grid.results[-1].revealed) == 4
+
+
+def test_a_circle_that_is_not_complete_sits_out(home: Path) -> None:
+    app = make_app([private_mod])
+    play(make_grid(app, 6))
+    grid = make_grid(app, 6)
+    del grid.nodes[100]
+    kept = play(grid)
+    roster = rosters(home).latest
+    assert kept.grid is not None
+    assert roster is not None
+    alone = {client.name for client in roster.circle_of("partition-0") or ()}
+    assert set(kept.grid.results[-1].revealed) == set(roster.names) - alone
+
+
+def test_too_few_are_told_so() -> None:
+    with pytest.raises(ConfigError, match="1 nodes are there"):
+        play(make_grid(make_app([private_mod]), 1), deadline=0.5)
+
+
+def test_a_roster_promises_one_privacy_for_good() -> None:
+    app = make_app([private_mod])
+    play(make_grid(app, 4))
+    with pytest.raises(ConfigError, match="T = 2"):
+        play(make_grid(app, 4), privacy=4)
+
+
+def test_somebody_else_under_a_known_name_takes_no_part(home: Path) -> None:
+    app = make_app([private_mod])
+    play(make_grid(app, 4))
+    (home / "nodes" / "partition-0" / "identity.key").unlink()
+    (home / "nodes" / "partition-0" / "memory.sqlite").unlink()
+    kept = play(make_grid(app, 4))
+    assert kept.grid is not None
+    assert "partition-0" not in kept.grid.results[-1].revealed
+    assert len(kept.grid.results[-1].revealed) == 2
+
+
+def test_a_server_killed_after_the_reveal_does_not_take_the_row_back(home: Path) -> None:
+    app = make_app([private_mod])
+
+    class Stop(BaseException):
+        pass
+
+    asked = {"steps": 0}
+
+    def dies(message: object, answer: object) -> object:
+        asked["steps"] += 1
+        if asked["steps"] > 4 + 4 * 4:  # hello, then four steps of four clients: now they are asked to reveal
+            raise Stop
+        return answer(message)  # type: ignore[operator]
+
+    grid = make_grid(app, 4)
+    grid.deliver = dies  # type: ignore[assignment]
+    with pytest.raises(Stop):
+        play(grid)
+    with Ledger.inspect(home / "server" / "ledger.sqlite") as ledger:
+        assert len(ledger.revealed(1)) == 4
+    kept = play(make_grid(app, 4))
+    assert kept.grid is not None
+    assert kept.grid.results[-1].number == 2
+
+
+def test_a_pinned_roster_must_be_among_those_shown() -> None:
+    app = make_app([private_mod])
+    grid = make_grid(app, 4, config={"coterie-roster": "00" * 32})
+    kept = play(grid)
+    assert kept.grid is not None
+    assert kept.grid.results[-1].value is None
+    assert (
+        Node(NodeSettings.read({"partition-id": 0}))
+        .memory()
+        .of(Node(NodeSettings.read({"partition-id": 0})).client)
+        .roster
+        is None
+    )
+
+
+def test_a_circle_retired_during_a_run_is_out_of_it_from_the_next_round(home: Path) -> None:
+    grid = make_grid(make_app([private_mod]), 6)
+    kept = PrivateStrategy(FedAvg(fraction_evaluate=0.0), deadline=2)
+
+    def retires(number: int, _arrays: object) -> None:
+        if number == 1:
+            folder = rosters(home)
+            assert folder.latest is not None
+            folder.add(folder.latest.leave(["partition-0"]))
+            for newcomer in (8, 9):  # a second new version in the same gap
+                grid.nodes[900 + newcomer] = FakeNode(grid.nodes[100].app, {"partition-id": newcomer})
+
+    kept.start(grid, initial_arrays(), 2, evaluate_fn=retires)
+    assert kept.grid is not None
+    first, second = (set(result.revealed) for result in kept.grid.results)
+    assert "partition-0" in first
+    assert "partition-0" not in second
+    assert {"partition-8", "partition-9"} <= second
+    assert len(second) == 6
+
+
+def test_a_population_grows_as_often_as_it_likes_in_a_run() -> None:
+    app = make_app([private_mod])
+    play(make_grid(app, 2))
+    grid = make_grid(app, 2)
+    kept = PrivateStrategy(FedAvg(fraction_evaluate=0.0), deadline=2)
+
+    def arrive(number: int, _arrays: object) -> None:
+        for newcomer in (2 * number + 2, 2 * number + 3):
+            grid.nodes[900 + newcomer] = FakeNode(app, {"partition-id": newcomer})
+
+    kept.start(grid, initial_arrays(), 3, evaluate_fn=arrive)
+    assert kept.grid is not None
+    assert [len(result.revealed) for result in kept.grid.results] == [4, 6, 8]
+
+
+def test_a_voucher_of_somebody_who_was_never_enrolled_does_not_stay(tmp_path: Path) -> None:
+    vouchers = _VoucherFile(tmp_path / "vouchers")
+    vouchers.add("ann", Voucher(b"squatter", b"signature"))
+    vouchers.add("ann", Voucher(b"ann", b"signature"))
+    kept = msgspec.msgpack.decode(_VoucherFile(tmp_path / "vouchers").to_bytes(), type=dict[str, Voucher])
+    assert kept == {"ann": Voucher(b"ann", b"signature")}
+    (tmp_path / "vouchers").write_bytes(b"junk")
+    with pytest.raises(ConfigError, match="damaged"):
+        _VoucherFile(tmp_path / "vouchers")

@@ -1,0 +1,190 @@
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flwr.app import Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvg
+from tests.support.flower import FakeGrid, FakeNode, initial_arrays, make_app, make_grid
+
+from coterie.crypto.entropy import DeterministicEntropy
+from coterie.rounds import Member
+from coterie.rounds.member import ANY_TERMS
+from coterie.secagg import Server, Terms
+from coterie.secagg.invitation import is_invitation, read_invitation
+from coterie.transports.flower import PrivateStrategy, private_mod
+from coterie.transports.flower.form import Form
+from coterie.transports.flower.mod import PrivateMod
+from coterie.transports.flower.node import Node, NodeSettings
+from coterie.transports.flower.records import header_of, packed, payload_of, without_ours
+
+Answer = Callable[[Message], Message]
+
+
+def play(grid: FakeGrid, rounds: int = 1) -> PrivateStrategy:
+    kept = PrivateStrategy(FedAvg(fraction_evaluate=0.0), deadline=2)
+    kept.start(grid, initial_arrays(), rounds, timeout=2)
+    return kept
+
+
+def entropy(name: str) -> DeterministicEntropy:
+    return DeterministicEntropy(name.encode())
+
+
+def rounding() -> np.random.Generator:
+    return np.random.default_rng(5)
+
+
+def test_what_travels_over_flower_is_byte_for_byte_what_travels_in_memory() -> None:
+    said: dict[str, list[tuple[bytes, bytes]]] = {}
+    template: list[Message] = []
+
+    def listen(message: Message, answer: Answer) -> Message:
+        reply = answer(message)
+        if (sent := payload_of(message.content, "server")) and not reply.has_error():
+            name = f"partition-{message.metadata.dst_node_id - 100}"
+            said.setdefault(name, []).append((sent, payload_of(reply.content, name)))
+            template.extend([message] if message.content.array_records.get("arrays") else [])
+        return reply
+
+    play(make_grid(make_app([PrivateMod(entropy, rounding)]), 4, listen))
+
+    header = header_of(template[0].content)
+    assert header is not None
+    form, received = Form.from_bytes(header["form"]), without_ours(template[0].content)  # type: ignore[arg-type]
+    terms: Terms = read_invitation(next(sent for sent, _ in said["partition-0"] if is_invitation(sent)))
+    app = make_app()
+
+    def contribute(number: int) -> Callable[[Terms], object]:
+        request = Message(received, 100 + number, "train")
+        reply = FakeNode(app, {"partition-id": number}).answer(request)
+        return lambda _terms: form.encode(received, reply.content, rounding())
+
+    members = {
+        name: Member(
+            name,
+            contribute(number),  # type: ignore[arg-type]
+            floor=ANY_TERMS,
+            identity=Node(NodeSettings.read({"partition-id": number})).identity,
+            entropy=entropy(name),
+        )
+        for number, name in enumerate(terms.clients)
+    }
+    server, step = Server(terms), 0
+    outgoing = server.invite()
+    while outgoing:
+        for name, message in outgoing.items():
+            reply = members[name].answer(message)
+            assert (message, reply) == said[name][step]
+            server.receive(name, reply)
+        outgoing, step = server.close(), step + 1
+    assert step == 5
+
+
+def test_the_same_request_gets_the_same_bytes_and_no_other_a_second_answer() -> None:
+    repeated: list[bool] = []
+
+    def twice(message: Message, answer: Answer) -> Message:
+        first, second = answer(message), answer(message)
+        if payload_of(message.content, "server"):
+            repeated.append(first.content.object_id == second.content.object_id)
+        return second
+
+    kept = play(make_grid(make_app([private_mod]), 4, twice))
+    assert kept.grid is not None
+    assert kept.grid.results[-1].value is not None
+    assert repeated == [True] * 20
+
+
+def test_training_runs_once_a_round_and_only_when_it_is_to_be_masked() -> None:
+    calls: list[int] = []
+    app = ClientApp(mods=[private_mod])
+    inner = make_app()
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        calls.append(context.node_id)
+        assert set(message.content) == {"arrays", "config"}
+        return inner(message, context)
+
+    play(make_grid(app, 4), rounds=2)
+    assert sorted(calls) == sorted([100, 101, 102, 103] * 2)
+
+
+def test_a_message_around_the_protocol_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    grid = make_grid(make_app([private_mod]), 1)
+    for kind in "train", "evaluate":
+        plain = Message(RecordDict({"arrays": initial_arrays()}), 100, kind)
+        reply = grid.nodes[100].answer(plain)
+        assert reply.error.code == 6
+        assert reply.error.reason == "refused"
+
+
+def test_an_operator_may_allow_evaluation_of_the_node_alone() -> None:
+    grid = make_grid(make_app([private_mod]), 1, config={"coterie-allow": "evaluate"})
+    reply = grid.nodes[100].answer(Message(RecordDict({"arrays": initial_arrays()}), 100, "evaluate"))
+    assert reply.content.metric_records["metrics"]["accuracy"] == 0
+    assert grid.nodes[100].answer(Message(RecordDict({"arrays": initial_arrays()}), 100, "train")).has_error()
+
+
+@pytest.mark.parametrize("failure", [ValueError("patient 17 has diabetes"), MemoryError("patient 17")])
+def test_what_goes_wrong_in_training_stays_on_the_node(failure: Exception) -> None:
+    app = ClientApp(mods=[private_mod])
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        raise failure
+
+    replies: list[Message] = []
+
+    def listen(message: Message, answer: Answer) -> Message:
+        replies.append(answer(message))
+        return replies[-1]
+
+    kept = play(make_grid(app, 4, listen))
+    assert kept.grid is not None
+    assert kept.grid.results[-1].value is None
+    errors = [reply.error for reply in replies if reply.has_error()]
+    assert errors
+    assert {(error.code, error.reason) for error in errors} == {(6, "refused")}
+
+
+def test_a_server_can_go_wrong_in_any_way_and_gets_the_same_word(home: Path) -> None:
+    grid = make_grid(make_app([private_mod]), 4)
+    play(grid)
+    for message in [sent for sent in grid.sent if payload_of(sent.content, "server")]:
+        for cut in (0, 1, 7, 40):
+            payload = payload_of(message.content, "server")
+            broken = packed(payload[:cut] + b"\x00" + payload[cut + 1 :], dict(header_of(message.content) or {}))
+            reply = grid.nodes[message.metadata.dst_node_id].answer(
+                Message(broken, message.metadata.dst_node_id, "train")
+            )
+            assert reply.error.reason == "refused"
+
+
+def test_secrets_of_a_session_are_gone_when_it_is_over(home: Path) -> None:
+    play(make_grid(make_app([private_mod]), 4))
+    for number in range(4):
+        with Node(NodeSettings.read({"partition-id": number})).session(7) as place:
+            parked = place.read()
+            assert parked is not None
+            assert parked.state == b""
+
+
+def test_the_mod_can_be_sent_to_another_process() -> None:
+    assert isinstance(pickle.loads(pickle.dumps(private_mod)), PrivateMod)  # noqa: S301
+
+
+def test_a_node_imports_nothing_heavy() -> None:
+    heavy = ("torch", "scipy", "sqlalchemy", "sklearn", "matplotlib", "flwr.serverapp", "ray", "pydantic")
+    code = (
+        "import sys, flwr.clientapp, flwr.app; before = set(sys.modules)\n"
+        "from coterie.transports.flower import private_mod\n"
+        f"print([name for name in {heavy!r} if name in sys.modules and name not in before])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert found.stdout.strip() == "[]"

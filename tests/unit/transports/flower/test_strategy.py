@@ -1,0 +1,244 @@
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.common.serde import recorddict_to_proto
+from flwr.serverapp import Grid, strategy
+from flwr.serverapp.strategy import FedAvg
+from tests.support.flower import FakeGrid, initial_arrays, make_app, make_grid
+
+from coterie.cohorts import Ledger
+from coterie.cohorts.outcome import Outcome
+from coterie.errors import ConfigError, LocalProtocolError
+from coterie.transports.flower import PrivateStrategy, private_mod
+
+QUIET: dict[str, Any] = {"fraction_evaluate": 0.0}
+MEANS = [
+    FedAvg(**QUIET),
+    strategy.FedProx(proximal_mu=0.1, **QUIET),
+    strategy.FedAvgM(server_momentum=0.9, **QUIET),
+    strategy.FedAdam(**QUIET),
+    strategy.FedAdagrad(**QUIET),
+    strategy.FedYogi(**QUIET),
+]
+
+
+def private_grid(size: int = 4, config: dict[str, Any] | None = None) -> FakeGrid:
+    return make_grid(make_app([private_mod]), size, config=config)
+
+
+def fresh(like: strategy.Strategy) -> strategy.Strategy:
+    copy = type(like)(**QUIET) if not isinstance(like, strategy.FedProx) else strategy.FedProx(proximal_mu=0.1, **QUIET)
+    if isinstance(like, strategy.FedAvgM):
+        copy = strategy.FedAvgM(server_momentum=0.9, **QUIET)
+    return copy
+
+
+class Decaying(FedAvg):
+    """As in Flower's tutorials: the configuration changes with the rounds, cumulatively."""
+
+    def __init__(self) -> None:
+        super().__init__(**QUIET)
+        self.seen: list[tuple[int, float]] = []
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        rate = config["lr"]
+        assert isinstance(rate, float)
+        config["lr"] = rate / 2
+        self.seen.append((server_round, rate / 2))
+        return super().configure_train(server_round, arrays, config, grid)
+
+
+class Curious(FedAvg):
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        return super().aggregate_train(server_round, replies)
+
+
+@pytest.mark.parametrize("kind", MEANS, ids=lambda kind: type(kind).__name__)
+def test_a_strategy_that_needs_the_mean_learns_what_it_would_have_learnt(kind: strategy.Strategy) -> None:
+    plain = fresh(kind).start(make_grid(make_app(), 4), initial_arrays(), num_rounds=2)
+    kept = PrivateStrategy(fresh(kind), train_metrics={"train_loss": (0, 8)}).start(private_grid(), initial_arrays(), 2)
+    for name, array in plain.arrays.items():
+        assert np.allclose(kept.arrays[name].numpy(), array.numpy(), atol=6e-4)
+        assert kept.arrays[name].numpy().dtype == array.numpy().dtype
+    for number, metrics in plain.train_metrics_clientapp.items():
+        assert kept.train_metrics_clientapp[number]["train_loss"] == pytest.approx(metrics["train_loss"], abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (strategy.Krum(), "Krum .* compares single updates"),
+        (strategy.MultiKrum(), "compares"),
+        (strategy.Bulyan(), "compares"),
+        (strategy.FedMedian(), "median"),
+        (strategy.FedTrimmedAvg(), "extremes"),
+        (strategy.QFedAvg(1.0), "loss"),
+        (strategy.FedXgbBagging(), "trees"),
+        (strategy.DifferentialPrivacyClientSideFixedClipping(FedAvg(), 1.0, 1.0, 2), "single replies"),
+        (Curious(), "Curious .* own aggregate_train"),
+    ],
+)
+def test_a_strategy_that_needs_more_is_refused_by_name_before_anything_is_sent(
+    kind: strategy.Strategy, reason: str
+) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        PrivateStrategy(kind)
+
+
+def test_metrics_of_ones_own_are_told_that_they_see_one_record(caplog: pytest.LogCaptureFixture) -> None:
+    logging.getLogger("flwr").propagate = True
+    PrivateStrategy(FedAvg(train_metrics_aggr_fn=lambda _records, _key: MetricRecord()))
+    assert "sees one record" in caplog.text
+
+
+def test_a_strategy_that_wants_more_nodes_than_there_are_does_not_wait_for_ever() -> None:
+    result = PrivateStrategy(FedAvg(min_available_nodes=50, **QUIET), deadline=1).start(
+        private_grid(), initial_arrays(), 1
+    )
+    assert result.arrays
+
+
+def test_no_reply_of_a_single_client_reaches_the_strategy() -> None:
+    seen: list[list[Message]] = []
+
+    class Watching(FedAvg):
+        def _check_and_log_replies(
+            self, replies: Iterable[Message], is_train: bool, validate: bool = True
+        ) -> tuple[list[Message], list[Message]]:
+            seen.append(list(replies))
+            return super()._check_and_log_replies(seen[-1], is_train, validate)
+
+    PrivateStrategy(Watching(**QUIET)).start(private_grid(), initial_arrays(), 1)
+    ((reply,),) = [replies for replies in seen if replies]
+    assert reply.content.metric_records["metrics"]["num-examples"] == 10 + 20 + 30 + 40
+
+
+def test_different_messages_for_different_clients_are_refused() -> None:
+    class Choosy(FedAvg):
+        def configure_train(
+            self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+        ) -> Iterable[Message]:
+            for node in grid.get_node_ids():
+                yield Message(RecordDict({"arrays": arrays, "config": ConfigRecord({"lr": node})}), node, "train")
+
+    with pytest.raises(ConfigError, match="different messages"):
+        PrivateStrategy(Choosy(**QUIET)).start(private_grid(), initial_arrays(), 1)
+
+
+def test_evaluation_is_off_unless_its_metrics_are_declared() -> None:
+    grid = private_grid()
+    result = PrivateStrategy(FedAvg()).start(grid, initial_arrays(), 1)
+    assert not result.evaluate_metrics_clientapp
+    assert {message.metadata.message_type for message in grid.sent} == {"train"}
+
+
+def test_evaluation_by_a_session_of_its_own_gives_the_mean() -> None:
+    result = PrivateStrategy(FedAvg(), evaluate_metrics={"accuracy": (0, 1)}).start(private_grid(), initial_arrays(), 1)
+    assert result.evaluate_metrics_clientapp[1]["accuracy"] == pytest.approx(0.15, abs=1e-3)
+
+
+def test_messages_cannot_be_pushed_past_the_rounds() -> None:
+    kept = PrivateStrategy(FedAvg(**QUIET))
+    kept.start(private_grid(), initial_arrays(), 1)
+    assert kept.grid is not None
+    with pytest.raises(LocalProtocolError):
+        kept.grid.push_messages([])
+    with pytest.raises(ConfigError, match="query"):
+        kept.grid.send_and_receive([Message(RecordDict(), 100, "query")])
+
+
+def test_a_round_takes_five_trips_against_a_server_that_lies_and_four_otherwise() -> None:
+    for mode, trips in ("active-server", 5), ("honest-but-curious", 4):
+        grid = private_grid(config={"coterie-mode": mode})
+        PrivateStrategy(FedAvg(**QUIET), mode=mode).start(grid, initial_arrays(), 2)
+        assert len(grid.sent) == 4 + 2 * 4 * trips  # one to say hello
+
+
+@pytest.mark.parametrize("wrong", [{"mode": "kind"}, {"privacy": 0}, {"deadline": 0}, {"clip": -1}, {"precision": 99}])
+def test_settings_that_cannot_work_are_refused_at_once(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        PrivateStrategy(FedAvg(), **wrong)
+
+
+class Killed(BaseException):
+    """The end of a server's process."""
+
+
+@pytest.mark.parametrize("kind", MEANS, ids=lambda kind: type(kind).__name__)
+def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(kind: strategy.Strategy, home: Path) -> None:
+    arrays = ArrayRecord({"w": Array(np.zeros(3, np.float32))})
+    whole = PrivateStrategy(fresh(kind), precision=40, most_examples=64).start(private_grid(), arrays, 3)
+
+    def dies(number: int, _arrays: ArrayRecord) -> None:
+        if number == 2:
+            raise Killed
+
+    first = PrivateStrategy(fresh(kind), precision=40, most_examples=64)
+    with pytest.raises(Killed):
+        first.start(private_grid(), arrays, 3, evaluate_fn=dies)
+    again = PrivateStrategy(fresh(kind), precision=40, most_examples=64)
+    numbers: list[int] = []
+    result = again.start(private_grid(), arrays, 3, evaluate_fn=lambda number, _: numbers.append(number))
+    assert numbers == [2, 3]
+    assert np.allclose(result.arrays["w"].numpy(), whole.arrays["w"].numpy(), atol=1e-5)
+    assert sorted(result.train_metrics_clientapp) == sorted(whole.train_metrics_clientapp)
+    assert not list((home / "server").glob("*.checkpoint"))
+
+
+def test_a_configuration_that_changes_with_the_rounds_goes_on_changing() -> None:
+    def dies(number: int, _arrays: ArrayRecord) -> None:
+        if number == 2:
+            raise Killed
+
+    config = {"lr": 1.0}
+    with pytest.raises(Killed):
+        PrivateStrategy(Decaying()).start(
+            private_grid(), initial_arrays(), 4, train_config=ConfigRecord(dict(config)), evaluate_fn=dies
+        )
+    decaying = Decaying()
+    PrivateStrategy(decaying).start(private_grid(), initial_arrays(), 4, train_config=ConfigRecord(dict(config)))
+    assert decaying.seen == [(3, 1 / 8), (4, 1 / 16)]
+
+
+def test_a_checkpoint_of_another_model_is_not_taken_up(home: Path) -> None:
+    def dies(_number: int, _arrays: ArrayRecord) -> None:
+        if _number:
+            raise Killed
+
+    with pytest.raises(Killed):
+        PrivateStrategy(FedAvg(**QUIET)).start(private_grid(), initial_arrays(), 2, evaluate_fn=dies)
+    other = ArrayRecord({"w": Array(np.zeros(9))})
+    with pytest.raises(ConfigError, match="another model"):
+        PrivateStrategy(FedAvg(**QUIET)).start(private_grid(), other, 2)
+    assert PrivateStrategy(FedAvg(**QUIET), resume=False).start(private_grid(), other, 2).arrays
+
+
+def _misnamed() -> bytes:
+    records = RecordDict({"run": ConfigRecord({"round": 1}), "arrays": initial_arrays()})
+    records["train"], records["evaluate"] = ConfigRecord(), ConfigRecord()
+    records["train_metrics_clientapp.x"] = MetricRecord()
+    return bytes(recorddict_to_proto(records).SerializeToString())
+
+
+@pytest.mark.parametrize("damaged", [b"junk", b"", _misnamed()], ids=["junk", "empty", "misnamed"])
+def test_a_damaged_checkpoint_is_named(damaged: bytes, home: Path) -> None:
+    (home / "server").mkdir()
+    (home / "server" / "app.checkpoint").write_bytes(damaged)
+    with pytest.raises(ConfigError, match="is not a checkpoint"):
+        PrivateStrategy(FedAvg(**QUIET)).start(private_grid(), initial_arrays(), 2)
+
+
+def test_the_history_goes_on_over_runs(home: Path) -> None:
+    for _ in range(2):
+        PrivateStrategy(FedAvg(**QUIET)).start(private_grid(), initial_arrays(), 2)
+    with Ledger.inspect(home / "server" / "ledger.sqlite") as ledger:
+        assert list(ledger.outcomes().values()) == [Outcome.COMPLETED] * 4

@@ -31,8 +31,11 @@ _EXPLANATION = (
     "that were evaluated; ± is the standard deviation over trials, each with a seed of its own that all rows share. "
     "*Spread*: the standard deviation over participants' models, in points (gamma-fairness), and *worst* the worst of "
     "them. *Displacement*: what the public displacement scores alone, which whoever sees the sums can compute. "
-    "*Refused*: the share of decisions not to take a step up. Seconds are processor time of the median iteration, on "
-    "one core and without evaluation; for rows that learn alone, of the evaluated participants together."
+    "*Refused*: the share of decisions not to take a step up."
+)
+_COSTS = (
+    " Seconds are processor time of the median iteration, on one core and without evaluation; for rows that learn alone, "
+    "of the evaluated participants together."
 )
 
 
@@ -62,7 +65,7 @@ def _report(experiment: ConfinedTable, outcomes: Sequence[Learnt]) -> Findings:
     tables = {name: members for name, members in tables.items() if members}
     claims = list(learner_claims(experiment, outcomes))
     parts = [
-        _EXPLANATION,
+        _EXPLANATION + (_COSTS if experiment.growth else ""),
         *([write_claims(claims), JUDGED] if claims else []),
         *(f"## {name}\n\n{_table(experiment, name, members)}" for name, members in tables.items()),
         *(["## Notes\n\n" + markdown.bullets(experiment.notes)] if experiment.notes else []),
@@ -124,8 +127,9 @@ def _table(experiment: ConfinedTable, name: str, outcomes: Sequence[Learnt]) -> 
     columns["participants"] = [f"{outcome.findings[0].participants:,}" for outcome in outcomes]
     columns["models"] = [f"{outcome.findings[0].curve[-1].models:,}" for outcome in outcomes]
     columns["iterations"] = [f"{outcome.iterations:,}" for outcome in outcomes]
-    columns["s/iteration"] = [_mean(outcome.each("seconds"), "{:.2g}") for outcome in outcomes]
-    columns["peak memory"] = [_memory(outcome.each("peak_bytes")) for outcome in outcomes]
+    if experiment.growth:
+        columns["s/iteration"] = [_mean(outcome.each("seconds"), "{:.2g}") for outcome in outcomes]
+        columns["peak memory"] = [_memory(outcome.each("peak_bytes")) for outcome in outcomes]
     columns["trials"] = [str(len(outcome.trials)) for outcome in outcomes]
     shown = {heading: cells for heading, cells in columns.items() if any(cells)}
     text = markdown.table(list(shown), zip(*shown.values(), strict=True))

@@ -34,8 +34,8 @@ _EXPLANATION = (
     "*Refused*: the share of decisions not to take a step up."
 )
 _COSTS = (
-    " Seconds are processor time of the median iteration, on one core and without evaluation; for rows that learn alone, "
-    "of the evaluated participants together."
+    " Seconds are processor time of the median iteration, on one core and without evaluation; for rows that learn "
+    "alone, of the evaluated participants together."
 )
 
 

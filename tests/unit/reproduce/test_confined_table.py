@@ -111,6 +111,13 @@ def test_who_has_a_few_features_learns_less_and_who_falls_in_steps_stands_still(
     assert fallen.curve[-1].loss > constant.curve[-1].loss
 
 
+def test_features_of_those_who_are_looked_at_are_spread_over_all_columns() -> None:
+    """The first and the last columns of a digit are margin, from which members 0 and 7 learn next to nothing."""
+    looked_at = found(case(groups=2, members=8, method="local, own features", iterations=300, sample=2))
+    assert looked_at.curve[-1].worst is not None
+    assert looked_at.curve[-1].worst > 0.2
+
+
 def test_a_loss_check_is_kept_and_a_job_can_be_stopped() -> None:
     wild = case(groups=4, alpha=50.0)
     assert found(wild).refused == 0

@@ -154,8 +154,9 @@ def _alone(case: GridCase, rows: Rows, seed: int) -> _Learning:
     grid = Grid(case.groups, case.members)
     each, columns = grid.rows_each(len(rows.y)), grid.columns(rows.x.shape[1])
     chosen = range(min(case.sample, grid.groups))
-    # One member of each group that is looked at, a different one each time.
-    seen = [columns[number % grid.members] if "own" in case.method else slice(None) for number in chosen]
+    # One member of each group that is looked at, spread over all columns: the first ones of a picture are its margin.
+    members = [(2 * number + 1) * grid.members // (2 * len(chosen)) for number in chosen]
+    seen = [columns[member] if "own" in case.method else slice(None) for member in members]
     parts = [slice(each * number, each * number + each) for number in chosen]
     held = [(np.ascontiguousarray(rows.x[part][:, own]), rows.y[part]) for part, own in zip(parts, seen, strict=True)]
     models = [

@@ -13,7 +13,7 @@ from coterie.errors import ConfigError
 from coterie.reproduce.claims import Judgement
 from coterie.reproduce.confined_table.claims import DISPLACEMENT, learner_claims
 from coterie.reproduce.confined_table.experiment import ConfinedTable, LearnerClaim
-from coterie.reproduce.confined_table.grid import GridCase, load_rows, play
+from coterie.reproduce.confined_table.grid import GridCase, load_rows, play, spread_members
 from coterie.reproduce.confined_table.outcomes import Evaluation, Finding, Learnt
 from coterie.reproduce.declarations import FULL, QUICK, Declaration, declared, read_declaration
 from coterie.reproduce.runner import REPORT, Run
@@ -111,11 +111,12 @@ def test_who_has_a_few_features_learns_less_and_who_falls_in_steps_stands_still(
     assert fallen.curve[-1].loss > constant.curve[-1].loss
 
 
-def test_features_of_those_who_are_looked_at_are_spread_over_all_columns() -> None:
-    """The first and the last columns of a digit are margin, from which members 0 and 7 learn next to nothing."""
-    looked_at = found(case(groups=2, members=8, method="local, own features", iterations=300, sample=2))
-    assert looked_at.curve[-1].worst is not None
-    assert looked_at.curve[-1].worst > 0.2
+@given(members=st.integers(1, 200), looks=st.integers(1, 50))
+def test_those_who_are_looked_at_are_spread_over_all_columns(members: int, looks: int) -> None:
+    chosen = spread_members(members, looks)
+    gaps = np.diff([-members / looks / 2, *chosen, members + members / looks / 2])
+    assert all(0 <= member < members for member in chosen)
+    assert max(gaps) <= members / looks + 1
 
 
 def test_a_loss_check_is_kept_and_a_job_can_be_stopped() -> None:

@@ -154,8 +154,7 @@ def _alone(case: GridCase, rows: Rows, seed: int) -> _Learning:
     grid = Grid(case.groups, case.members)
     each, columns = grid.rows_each(len(rows.y)), grid.columns(rows.x.shape[1])
     chosen = range(min(case.sample, grid.groups))
-    # One member of each group that is looked at, spread over all columns: the first ones of a picture are its margin.
-    members = [(2 * number + 1) * grid.members // (2 * len(chosen)) for number in chosen]
+    members = spread_members(grid.members, len(chosen))
     seen = [columns[member] if "own" in case.method else slice(None) for member in members]
     parts = [slice(each * number, each * number + each) for number in chosen]
     held = [(np.ascontiguousarray(rows.x[part][:, own]), rows.y[part]) for part, own in zip(parts, seen, strict=True)]
@@ -171,6 +170,11 @@ def _alone(case: GridCase, rows: Rows, seed: int) -> _Learning:
     for number in range(1, case.iterations + 1):
         _descend(models, held, case.step_size(number))
         yield evaluation, 0.0
+
+
+def spread_members(members: int, looks: int) -> list[int]:
+    """Choose a member for each look, spread evenly over all columns: the first ones of a picture are its margin."""
+    return [(2 * look + 1) * members // (2 * looks) for look in range(looks)]
 
 
 def _start(case: GridCase, rows: Rows, seed: int, name: str) -> Parameters:

@@ -18,7 +18,7 @@ from coterie.runs.run import RunResult, TrainingRun
 EXAMPLE = Path(__file__).parents[2] / "examples" / "energy.toml"
 FEW = (
     *('data.options={regions="AEP,DAYTON,DUQ,FE", window=12}', "clients.count=4", "cohort.size=4", "cohort.privacy=2"),
-    *("rounds=3", "training.workers=0"),
+    *("rounds=3", "training.workers=0", "training.learning_rate=0.2", "training.evaluate_every=1"),
 )
 
 
@@ -43,6 +43,18 @@ def test_regions_learn_to_beat_the_previous_hour(tmp_path: Path, algorithm: str)
     assert [float(row["error"]) for row in rows] == [record.error for record in result.records]
     assert {row["accuracy"] for row in rows} == {""}
     assert json.dumps(summary.numbers()["rules"])
+
+
+def test_regions_keep_models_of_their_own_and_hear_what_the_sums_give_away(tmp_path: Path) -> None:
+    result = play(tmp_path / "run", "training.learning_rate=0.5")
+    assert result.summary.config.training.algorithm == "confined"
+    losses = [record.test_loss for record in result.records]
+    assert losses[-1] is not None
+    assert losses[0] is not None
+    assert losses[-1] < losses[0]
+    words = " ".join((tmp_path / "run" / "report.html").read_text().split())
+    assert "the public displacement, is itself a usable model, with a mean squared error of" in words
+    assert "claimed by the paper, not sound" in words
 
 
 def test_who_learns_alone_is_judged_by_its_own_region(tmp_path: Path) -> None:

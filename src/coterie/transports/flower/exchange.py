@@ -15,7 +15,7 @@ from flwr.serverapp import Grid
 
 UNAVAILABLE, REFUSED = 5, 6
 NOBODY = -1
-_SHORTEST, _LONGEST = 0.05, 1.0  # seconds between two looks
+_SHORTEST, _LONGEST = 0.05, 0.5  # seconds between two looks
 _LOOK_AROUND = 3.0  # seconds between two looks at who is connected
 _AGAIN = 1.0  # seconds before a request that was lost is sent again
 

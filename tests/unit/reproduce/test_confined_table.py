@@ -217,3 +217,16 @@ def test_claims_are_judged_in_points_over_the_same_seeds(
     (judged,) = learner_claims(experiment, rows)
     assert judged.judgement is expected
     assert not list(learner_claims(experiment, rows[1:]))
+
+
+def test_squared_errors_are_told_as_they_are() -> None:
+    experiment = table(msgspec.toml.decode(SMALL, type=Declaration), FULL)
+    claim = LearnerClaim(says="so", table="few", row="CGD", against="local", most=0.0)
+    few = msgspec.structs.replace(experiment.tables[0], squared_error=True)
+    experiment = msgspec.structs.replace(experiment, tables=(few,), claims=(claim,))
+    rows = [outcome("CGD", 0.02, 0.03), outcome("local", 0.12, 0.13)]
+    report = experiment.retell({"outcomes": msgspec.to_builtins(rows)})
+    assert report.summary["claims"] == [
+        {"claim": "few: so", "statistic": "-0.1 to -0.1, 2 trials", "judgement": "holds"}
+    ]
+    assert "| CGD | 12.34 | 0.025 ± 0.007071 |" in report.text

@@ -39,12 +39,13 @@ def evaluate(
     if len(data) == 0:
         raise InputError("there are no examples to evaluate the model with")
     loss, correct, labelled, error = 0.0, 0, False, 0.0
-    for indices, outputs, y in _answers(problem, state, data, batch_size):
-        loss += problem.losses(outputs, y).sum(dtype=torch.float64).item()
-        labelled = not y.is_floating_point()
-        correct += int((outputs.argmax(1) == y).sum()) if labelled else 0
-        if scale is not None:
-            error += float(scale[indices] @ (outputs - y).abs().flatten(1).mean(1).numpy())
+    with one_thread(), torch.inference_mode():
+        for indices, outputs, y in _answers(problem, state, data, batch_size):
+            loss += problem.losses(outputs, y).sum(dtype=torch.float64).item()
+            labelled = not y.is_floating_point()
+            correct += int((outputs.argmax(1) == y).sum()) if labelled else 0
+            if scale is not None:
+                error += float(scale[indices] @ (outputs - y).abs().flatten(1).mean(1).numpy())
     count = len(data)
     return Score(loss / count, correct / count if labelled else None, count, None if scale is None else error / count)
 
@@ -53,7 +54,8 @@ def predict(
     problem: Problem, state: Sequence[FloatArray], data: Data, batch_size: int = 500
 ) -> npt.NDArray[np.float32]:
     """Return what the model in this state answers for each example, in their order."""
-    return np.concatenate([outputs.numpy() for _, outputs, _ in _answers(problem, state, data, batch_size)])
+    with one_thread(), torch.inference_mode():
+        return np.concatenate([outputs.numpy() for _, outputs, _ in _answers(problem, state, data, batch_size)])
 
 
 def _answers(
@@ -63,7 +65,5 @@ def _answers(
     module = problem.instance(state).eval()
     for start in range(0, len(data), batch_size):
         indices = np.arange(start, min(start + batch_size, len(data)))
-        with one_thread(), torch.inference_mode():
-            x, y = data.batch(indices)
-            outputs = module(x)
-        yield indices, outputs, y
+        x, y = data.batch(indices)
+        yield indices, module(x), y

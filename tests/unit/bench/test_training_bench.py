@@ -80,7 +80,7 @@ def test_both_sides_play_real_rounds(tmp_path: Path) -> None:
 
 
 def test_nothing_is_evaluated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("coterie.runs.build.evaluate", lambda *_: pytest.fail("evaluated"))
+    monkeypatch.setattr("coterie.runs.build.BuiltRun.score", lambda *_: pytest.fail("evaluated"))
     measure_training(TINY, 1, 0, tmp_path)
 
 

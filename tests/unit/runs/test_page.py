@@ -66,6 +66,14 @@ def test_the_words_fit_the_run(settings: dict[str, object], fields: dict[str, ob
     assert run_page(summary, client_names(), made_up(10, **fields), "run").count("<h1>") == 1
 
 
+@pytest.mark.parametrize("epsilon", [None, 2.5])
+def test_only_a_run_without_noise_gives_the_same_model_again(epsilon: float | None) -> None:
+    records = made_up(10, epsilon=epsilon)
+    page = run_page(summarised(records), client_names(), records, "run")
+    assert ("The same settings give the same model" in page) == (epsilon is None)
+    assert ("another model in another folder" in page) == (epsilon is not None)
+
+
 # ------------------------------------------------------------------------------------------- regressions
 
 

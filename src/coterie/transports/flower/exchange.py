@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-UNAVAILABLE, REFUSED = 5, 6
+from coterie.transports.flower.records import REFUSED
+
+UNAVAILABLE = 5
 NOBODY = -1
 _SHORTEST, _LONGEST = 0.05, 0.5  # seconds between two looks
 _LOOK_AROUND = 3.0  # seconds between two looks at who is connected

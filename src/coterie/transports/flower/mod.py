@@ -27,10 +27,7 @@ from coterie.secagg.terms import Terms
 from coterie.transports.flower.credentials import Voucher, check_roster, introduce
 from coterie.transports.flower.form import Form, Task, content_digest
 from coterie.transports.flower.node import Node, NodeSettings, Parked, run_config_digest
-from coterie.transports.flower.records import HELLO, STEP, header_of, packed, payload_of, without_ours
-
-REFUSED = 6
-"""Flower's code for a mod that would not go on."""
+from coterie.transports.flower.records import HELLO, REFUSED, STEP, header_of, packed, payload_of, without_ours
 
 MaskRounding = Callable[[], np.random.Generator]
 

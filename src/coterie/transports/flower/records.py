@@ -16,6 +16,9 @@ HEADER = "coterie"
 PAYLOAD = "coterie-payload"
 _BYTES = "bytes"
 
+REFUSED = 6
+"""Flower's code for a mod that would not go on."""
+
 HELLO = "hello"
 """Asks a node who it is."""
 STEP = "step"

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli import audit, bench, demo, plan, reproduce, roster, run
+from coterie.cli import attack, audit, bench, demo, plan, reproduce, roster, run
 from coterie.cli.common import ExitStatus
 from coterie.errors import ConfigError, CoterieError, InputError
 from coterie.version import __version__
@@ -25,6 +25,7 @@ app.command()(demo.demo)
 app.command()(plan.plan)
 app.command()(audit.audit)
 app.command()(reproduce.reproduce)
+app.add_typer(attack.app, name="attack")
 app.add_typer(bench.app, name="bench")
 app.add_typer(roster.app, name="roster")
 

@@ -1,5 +1,7 @@
 """A page of vectors: each drawn as a picture, and below it its distribution or its course, with a caption."""
 
+import base64
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +70,15 @@ def draw_columns(path: Path, title: str, subtitle: str, shape: tuple[int, int], 
                 _overlay(axes, column.below, column.color)
             axes.text(0, -0.21, column.caption, transform=axes.transAxes, va="top", linespacing=1.4, color=QUIET)
         figure.savefig(path, dpi=150, format="png")
+
+
+def picture_uri(pixels: npt.NDArray[Any]) -> str:
+    """Return a picture as a PNG in a data address: height x width, or x 3 with colours, from 0 to 1."""
+    from matplotlib.image import imsave
+
+    file = io.BytesIO()
+    imsave(file, np.clip(pixels, 0, 1), vmin=0, vmax=1, cmap="gray", format="png")
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
 
 def _picture(axes: "Axes", column: Column, shape: tuple[int, int]) -> None:

@@ -1,0 +1,8 @@
+"""``coterie attack``: watch a leak with your own eyes, then see whether it is closed."""
+
+import typer
+
+app = typer.Typer(
+    help="Run attacks without their defence and with it: who attacks and how, what comes of it, a privacy card.",
+    no_args_is_help=True,
+)

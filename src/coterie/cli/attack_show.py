@@ -20,6 +20,8 @@ Trials = Annotated[int, typer.Option(help="How often everything is tried, with o
 
 def show(attack: "Attack", html: Path | None, as_json: bool) -> None:
     """Say who attacks and with what, run the attack, and show what came of it."""
+    if html is not None:
+        _check(html)
     console = new_console()
     if not as_json:
         console.print(f"[bold]{attack.title}[/]")
@@ -27,7 +29,9 @@ def show(attack: "Attack", html: Path | None, as_json: bool) -> None:
     with train_extra():
         finding = _played(attack, silent=as_json)
     if html is not None:
-        _write(html, attack, finding)
+        from coterie.attacks.page import attack_page
+
+        html.write_text(attack_page(attack, finding), "utf-8")
     if as_json:
         from coterie.attacks.finding import record
 
@@ -44,12 +48,14 @@ def _played(attack: "Attack", *, silent: bool) -> "Finding":
         return attack.play(lambda doing, share: progress.update(task, description=doing, completed=round(100 * share)))
 
 
-def _write(file: Path, attack: "Attack", finding: "Finding") -> None:
-    from coterie.attacks.page import attack_page
+def _check(file: Path) -> None:
+    """Refuse, before any work is done, to promise a page that cannot be written or drawn."""
     from coterie.errors import ConfigError
+    from coterie.reports.plots import require_matplotlib
 
+    require_matplotlib()
     try:
-        file.write_text(attack_page(attack, finding), "utf-8")
+        file.touch()
     except OSError as error:
         raise ConfigError(f"cannot write to {file}: {error.strerror}") from None
 

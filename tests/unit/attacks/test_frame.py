@@ -1,0 +1,100 @@
+"""The frame of every attack: threat model first, the same findings on a terminal, on a page and as JSON."""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from coterie.attacks.finding import CardLine, Finding, Outcome, Plot, Strip, Table, ThreatModel, Watch, record
+from coterie.attacks.page import attack_page
+from coterie.cli.attack_show import show
+from coterie.errors import ConfigError
+from coterie.reports.html import Figure
+from coterie.reports.words import Level
+
+EVIL = "<b>[red]x[/red]</b>"  # neither a page nor a terminal may take it for markup
+
+
+@dataclass(frozen=True)
+class Guess:
+    """An attack that guesses."""
+
+    name: ClassVar[str] = "guess"
+    title: ClassVar[str] = "Guessing"
+    tries: int = 3
+
+    @property
+    def threat(self) -> ThreatModel:
+        return ThreatModel("anybody", "nothing", f"the rules {EVIL}", "guess")
+
+    def play(self, watch: Watch) -> Finding:
+        watch("guessing", 1.0)
+        bars = Figure([{"type": "bar", "x": [1], "y": [2]}], {}, 200, "a bar")
+        return Finding(
+            Level.SAFE,
+            "Nothing was guessed.",
+            f"{self.tries} guesses, at {EVIL}",
+            {"right": 0, "policies": {"random": {"median_error": 1.0}}},
+            [Table("Guesses", ["who", "right"], [["anybody", "0"]], "none at all")],
+            [CardLine("guess", "anything", Outcome.ELIMINATED, "there is nothing to see")],
+            [Plot("Guesses drawn", bars)],
+            [Strip("Guesses seen", [("truth", np.zeros((2, 4, 4))), ("guess", np.ones((2, 4, 4, 3)))])],
+            ["Not much of an attack."],
+        )
+
+
+def played() -> Finding:
+    return Guess().play(lambda *_: None)
+
+
+def test_record_is_plain_and_keeps_the_order_of_reading() -> None:
+    found = json.loads(json.dumps(record(Guess(5), played())))
+    assert list(found) == [
+        "attack", "threat_model", "settings", "setting", "right", "policies", "verdict", "remarks", "card",
+    ]  # fmt: skip
+    assert found["settings"] == {"tries": 5}
+    assert found["card"][0]["outcome"] == "eliminated"
+    assert found["policies"]["random"]["median_error"] == 1
+
+
+def test_page_has_everything_and_escapes_it() -> None:
+    page = attack_page(Guess(), played()).partition("<noscript>")[0]  # the scripts come after it
+    for said in "Nothing was guessed.", "Guesses drawn", "Guesses seen", "Privacy card", "Not much of an attack.":
+        assert said in page
+    assert "<b>[red]" not in page
+    assert page.count("data:image/png;base64,") == 4
+    assert page.index("Who attacks") < page.index("Nothing was guessed.</h1>")
+    assert not re.search(r'(?:src|href)="(?!data:)', page)
+
+
+def test_terminal_tells_the_threat_first(capsys: pytest.CaptureFixture[str]) -> None:
+    show(Guess(), None, as_json=False)
+    said = capsys.readouterr().out
+    order = [said.index(words) for words in ("anybody", "3 guesses", "Nothing was guessed", "Privacy card")]
+    assert order == sorted(order)
+    assert "[red]x[/red]" in said
+
+
+def test_json_and_page_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.html"
+    show(Guess(), page, as_json=True)
+    assert json.loads(capsys.readouterr().out)["attack"] == "guess"
+    assert page.read_text("utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_page_that_cannot_be_written_is_refused_before_any_work(tmp_path: Path) -> None:
+    class Never(Guess):
+        def play(self, watch: Watch) -> Finding:
+            raise AssertionError("it was played all the same")
+
+    with pytest.raises(ConfigError, match="cannot write"):
+        show(Never(), tmp_path / "missing" / "page.html", as_json=True)
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_outcomes_have_levels(outcome: Outcome) -> None:
+    assert isinstance(outcome.level, Level)

@@ -1,4 +1,4 @@
-"""What a secure round on Flower cannot do without: its cryptography, and answers that are on disk before they leave.
+"""The least that a secure round takes beside its trips: cryptography, and answers that are on disk before they leave.
 
 How often the parties do what takes time follows from the protocol; how long that takes once is timed by itself.
 """

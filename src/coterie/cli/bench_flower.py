@@ -86,6 +86,6 @@ def _verdict(costs: "FlowerCosts") -> str:
     reason = (
         f": it cannot here, where the cryptography of {clients} on {cores} alone takes longer than that"
         if costs.cryptography > costs.trips
-        else f". All the work of {clients} is done by {cores} here"
+        else f". The work of {clients} is done by {cores} here, and their answers go to one disk"
     )
     return f"Protection adds {duration(costs.overhead - costs.trips)} more than its trips cost{reason}."

@@ -40,7 +40,8 @@ def shown(costs: FlowerCosts, monkeypatch: pytest.MonkeyPatch, *options: str) ->
         ({"secure": 1.75}, "Protection adds no more than its trips cost."),  # as much is not more
         (
             {"secure": 2.0},
-            "Protection adds 250 ms more than its trips cost. All the work of 50 clients is done by 2 cores here.",
+            "Protection adds 250 ms more than its trips cost. The work of 50 clients is done by 2 cores here, and "
+            "their answers go to one disk.",
         ),
         (
             {"secure": 2.0, "cryptography": 1.3},

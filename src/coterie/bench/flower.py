@@ -1,8 +1,8 @@
 """Rounds on Flower, with protection and without, on the same nodes in one run.
 
 A round under protection is several trips of messages where a plain one is one trip, and on Flower a trip is expensive:
-every message to a node starts a process there, and everybody polls. So trips that do nothing are timed as well. What
-protection costs beyond them is cryptography and bytes.
+every message to a node starts a process there, and everybody polls. So trips that do nothing are timed as well, and
+what a secure round cannot do without beside them (:mod:`coterie.bench.flower_limit`).
 """
 
 import json
@@ -13,9 +13,11 @@ from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
 
+from coterie.bench.flower_limit import Operations
 from coterie.bench.loopback import LocalFederation
 from coterie.errors import ConfigError, RoundAborted
-from coterie.host import install_command
+from coterie.host import cores, install_command
+from coterie.secagg.terms import ThreatMode
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,12 @@ class FlowerCosts:
     """Bytes from each client."""
     model: int
     """Bytes of the model, which a plain round sends both ways."""
+    cores: int
+    """What all nodes and the server share here."""
+    cryptography: float
+    """The least that keys, signatures and masks of a secure round take, with all cores at work."""
+    storage: float
+    """What its answers take to be on disk, with as many written at a time as there are processes."""
 
     @property
     def overhead(self) -> float:
@@ -46,9 +54,9 @@ class FlowerCosts:
         return self.secure - self.plain
 
     @property
-    def extra_trips(self) -> float:
-        """The seconds that its further trips would take if they did nothing."""
-        return (len(self.steps) - 1) * self.trip
+    def trips(self) -> float:
+        """The seconds that the trips of a secure round would take if they did nothing."""
+        return len(self.steps) * self.trip
 
 
 def measure_federation(
@@ -56,6 +64,8 @@ def measure_federation(
 ) -> FlowerCosts:
     """Start a federation in an empty folder, time it, and end all of it."""
     _check_installed(simulation)
+    from coterie.transports.flower.form import Form
+
     app = folder / "app"
     with resources.as_file(resources.files("coterie.bench") / "flower_app") as source:
         shutil.copytree(source, app, ignore=shutil.ignore_patterns("__pycache__"))
@@ -64,13 +74,17 @@ def measure_federation(
         if not simulation:
             for number in range(nodes):
                 federation.start_node(number, nodes)
-        options = ["--federation-config", f"num-supernodes={nodes}"] if simulation else []
+        # Flower would give every client two cores, and so leave one of two idle.
+        played = f"num-supernodes={nodes} client-resources-num-cpus=1"
+        options = ["--federation-config", played] if simulation else []
         run = federation.run(app, *options, nodes=nodes, rounds=rounds, length=length, mode=mode, patience=seconds / 4)
         federation.finish(run, seconds)
         found = json.loads((federation.server / "trips.json").read_text())
     if found["completed"] != rounds:
         raise RoundAborted(f"only {found['completed']} of {rounds} secure rounds were completed: nothing was compared")
     steps = {step: statistics.median(round_[step] for round_ in found["steps"]) for step in found["steps"][0]}
+    messages, uploaded = (statistics.median(found[kind]) / nodes for kind in ("messages", "received"))
+    operations = Operations.of_round(nodes, cores() if simulation else None, active=mode == ThreatMode.ACTIVE_SERVER)
     return FlowerCosts(
         nodes,
         simulation,
@@ -78,10 +92,13 @@ def measure_federation(
         plain=statistics.median(found["plain"]),
         secure=statistics.median(found["secure"]),
         steps=steps,
-        messages=statistics.median(found["messages"]) / nodes,
+        messages=messages,
         downloaded=statistics.median(found["sent"]) / nodes,
-        uploaded=statistics.median(found["received"]) / nodes,
+        uploaded=uploaded,
         model=4 * length,
+        cores=cores(),
+        cryptography=operations.cryptography(Form(clients=nodes, most_weight=1).quantizer.ring, length) / cores(),
+        storage=operations.storage(folder / "limit", round(uploaded / messages)) / (cores() if simulation else nodes),
     )
 
 

@@ -32,7 +32,7 @@ def flower(
 
     Starts a SuperLink and SuperNodes on this machine, on free ports of loopback, and ends them. Training takes no time
     here, so that what is left is the cost of rounds: trips that do nothing say which part of it is Flower's polling and
-    the processes it starts.
+    the processes it starts, and the cryptography and the disk by themselves which part nobody could save.
     """
     from coterie.bench.flower import measure_federation
     from coterie.secagg.terms import ThreatMode
@@ -50,7 +50,7 @@ def flower(
 
 
 def _record(costs: "FlowerCosts") -> dict[str, Any]:
-    return {**asdict(costs), "overhead": costs.overhead, "extra_trips": costs.extra_trips}
+    return {**asdict(costs), "overhead": costs.overhead, "trips": costs.trips}
 
 
 def _show(costs: "FlowerCosts") -> None:
@@ -67,9 +67,25 @@ def _show(costs: "FlowerCosts") -> None:
     for step, seconds in costs.steps.items():
         table.add_row(f"  {step}", duration(seconds))
     table.add_row("protection adds", duration(max(0.0, costs.overhead)))
-    table.add_row(f"{len(costs.steps) - 1} trips that do nothing", duration(costs.extra_trips))
+    table.add_row(f"its {len(costs.steps)} trips, if they did nothing", duration(costs.trips))
+    table.add_row(f"its cryptography alone, on {count(costs.cores, 'core')}", duration(costs.cryptography))
+    table.add_row("its answers alone, put on disk", duration(costs.storage))
     console.print(table)
+    console.print(_verdict(costs))
     console.print(
         f"Each client: {costs.messages:g} messages, {size(round(costs.downloaded))} down and "
         f"{size(round(costs.uploaded))} up, beside a model of {size(costs.model)} that comes once."
     )
+
+
+def _verdict(costs: "FlowerCosts") -> str:
+    """Say whether protection costs what its trips cost, and if not, whether it could."""
+    if costs.overhead <= costs.trips:
+        return "Protection adds no more than its trips cost."
+    clients, cores = count(costs.nodes, "client"), count(costs.cores, "core")
+    reason = (
+        f": it cannot here, where the cryptography of {clients} on {cores} alone takes longer than that"
+        if costs.cryptography > costs.trips
+        else f". The work of {clients} is done by {cores} here, and their answers go to one disk"
+    )
+    return f"Protection adds {duration(costs.overhead - costs.trips)} more than its trips cost{reason}."

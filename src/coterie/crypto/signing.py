@@ -1,5 +1,10 @@
 """Long-term Ed25519 identities: who a client is, across sessions."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import lru_cache
+
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
@@ -8,6 +13,9 @@ from coterie.errors import VerificationError
 
 SIGNATURE_BYTES = 64
 IDENTITY_BYTES = 32
+
+_MOST_REMEMBERED = 1 << 12  # signatures, of about half a kilobyte each with what they sign
+_remembering: ContextVar[bool] = ContextVar("remembering", default=False)
 
 
 class Identity:
@@ -38,7 +46,29 @@ class Identity:
 
 def verify(public: bytes, signature: bytes, context: bytes) -> None:
     """Refuse unless ``signature`` is by the owner of ``public`` and over exactly this ``context``."""
+    (_verify_once if _remembering.get() else _verify)(public, signature, context)
+
+
+@contextmanager
+def each_signature_once() -> Iterator[None]:
+    """Within, do not compute again that a signature verifies if it did so before in this process, to the last byte.
+
+    A session's clients all check the same signatures. Where one process plays many of them, as in a simulation, that is
+    nearly all of their time. What is remembered is that this key signed these very bytes, which no one can change; a
+    signature that did not verify is not remembered.
+    """
+    before = _remembering.set(True)
+    try:
+        yield
+    finally:
+        _remembering.reset(before)
+
+
+def _verify(public: bytes, signature: bytes, context: bytes) -> None:
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, context)
     except (InvalidSignature, ValueError):
         raise VerificationError("a signature does not verify") from None
+
+
+_verify_once = lru_cache(_MOST_REMEMBERED)(_verify)

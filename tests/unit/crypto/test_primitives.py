@@ -1,6 +1,8 @@
 import os
+from types import SimpleNamespace
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -97,6 +99,44 @@ def test_signatures_bind_signer_and_context() -> None:
         with pytest.raises(VerificationError):
             signing.verify(*attempt)
     assert signing.Identity(signer.secret()).public == signer.public
+
+
+@given(st.binary(max_size=40), st.sampled_from(range(3)), st.integers(0), st.integers(1, 255))
+def test_a_signature_that_was_remembered_vouches_for_no_other_bytes(
+    context: bytes, part: int, at: int, flip: int
+) -> None:
+    signer = signing.Identity(bytes(range(32)))
+    genuine = (signer.public, signer.sign(context), context)
+    changed = [bytearray(value) for value in genuine]
+    changed[part] = changed[part] or bytearray(1)
+    changed[part][at % len(changed[part])] ^= flip
+    with signing.each_signature_once():
+        signing.verify(*genuine)
+        for _ in range(2):  # that it was refused is not remembered either
+            with pytest.raises(VerificationError):
+                signing.verify(*map(bytes, changed))
+        signing.verify(*genuine)
+
+
+def test_signatures_are_remembered_only_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[bytes] = []
+
+    def read(public: bytes) -> Ed25519PublicKey:
+        computed.append(public)
+        return Ed25519PublicKey.from_public_bytes(public)
+
+    monkeypatch.setattr(signing, "Ed25519PublicKey", SimpleNamespace(from_public_bytes=read))
+    signer = signing.Identity.generate(SYSTEM)
+    signature = signer.sign(b"context")
+    for _ in range(3):
+        signing.verify(signer.public, signature, b"context")
+    assert len(computed) == 3
+    with signing.each_signature_once():
+        for _ in range(3):
+            signing.verify(signer.public, signature, b"context")
+    assert len(computed) == 4
+    signing.verify(signer.public, signature, b"context")
+    assert len(computed) == 5
 
 
 def test_deterministic_entropy_replays_and_never_repeats_itself() -> None:

@@ -19,6 +19,7 @@ from coterie.arithmetic.ring import RingVector
 from coterie.cohorts.memory import ClientMemory
 from coterie.cohorts.roster import Roster
 from coterie.crypto.entropy import Entropy, SystemEntropy
+from coterie.crypto.signing import each_signature_once
 from coterie.errors import CoterieError, PeerProtocolError, TrainingError
 from coterie.rounds.member import Member
 from coterie.secagg.invitation import is_invitation
@@ -95,7 +96,8 @@ class PrivateMod:
                 task = Task(about.run_id, about.message_type, about.group_id)
                 received = without_ours(message.content)
                 member.content = content_digest(received, _form(header), run_config_digest(context.run_config), task)
-            reply = member.answer(payload)
+            with each_signature_once():  # in a simulation this process plays many nodes
+                reply = member.answer(payload)
             place.write(Parked(request, reply, member.park() if member.waiting else b""))
             return reply
 

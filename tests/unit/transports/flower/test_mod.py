@@ -1,16 +1,20 @@
 import pickle
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from tests.support.flower import FakeGrid, FakeNode, initial_arrays, make_app, make_grid
 
+from coterie.crypto import signing
 from coterie.crypto.entropy import DeterministicEntropy
 from coterie.rounds import Member
 from coterie.rounds.member import ANY_TERMS
@@ -37,6 +41,30 @@ def entropy(name: str) -> DeterministicEntropy:
 
 def rounding() -> np.random.Generator:
     return np.random.default_rng(5)
+
+
+def test_a_process_that_plays_many_nodes_computes_each_signature_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[bytes] = []
+    answering = False
+
+    def read(public: bytes) -> Ed25519PublicKey:
+        checked.extend([public] if answering else [])
+        return Ed25519PublicKey.from_public_bytes(public)
+
+    def listen(message: Message, answer: Answer) -> Message:
+        nonlocal answering
+        answering = True
+        try:
+            return answer(message)
+        finally:
+            answering = False
+
+    monkeypatch.setattr(signing, "Ed25519PublicKey", SimpleNamespace(from_public_bytes=read))
+    kept = play(make_grid(make_app([private_mod]), 4, listen))
+    assert kept.grid is not None
+    assert len(kept.grid.results[0].revealed) == 4
+    # Everybody's keys, masks and survivors, though four nodes check three times three or four of them.
+    assert sorted(Counter(checked).values()) == [3] * 4
 
 
 def test_what_travels_over_flower_is_byte_for_byte_what_travels_in_memory() -> None:

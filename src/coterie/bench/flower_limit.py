@@ -1,0 +1,97 @@
+"""The least that a secure round takes beside its trips: cryptography, and answers that are on disk before they leave.
+
+How often the parties do what takes time follows from the protocol; how long that takes once is timed by itself.
+"""
+
+import os
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from coterie.arithmetic.ring import Ring
+from coterie.bench.machine import best_seconds
+from coterie.crypto.agreement import PrivateKey
+from coterie.crypto.entropy import SystemEntropy
+from coterie.crypto.keystream import SEED_BYTES, generate
+from coterie.crypto.signing import Identity, verify
+from coterie.rounds.floor import Floor
+from coterie.transports.flower.node import Node, NodeSettings, Parked
+
+_REPEATS = 20
+_RUN = 1
+
+
+@dataclass(frozen=True)
+class Operations:
+    """How often all parties of a secure round do what takes time, if everybody shares with everybody and stays."""
+
+    keys: int
+    """X25519 keys made from their secrets: two when they are drawn, and again by the process that agrees with them."""
+    agreements: int
+    """On a key with each of the others, twice; the server checks each key by one."""
+    signatures: int
+    verifications: int
+    masks: int
+    """Seeds expanded to the length of the vector."""
+    answers: int
+
+    @classmethod
+    def of_round(cls, nodes: int, workers: int | None, *, active: bool) -> "Operations":
+        """Count them for so many nodes, each on its own or, in simulation, all played by so many workers.
+
+        Against an active server everybody signs three times. A node on its own checks everybody's keys, the others'
+        masks and everybody's survivors; a worker checks each signature once, for all the nodes it plays.
+        """
+        signatures = 3 * nodes if active else 0
+        alone = nodes * (signatures - 1) if active else 0
+        checked = alone if workers is None else min(alone, workers * signatures)
+        return cls(
+            keys=4 * nodes,
+            agreements=2 * nodes * nodes,
+            signatures=signatures,
+            verifications=checked + signatures,
+            masks=nodes * nodes + nodes,
+            answers=(5 if active else 4) * nodes,
+        )
+
+    def cryptography(self, ring: Ring, length: int) -> float:
+        """Return the processor seconds that all but the answers take on this machine, one after the other."""
+        secret, context = os.urandom(32), os.urandom(64)
+        key, other = PrivateKey(secret), PrivateKey.generate(SystemEntropy(), "other").public
+        identity = Identity.generate(SystemEntropy())
+        signature = identity.sign(context)
+        seeds = [os.urandom(SEED_BYTES)] * _REPEATS
+        times = best_seconds(
+            _repeated(lambda: PrivateKey(secret)),
+            _repeated(lambda: key.agree(other, context)),
+            _repeated(lambda: identity.sign(context)),
+            _repeated(lambda: verify(identity.public, signature, context)),
+            lambda: generate(seeds, ring.zeros(length).nbytes),
+        )
+        counts = (self.keys, self.agreements, self.signatures, self.verifications, self.masks)
+        return sum(count * seconds / _REPEATS for count, seconds in zip(counts, times, strict=True))
+
+    def storage(self, folder: Path, size: int) -> float:
+        """Return the seconds that answers of ``size`` bytes take to be put on the disk of this folder, one by one."""
+        folder.mkdir()
+        node = Node(NodeSettings("limit", folder, Floor()))
+        parked = Parked(os.urandom(32), os.urandom(size))
+        times = []
+        for _ in range(_REPEATS):
+            with node.session(_RUN) as place, node.memory() as file:
+                memory = file.of(node.client)
+                began = time.perf_counter()
+                memory.enter(os.urandom(32))
+                place.write(parked)
+                times.append(time.perf_counter() - began)
+        return self.answers * statistics.median(times)
+
+
+def _repeated(work: Callable[[], object]) -> Callable[[], None]:
+    def repeat() -> None:
+        for _ in range(_REPEATS):
+            work()
+
+    return repeat

@@ -1,0 +1,92 @@
+"""What came of every lie, judged against guessing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from coterie.attacks.finding import Outcome
+from coterie.attacks.malicious_server.stage import Attempt, Lie, correlation
+
+GUESSES = 1999
+"""How often a server that saw nothing guesses, to know what would look like a find."""
+SIGNIFICANT = 0.001
+
+
+@dataclass(frozen=True)
+class Variation:
+    """A lie told in a version that was varied at random."""
+
+    baseline: bool
+    """Whether it still obtained the victim's input without the rule."""
+    broken: bool
+    """Whether, with all rules, anything followed that must not."""
+    asked: int
+    """Messages to honest clients, with all rules."""
+
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """A lie as it was told to all its victims."""
+
+    lie: Lie
+    without: Sequence[Attempt]
+    """Without the rule against it, one for each victim."""
+    against: Sequence[Attempt]
+    """The same with the rule."""
+    varied: Sequence[Variation]
+    chance: float
+    """How often guesses resemble the victims' inputs as much as what was recovered with the rule."""
+
+    @property
+    def impossible(self) -> str:
+        """Why the lie cannot even be tried; empty where it can."""
+        return self.without[0].impossible
+
+    @property
+    def worked(self) -> int:
+        """How many inputs were obtained without the rule."""
+        return sum(attempt.exact for attempt in self.without)
+
+    @property
+    def obtained(self) -> int:
+        """How many were obtained with it."""
+        return sum(attempt.exact for attempt in self.against)
+
+    @property
+    def broken(self) -> int:
+        """How many varied versions obtained something with the rule that they must not."""
+        return sum(each.broken for each in self.varied)
+
+    @property
+    def outcome(self) -> Outcome:
+        """What the rule does to the lie."""
+        if self.obtained or self.broken:
+            return Outcome.NOT_ELIMINATED
+        return Outcome.REDUCED if self.chance < SIGNIFICANT else Outcome.ELIMINATED
+
+    @property
+    def refusals(self) -> Sequence[str]:
+        """What clients refused with the rule, in their words, each once."""
+        return tuple(dict.fromkeys(reason for attempt in self.against for reason in attempt.refusals))
+
+
+def resemblance(attempts: Sequence[Attempt]) -> float:
+    """Return the mean resemblance of what was recovered with the inputs."""
+    return float(np.mean([attempt.resemblance for attempt in attempts]))
+
+
+def chance_of(attempts: Sequence[Attempt], rng: np.random.Generator) -> float:
+    """Return the p-value of what was recovered: how often ring elements at random resemble the inputs as much."""
+    held = [attempt for attempt in attempts if attempt.recovered is not None]
+    if not held:
+        return 1.0
+    as_near = 0
+    for _ in range(GUESSES):
+        guessed = [correlation(attempt.ring, attempt.planted, _guess(attempt, rng)) for attempt in held]
+        as_near += float(np.mean(guessed)) >= resemblance(held)
+    return (1 + as_near) / (1 + GUESSES)
+
+
+def _guess(attempt: Attempt, rng: np.random.Generator) -> np.ndarray:
+    return rng.integers(0, attempt.ring.modulus, attempt.planted.size, attempt.ring.dtype)

@@ -97,8 +97,8 @@ def _table(told: Sequence[Told], usual: float) -> Table:
     note = (
         "Obtained: the victim's input to the last bit. Resemblance: the correlation with it of the best that the "
         "server makes of all it holds with the rule, and p, how often random guesses come as near; the mean of all "
-        f"pictures, for whoever knows it, has {usual:.2f}. Varied: the same lie with messages altered, left out, exchanged "
-        "and repeated at random, and asked again where it is refused."
+        f"pictures, for whoever knows it, has {usual:.2f}. Varied: the same lie with messages altered, left out, "
+        "exchanged and repeated at random, and asked again where it is refused."
     )
     return Table("What the server obtained", columns, rows, note)
 

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from coterie.attacks.finding import Outcome
-from coterie.attacks.malicious_server.stage import Attempt, Lie, correlation
+from coterie.attacks.malicious_server.stage import Attempt, Lie
 
 GUESSES = 1999
 """How often a server that saw nothing guesses, to know what would look like a find."""
@@ -81,12 +82,14 @@ def chance_of(attempts: Sequence[Attempt], rng: np.random.Generator) -> float:
     held = [attempt for attempt in attempts if attempt.recovered is not None]
     if not held:
         return 1.0
-    as_near = 0
-    for _ in range(GUESSES):
-        guessed = [correlation(attempt.ring, attempt.planted, _guess(attempt, rng)) for attempt in held]
-        as_near += float(np.mean(guessed)) >= resemblance(held)
-    return (1 + as_near) / (1 + GUESSES)
+    guessed = np.mean([_guesses(attempt, rng) for attempt in held], axis=0)
+    return float(1 + np.count_nonzero(guessed >= resemblance(held))) / (1 + GUESSES)
 
 
-def _guess(attempt: Attempt, rng: np.random.Generator) -> np.ndarray:
-    return rng.integers(0, attempt.ring.modulus, attempt.planted.size, attempt.ring.dtype)
+def _guesses(attempt: Attempt, rng: np.random.Generator) -> npt.NDArray[np.float64]:
+    """Return how much each of many guesses resembles an input, by the same correlation."""
+    ring, planted = attempt.ring, attempt.planted
+    guesses = ring.lift(rng.integers(0, ring.modulus, (GUESSES, planted.size), ring.dtype)).astype(np.float64)
+    guesses -= guesses.mean(axis=1, keepdims=True)
+    truth = ring.lift(planted) - ring.lift(planted).mean()
+    return np.asarray(np.abs(guesses @ truth) / (np.linalg.norm(guesses, axis=1) * np.linalg.norm(truth)))

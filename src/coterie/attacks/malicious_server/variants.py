@@ -9,7 +9,7 @@ from coterie.arithmetic.ring import RingVector
 from coterie.attacks.malicious_server.world import M, Person, World
 from coterie.secagg import Terms, messages
 
-VARIED = 0.02, 0.1, 0.3
+VARIED = 0.01, 0.03, 0.1
 """How often a message is said otherwise than the lie has it: one of these in a session."""
 AGAIN = 2
 """How many other versions a client that refuses is shown."""

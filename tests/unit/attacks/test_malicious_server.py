@@ -36,6 +36,7 @@ REFUSED = {
     "key-substitution": "did not sign",
     "copied-keys": "a key is advertised twice",
     "lonely-sum": "may collude",
+    "rewinding": "this step of it answered before",
     "regrouping": "circle 0 is not that of the roster",
     "puppets": "identity key is not the one on the roster",
     "model-inconsistency": "something else to work on",

@@ -9,7 +9,7 @@ import numpy as np
 
 from coterie.arithmetic.quantize import Quantizer
 from coterie.attacks.finding import Finding, ThreatModel, Watch
-from coterie.attacks.malicious_server import inconsistency, invitations, sessions
+from coterie.attacks.malicious_server import inconsistency, invitations, rewinding, sessions
 from coterie.attacks.malicious_server.learned import leaks
 from coterie.attacks.malicious_server.report import report
 from coterie.attacks.malicious_server.stage import Lie, Picture, Stage, as_picture
@@ -19,7 +19,9 @@ from coterie.errors import ConfigError
 from coterie.training.data.datasets import load
 from coterie.training.streams import stream
 
-LIES: Mapping[str, Lie] = {lie.name: lie for lie in (*sessions.LIES, *invitations.LIES, *inconsistency.LIES)}
+LIES: Mapping[str, Lie] = {
+    lie.name: lie for lie in (*sessions.LIES, *rewinding.LIES, *invitations.LIES, *inconsistency.LIES)
+}
 """Every lie by its name on the command line."""
 
 FEWEST = 4

@@ -4,7 +4,7 @@ Nobody in the protocol decides the terms; the server proposes them. Here it keep
 product's own server and carrier play its part. Without the defence a member takes the terms as they are offered.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,7 +13,7 @@ from coterie.attacks.malicious_server.stage import Attempt, Lie, Stage
 from coterie.attacks.malicious_server.world import simulated_identity
 from coterie.cohorts.memory import MemoryFile
 from coterie.cohorts.roster import Client, Roster
-from coterie.crypto.entropy import DeterministicEntropy
+from coterie.crypto.entropy import DeterministicEntropy, Entropy
 from coterie.crypto.signing import Identity
 from coterie.errors import RoundAborted
 from coterie.rounds import Floor, Member
@@ -63,7 +63,9 @@ def offer(stage: Stage, purpose: str, **changes: Any) -> Terms:  # noqa: ANN401 
 
 
 @contextmanager
-def members(stage: Stage, defended: bool) -> Iterator[dict[str, Member]]:
+def members(
+    stage: Stage, defended: bool, entropy: Callable[[str], Entropy] | None = None
+) -> Iterator[dict[str, Member]]:
     """Make the clients: with a floor and a memory that trusts the roster, or taking whatever terms they are offered."""
     terms = stage.terms("roster", stage.clients)
     keys = {name: simulated_identity(name) if stage.active else None for name in terms.clients}
@@ -81,6 +83,7 @@ def members(stage: Stage, defended: bool) -> Iterator[dict[str, Member]]:
                 memory=memory,
                 floor=floor,
                 identity=keys[client.name],
+                entropy=entropy(client.name) if entropy else None,
             )
         yield made
 

@@ -20,19 +20,19 @@ VICTIM = 0
 def both_shares(stage: Stage) -> Attempt:
     """Ask for the shares of a survivor's self seed, and for those of its masking key as if it had dropped out."""
     world = stage.open("both shares")
-    everybody = _settled(world)
+    everybody = settled(world)
     announce(world, world.persons, everybody, everybody)
-    return _attempt(stage, world, world.persons[VICTIM])
+    return outcome(stage, world, world.persons[VICTIM])
 
 
 def equivocate(stage: Stage) -> Attempt:
     """Tell half of the clients that the victim survived, and the others that it did not."""
     world = stage.open("two stories")
-    everybody = _settled(world)
+    everybody = settled(world)
     half = -(-len(world.persons) // 2)
     announce(world, world.persons[:half], everybody, everybody)
     announce(world, world.persons[half:], everybody - {VICTIM}, everybody)
-    return _attempt(stage, world, world.persons[VICTIM])
+    return outcome(stage, world, world.persons[VICTIM])
 
 
 def strand(stage: Stage) -> Attempt:
@@ -52,10 +52,10 @@ def strand(stage: Stage) -> Attempt:
             gone.add(max(honest))
     if stage.privacy == 1:
         gone = set(few) - world.colluders
-    everybody = _settled(world, {VICTIM: set(range(size)) - set(few)})
+    everybody = settled(world, {VICTIM: set(range(size)) - set(few)})
     for sharers in everybody, frozenset(few):
         announce(world, world.persons, everybody - gone, sharers)
-    return _attempt(stage, world, world.persons[VICTIM])
+    return outcome(stage, world, world.persons[VICTIM])
 
 
 def split(stage: Stage) -> Attempt:
@@ -66,7 +66,7 @@ def split(stage: Stage) -> Attempt:
     sums, worlds, counted = [], [], []
     for purpose, gone in ("before the split", frozenset[int]()), ("the split", frozenset({VICTIM})):
         world = stage.open(purpose)
-        everybody = _settled(world)
+        everybody = settled(world)
         announce(world, world.persons, everybody - gone, everybody)
         aggregated = world.terms.aggregated(everybody - gone)
         opened = [world.unmask(person) for person in world.persons if person.client in aggregated]
@@ -86,7 +86,7 @@ def substitute(stage: Stage) -> Attempt:
     others = range(1, stage.clients)
     if world.share(victim, [victim.advertisement, *map(world.forge, others)]):
         world.mask(victim, [world.envelope(number, victim, None) for number in others])
-    return _attempt(stage, world, victim)
+    return outcome(stage, world, victim)
 
 
 def copy_keys(stage: Stage) -> Attempt:
@@ -107,7 +107,7 @@ def copy_keys(stage: Stage) -> Attempt:
     deliver(world, persons)
     everybody = frozenset(range(size))
     announce(world, persons, everybody, everybody)
-    return _attempt(stage, world, persons[victim])
+    return outcome(stage, world, persons[victim])
 
 
 def join_twice(stage: Stage) -> Attempt:
@@ -137,7 +137,7 @@ def join_twice(stage: Stage) -> Attempt:
     everybody = frozenset(range(size))
     for group in first, second:
         announce(world, group, world.colluders | {person.client for person in group}, everybody)
-    return _attempt(stage, world, persons[VICTIM])
+    return outcome(stage, world, persons[VICTIM])
 
 
 def leave_alone(stage: Stage) -> Attempt:
@@ -152,13 +152,13 @@ def leave_alone(stage: Stage) -> Attempt:
         return Attempt(stage.ring, planted, impossible="there are too few colluders to fill the victim's circle")
     chosen = {*range(1, mates), *range(size - 1, size - 1 - (colluders - mates + 1), -1)}
     world = stage.open("alone", size, chosen)
-    everybody = _settled(world)
+    everybody = settled(world)
     broken = {max(honest) for circle in _circles(world.terms) if (honest := circle - world.colluders - {VICTIM})}
     announce(world, world.persons, everybody - broken, everybody)
-    return _attempt(stage, world, world.persons[0])
+    return outcome(stage, world, world.persons[0])
 
 
-def _settled(world: World, withheld: dict[int, set[int]] | None = None) -> frozenset[int]:
+def settled(world: World, withheld: dict[int, set[int]] | None = None) -> frozenset[int]:
     """Let all honest clients enter, see each other's keys and mask their inputs; return everybody."""
     for number in world.honest:
         world.enter(number)
@@ -167,7 +167,8 @@ def _settled(world: World, withheld: dict[int, set[int]] | None = None) -> froze
     return frozenset(range(len(world.terms.clients)))
 
 
-def _attempt(stage: Stage, world: World, victim: Person) -> Attempt:
+def outcome(stage: Stage, world: World, victim: Person) -> Attempt:
+    """Return what the server makes of the victim's masked input in the end."""
     recovered = world.unmask(victim)
     return Attempt(stage.ring, stage.inputs[victim.client], recovered, refusals=words(world.refusals), worlds=(world,))
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 from coterie.arithmetic.ring import RingVector
 from coterie.crypto import shamir
 from coterie.crypto.agreement import PrivateKey
-from coterie.crypto.entropy import DeterministicEntropy
+from coterie.crypto.entropy import DeterministicEntropy, Entropy
 from coterie.crypto.signing import SIGNATURE_BYTES, Identity
 from coterie.errors import CoterieError, LocalProtocolError
 from coterie.secagg import AnyState, Shared, Terms, messages, rules
@@ -39,7 +39,7 @@ class Person:
     client: int
     state: AnyState
     advertisement: Advertisement
-    entropy: DeterministicEntropy
+    entropy: Entropy
     shared: Shared | None = None
     """Its own secrets, which the server never looks at: what is judged by."""
     book: tuple[Advertisement, ...] = ()
@@ -134,11 +134,9 @@ class World:
 
     def enter(self, number: int) -> Person:
         """Let an honest client join."""
-        seed = f"person {len(self.persons)} in ".encode() + self.terms.session
-        entropy = DeterministicEntropy(seed)
-        state, reply = protocol.join(self.terms, self.terms.clients[number], entropy, self.identity(number))
-        advertisement = self._read(reply, Advertisement)
-        self.persons.append(Person(number, state, advertisement, entropy))
+        entropy = DeterministicEntropy(f"person {len(self.persons)} in ".encode() + self.terms.session)
+        state, reply = self._join(number, entropy)
+        self.persons.append(Person(number, state, self._read(reply, Advertisement), entropy))
         return self.persons[-1]
 
     def share(self, person: Person, book: Iterable[Advertisement]) -> bool:
@@ -233,19 +231,25 @@ class World:
 
     def _ask(self, person: Person, message: M) -> tuple[M, bytes] | None:
         """Return what was asked in the end, and the answer; None if it was refused."""
-        vector = self._inputs.get(person.client)
         try:
-            person.state, reply = protocol.answer(
-                person.state,
-                messages.encode(message),
-                entropy=person.entropy,
-                vector=self.terms.ring.zeros(self.terms.length) if vector is None else vector,
-                identity=self.identity(person.client),
-            )
+            person.state, reply = self._answer(person, messages.encode(message))
         except CoterieError as error:
             self.refusals.append(error)
             return None
         return message, reply
+
+    def _join(self, number: int, entropy: Entropy) -> tuple[AnyState, bytes]:
+        return protocol.join(self.terms, self.terms.clients[number], entropy, self.identity(number))
+
+    def _answer(self, person: Person, data: bytes) -> tuple[AnyState, bytes]:
+        vector = self._inputs.get(person.client)
+        return protocol.answer(
+            person.state,
+            data,
+            entropy=person.entropy,
+            vector=self.terms.ring.zeros(self.terms.length) if vector is None else vector,
+            identity=self.identity(person.client),
+        )
 
     def _read(self, reply: bytes, kind: type[M]) -> M:
         return messages.decode(reply, kind, "client", self.terms.digest)

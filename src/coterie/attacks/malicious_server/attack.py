@@ -25,6 +25,8 @@ LIES: Mapping[str, Lie] = {
 """Every lie by its name on the command line."""
 
 FEWEST = 4
+MOST = 1000
+"""Pictures to choose inputs from."""
 PRECISION = 8
 
 
@@ -127,7 +129,10 @@ class MaliciousServer:
 
     @cached_property
     def _pictures(self) -> Sequence[Picture]:
-        return [as_picture(example) for example in load(self.data, self.data_dir).test_x]
+        dataset = load(self.data, self.data_dir)
+        if len(dataset.input_shape) != 3:
+            raise ConfigError(f"{self.data!r} has no pictures, which are what is drawn here")
+        return [as_picture(example) for example in dataset.test_x[:MOST]]
 
     @property
     def _quantizer(self) -> Quantizer:

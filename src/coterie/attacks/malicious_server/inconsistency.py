@@ -89,7 +89,7 @@ def see_example(quantizer: Quantizer, update: RingVector, model: ModelArrays) ->
 LIES = (
     Lie(
         "model-inconsistency",
-        "Different models for different clients",
+        "Different models",
         "hands everybody but the victim a model of dead units, so that the sum of all updates is the victim's",
         "the terms name the model, and a member that was given another one does not take part",
         starve,

@@ -130,14 +130,14 @@ def _without_victim(terms: Terms) -> dict[str, object]:
 LIES = (
     Lie(
         "regrouping",
-        "Regrouping a circle over two rounds",
+        "Regrouping a circle",
         "invites a circle again without the victim, as if it had always been the smaller, and subtracts the two sums",
         "a member compares circles with the roster that it trusts, and answers for a whole circle or not at all",
         regroup,
     ),
     Lie(
         "puppets",
-        "A session of puppets",
+        "Puppets",
         "invites the victim among clients of its own making, under names and with keys that it chose",
         "a member takes part only with those on its roster, by the identity keys that stand there",
         surround,

@@ -15,6 +15,10 @@ from coterie.reports.words import Level
 if TYPE_CHECKING:
     from coterie.attacks.malicious_server.attack import MaliciousServer
 
+READ_OFF = (
+    " The input is the update of one step on one example, recovered exactly but for the last layer's biases; the "
+    "example is read off it."
+)
 NOTHING = 0.5
 """The grey of a picture of nothing."""
 
@@ -57,6 +61,7 @@ def _strip(told: Told, quantizer: Quantizer, shape: tuple[int, ...]) -> Strip:
         return planted, draw(attempt.recovered, attempt.among, quantizer, shape)
 
     without, against = ([pictured(attempt) for attempt in side] for side in (told.without, told.against))
+    read = READ_OFF if told.without[0].pictures is not None else ""
     sent = "" if any(attempt.recovered is not None for attempt in told.against) else " Grey: it has nothing at all."
     among = max(attempt.among for attempt in told.against)
     blend = f" With the rule it has the sum of {among} clients, drawn as their mean." if among > 1 else ""
@@ -67,7 +72,7 @@ def _strip(told: Told, quantizer: Quantizer, shape: tuple[int, ...]) -> Strip:
             ("Recovered without the rule", np.stack([seen for _, seen in without])),
             ("Recovered with it", np.stack([seen for _, seen in against])),
         ],
-        f"The server {told.lie.told}. The rule: {told.lie.rule}.{blend}{sent}",
+        f"The server {told.lie.told}. The rule: {told.lie.rule}.{read}{blend}{sent}",
     )
 
 
@@ -155,9 +160,9 @@ def _measures(told: Told) -> dict[str, Any]:
 
 
 def _card_line(attack: "MaliciousServer", told: Told) -> CardLine:
-    mode = "active-server" if attack.active else "honest-but-curious"
+    mode = "active" if attack.active else "honest"
     circles = f"T = {attack.privacy}" if attack.privacy > 1 else "no circles"
-    against = f"{mode} terms, {circles}, {attack.colluders} of {attack.clients} colluding"
+    against = f"{mode} mode, {circles}, {attack.colluders} of {attack.clients} collude"
     return CardLine(told.lie.title, against, told.outcome, _why(attack, told))
 
 

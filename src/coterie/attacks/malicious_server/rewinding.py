@@ -66,7 +66,7 @@ def rewind(stage: Stage, defended: bool) -> Attempt:
 LIES = (
     Lie(
         "rewinding",
-        "Answering twice after a crash",
+        "Rewinding",
         "makes clients lose what they stored last, and asks them again with another story",
         "a member remembers on disk which step it has answered, before the answer leaves",
         rewind,

@@ -211,7 +211,7 @@ LIES = (
     ),
     Lie(
         "equivocation",
-        "Two stories of who survived",
+        "Two stories",
         "tells some that the victim survived and others that it was lost; its colluders confirm both",
         "nothing is revealed before more than (n + c) / 2 clients have signed the same survivors",
         _against("quorum above the colluders", equivocate),
@@ -225,7 +225,7 @@ LIES = (
     ),
     Lie(
         "splitting",
-        "Splitting a circle in a session",
+        "Splitting a circle",
         "has the same inputs summed again as if the victim alone had left its circle, and subtracts",
         "a circle is summed whole or not at all: who is left of a broken one counts as lost",
         _against("whole circles", split),

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from tests.support.world import idealise
 
@@ -26,9 +26,10 @@ from coterie.attacks.malicious_server.weakened import RULES, without
 from coterie.attacks.victims import Victims
 from coterie.cli import app
 from coterie.errors import ConfigError, PeerProtocolError, RoundAborted
+from coterie.graphs.topology import Complete, Harary
 from coterie.reports.words import Level
 from coterie.runs.secrets import digest_of
-from coterie.secagg import Server
+from coterie.secagg import Server, ThreatMode
 
 REFUSED = {
     "equivocation": "clients confirmed the survivors",
@@ -44,6 +45,8 @@ REFUSED = {
 """What clients say under active terms; to the other lies they answer, but not what the server is after."""
 WORK_ON_TRUST = {"equivocation", "stranding", "key-substitution", "joining-twice", "lonely-sum", "puppets"}
 """Lies that obtain an input from clients who trust the server to follow the protocol."""
+ANY = bytes(32)
+"""A key that is nobody's."""
 
 
 def make_stage(seed: int = 0, *, active: bool = True, privacy: int = 3, clients: int = 12, colluders: int = 3) -> Stage:
@@ -197,6 +200,55 @@ def test_a_member_enters_a_session_once() -> None:
         members["client-00"].answer(invitation)
         members["client-00"].leave()
         members["client-00"].answer(invitation)
+
+
+@given(data=st.data())
+@settings(deadline=None, max_examples=80)
+def test_varied_terms_are_refused_or_harmless(data: st.DataObject) -> None:
+    """Whatever a member accepts is with whole circles of its roster, by their keys, and no weaker than its floor."""
+    stage = make_stage()
+    roster = invitations.roster_of(stage)
+
+    def perhaps(honest: object, other: st.SearchStrategy[object]) -> object:
+        return data.draw(st.one_of(*[st.just(honest)] * 4, other))
+
+    circles = data.draw(st.sets(st.sampled_from(range(4)), min_size=2))
+    whole = [number for number in range(12) if number // 3 in circles]
+    chosen = perhaps(whole, st.sets(st.sampled_from(range(12)), min_size=6).map(sorted))
+    assert isinstance(chosen, list)
+    size, own = len(chosen), tuple(roster.clients[number].identity for number in chosen)
+    changes = {
+        "clients": tuple(roster.clients[number].name for number in chosen),
+        "identities": perhaps(own, st.integers(0, size - 1).map(lambda place: (*own[:place], ANY, *own[place + 1 :]))),
+        "circles": perhaps(
+            tuple(number // 3 for number in chosen),
+            st.one_of(st.none(), st.lists(st.integers(0, 4), min_size=size, max_size=size).map(tuple)),
+        ),
+        "mode": perhaps(ThreatMode.ACTIVE_SERVER, st.just(ThreatMode.HONEST_BUT_CURIOUS)),
+        "threshold": perhaps(None, st.integers(1, size)),
+        "colluders": perhaps(3, st.integers(0, size - 2)),
+        "topology": perhaps(Complete(), st.just(Harary(2))),
+        "roster": perhaps(roster.digest, st.binary(min_size=32, max_size=32)),
+    }
+    try:
+        terms = invitations.offer(stage, "varied")
+        terms = msgspec.structs.replace(terms, **changes)
+    except ConfigError:
+        return
+    name = data.draw(st.sampled_from(terms.clients))
+    with invitations.members(stage, True) as members:
+        try:
+            members[name].answer(Server(terms).invite()[name])
+        except PeerProtocolError:
+            return
+    event("accepted")
+    assert terms.active
+    assert chosen == whole
+    assert terms.circles == tuple(number // 3 for number in chosen)
+    assert terms.identities == own
+    assert terms.tolerated >= 3
+    assert terms.threshold_for(size) > 3
+    assert terms.topology == Complete()
 
 
 def test_dead_units_learn_nothing_but_the_last_biases() -> None:

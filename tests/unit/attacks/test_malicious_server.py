@@ -134,6 +134,7 @@ def test_varied_lies_obtain_nothing_in_any_configuration(
         attempt = lie.play(replace(stage, variation=np.random.default_rng(seed)), True)
         assert not attempt.exact
         assert not any(map(leaks, attempt.worlds))
+        assert not any(world.answered_again for world in attempt.worlds if isinstance(world, Restless))
 
 
 def test_varied_lies_still_obtain_something_without_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:

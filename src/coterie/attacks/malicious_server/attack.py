@@ -122,7 +122,7 @@ class MaliciousServer:
             if not worlds:
                 return ()
             # Where clients trust the server, nothing is promised beyond what the lie itself is after.
-            leaked = self.active and defended and any(map(leaks, worlds))
+            leaked = self.active and defended and any(world.answered_again or leaks(world) for world in worlds)
             sides.append((attempt.exact or leaked, sum(world.asked for world in worlds)))
         (baseline, _), (broken, asked) = sides
         return (Variation(baseline, broken, asked),)

@@ -50,8 +50,6 @@ def strand(stage: Stage) -> Attempt:
         honest = _mates(world.terms, number) - world.colluders
         if number in honest and not gone & honest:
             gone.add(max(honest))
-    if stage.privacy == 1:
-        gone = set(few) - world.colluders
     everybody = settled(world, {VICTIM: set(range(size)) - set(few)})
     for sharers in everybody, frozenset(few):
         announce(world, world.persons, everybody - gone, sharers)
@@ -142,16 +140,14 @@ def join_twice(stage: Stage) -> Attempt:
 
 def leave_alone(stage: Stage) -> Attempt:
     """Have a sum opened in which everybody but the victim colludes."""
-    colluders, privacy = stage.colluders, stage.privacy
-    planted = stage.inputs[VICTIM]
-    if not colluders or colluders < privacy - 1:
-        return Attempt(stage.ring, planted, impossible="there are too few colluders to fill the victim's circle")
-    size = stage.clients if privacy > 1 else colluders + 2
-    mates = len(_mates(stage.terms("alone", size), VICTIM)) if privacy > 1 else colluders + 1
-    if mates > colluders + 1:
-        return Attempt(stage.ring, planted, impossible="there are too few colluders to fill the victim's circle")
-    chosen = {*range(1, mates), *range(size - 1, size - 1 - (colluders - mates + 1), -1)}
-    world = stage.open("alone", size, chosen)
+    colluders, circles = stage.colluders, stage.privacy > 1
+    size = stage.clients if circles else colluders + 2
+    mates = len(_mates(stage.terms("alone", size), VICTIM)) if circles else colluders + 1
+    if not 1 < mates <= colluders + 1:
+        reason = "there are too few colluders to fill the victim's circle"
+        return Attempt(stage.ring, stage.inputs[VICTIM], impossible=reason)
+    elsewhere = range(size - (colluders - mates + 1), size)
+    world = stage.open("alone", size, {*range(1, mates), *elsewhere})
     everybody = settled(world)
     broken = {max(honest) for circle in _circles(world.terms) if (honest := circle - world.colluders - {VICTIM})}
     announce(world, world.persons, everybody - broken, everybody)

@@ -9,7 +9,7 @@ import typer
 from coterie.cli.attack_show import Html, Trials, show
 
 
-class Mode(StrEnum):
+class TermsMode(StrEnum):
     """Whom the clients take the server for."""
 
     ACTIVE = "active"
@@ -19,8 +19,8 @@ class Mode(StrEnum):
 def malicious_server(
     lie: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Tell this lie only; may be repeated.")] = None,
     mode: Annotated[
-        Mode, typer.Option(help="Terms against a server that lies, or against an honest one that is curious.")
-    ] = Mode.ACTIVE,
+        TermsMode, typer.Option(help="Terms against a server that lies, or against an honest one that is curious.")
+    ] = TermsMode.ACTIVE,
     circles: Annotated[int, typer.Option(metavar="T", help="Clients in a circle; 1 is no circles.", min=1)] = 3,
     clients: Annotated[int, typer.Option(help="Clients in a session.", min=4, max=100)] = 12,
     colluders: Annotated[
@@ -48,7 +48,7 @@ def malicious_server(
 
     attack = MaliciousServer(
         lies=tuple(lie or LIES),
-        active=mode is Mode.ACTIVE,
+        active=mode is TermsMode.ACTIVE,
         privacy=circles,
         clients=clients,
         colluders=default_colluders(clients) if colluders is None else colluders,

@@ -1,4 +1,4 @@
-"""How the lies are told of: pictures of what was recovered, a table, the verdict and the privacy card."""
+"""The account of the lies: pictures of what was recovered, a table, the verdict and the privacy card."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any

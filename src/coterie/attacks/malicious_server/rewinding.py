@@ -18,7 +18,7 @@ from coterie.rounds import Member
 from coterie.secagg import AnyState, Server, Terms, park, resume
 
 
-class Parked(World):
+class Rewindable(World):
     """A world of members, each started for one message from the state that was stored."""
 
     def __init__(
@@ -53,7 +53,7 @@ def rewind(stage: Stage, defended: bool) -> Attempt:
 
     with members(stage, defended, entropy) as clients:
         colluders = range(stage.clients - stage.colluders, stage.clients)
-        world = Parked(terms, colluders, dict(enumerate(stage.inputs)), clients)
+        world = Rewindable(terms, colluders, dict(enumerate(stage.inputs)), clients)
         everybody = settled(world)
         stored = {person: person.state for person in world.persons}
         announce(world, world.persons, everybody, everybody)

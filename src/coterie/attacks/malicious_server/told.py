@@ -1,4 +1,4 @@
-"""What came of every lie, judged against guessing."""
+"""Lies as they were told: what came of each, judged against guessing."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,67 +1,26 @@
 """Seven attacks of a server that lies, each with the rule that closes it switched off and on, against real clients.
 
-What the server learns is decided by linear algebra over everything it holds (:mod:`tests.support.world`). Each attack
-was a working exploit before its rule was there.
+What the server learns is decided by linear algebra over everything it holds
+(:mod:`coterie.attacks.malicious_server.learned`). Each attack was a working exploit before its rule was there.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable
 from itertools import count
 
 import msgspec
 import numpy as np
 import pytest
 from tests.support.cast import make_terms
-from tests.support.world import Person, World
 
+from coterie.attacks.malicious_server.learned import exposes, leaks, learned
+from coterie.attacks.malicious_server.moves import announce, deliver, show_book
+from coterie.attacks.malicious_server.world import World
 from coterie.crypto.context import bind
 from coterie.graphs.table import TOPOLOGIES, TopologyKind
 from coterie.graphs.topology import Graph, Harary
 from coterie.secagg import Terms, rules
-from coterie.secagg.messages import Advertisement
 
 OFF_AND_ON = pytest.mark.parametrize("defended", [False, True])
-
-
-def show_book(world: World, persons: Iterable[Person], book: Iterable[Advertisement] | None = None) -> None:
-    """Show everybody the same book: the honest clients' keys and the colluders'."""
-    persons = list(persons)
-    colluding = [world.collude(number) for number in world.colluders]
-    book = list(book or [*(person.advertisement for person in persons), *colluding])
-    for person in persons:
-        world.share(person, book)
-
-
-def deliver(world: World, persons: Iterable[Person], withheld: Mapping[int, Collection[int]] | None = None) -> None:
-    """Deliver to everybody the envelopes of all its neighbours, but for those withheld."""
-    dealers = {person.client: person for person in reversed(world.persons) if person.dealt}
-    for person in persons:
-        known = {entry.sender for entry in person.book} - set((withheld or {}).get(person.client, ()))
-        peers = known.intersection(world.terms.graph(person.seed).neighbours(person.client))
-        world.mask(person, [world.envelope(peer, person, dealers.get(peer)) for peer in sorted(peers)])
-
-
-def announce(world: World, persons: Iterable[Person], survivors: Collection[int], sharers: Collection[int]) -> None:
-    """Announce survivors with everybody's statement, then show the signatures to all who signed."""
-    persons = [person for person in persons if person.carried and person.client in survivors]
-    if not persons:
-        return
-    seed = persons[0].seed
-    statements = {number: world.statement(number, seed, sharers) for number in world.colluders}
-    masked = [person for person in world.persons if person.carried and person.seed == seed]
-    statements |= {person.client: person.statement for person in masked}
-    signatures = {person: world.confirm(person, survivors, sharers, statements) for person in persons}
-    confirmations = [signature for signature in signatures.values() if signature is not None]
-    confirmations += [world.confirmation(number, seed, survivors) for number in world.colluders & set(survivors)]
-    for person, signature in signatures.items():
-        if signature is not None:
-            world.reveal(person, survivors, confirmations)
-
-
-def exposes(world: World, number: int) -> bool:
-    """Whether one client's input follows from what the server learned."""
-    learned = world.learned()
-    alone = np.array([honest == number for honest in world.honest], np.int64)
-    return any((row == alone).all() for row in learned)
 
 
 # --- 1. Stranding: no colluder is needed where circles can be broken.
@@ -84,7 +43,7 @@ def test_stranding(defended: bool, colluders: int | None, monkeypatch: pytest.Mo
     for sharers in (everybody, set(few)):
         announce(world, persons, survivors, sharers)
     assert exposes(world, victim) is not defended
-    assert world.leaks() is not defended
+    assert leaks(world) is not defended
 
 
 # --- 2. Stripping: without circles it takes holders who are neither silent nor said to be lost.
@@ -142,7 +101,7 @@ def test_copied_keys(
     persons = [world.enter(number) for number in world.honest]
     copied = world.collude(2, persons[0].advertisement.masking_key)
     show_book(world, persons, [*(person.advertisement for person in persons), copied])
-    deliver(world, [person for person in persons if person.dealt])
+    deliver(world, [person for person in persons if person.shared])
     announce(world, persons, {0, 1, 2}, {0, 1, 2})
     assert exposes(world, 1) is not (numbered or distinct)
     assert bool(world.answered) is not distinct
@@ -177,8 +136,8 @@ def test_cutting_a_bridge(defended: bool, circles: tuple[int, ...] | None, monke
     deliver(world, persons, {5: {6}, 6: {5}})
     for sharers in (everybody, everybody - {6}, everybody - {5}):
         announce(world, persons, everybody, sharers)
-    assert world.leaks() is not defended
-    assert len(world.learned()) == (0 if defended else 2)  # the sum of either clique
+    assert leaks(world) is not defended
+    assert len(learned(world)) == (0 if defended else 2)  # the sum of either clique
 
 
 # --- 6. Joining twice: two books, each with its quorum.
@@ -243,7 +202,7 @@ def test_lonely_sums(defended: bool, make: Callable[[], World], monkeypatch: pyt
         monkeypatch.setattr(rules, "check_company", lambda *_: None)
     world = make()
     assert exposes(world, 0) is not defended
-    assert world.leaks() is not defended
+    assert leaks(world) is not defended
 
 
 # --- And with no lie at all, the sum and nothing else.
@@ -256,5 +215,5 @@ def test_an_honest_server_learns_the_sum_alone(circles: tuple[int, ...] | None) 
     show_book(world, persons)
     deliver(world, persons)
     announce(world, persons, range(7), range(7))
-    assert world.learned().tolist() == [[1] * 5]
-    assert not world.leaks()
+    assert learned(world).tolist() == [[1] * 5]
+    assert not leaks(world)

@@ -7,39 +7,10 @@ import pytest
 from tests.support.lies import make_liar
 from tests.support.world import idealise
 
-from coterie.crypto.context import bind
-from coterie.secagg import Terms, rules
-from coterie.secagg.messages import encode_members
+from coterie.attacks.malicious_server.weakened import without
 
 #: A hole that this many sessions do not find would not mean much if more did not.
 ENOUGH = 4_000
-
-
-def switch_off(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take one rule out of the protocol."""
-    match rule:
-        case "statements":
-            monkeypatch.setattr(rules, "check_statements", lambda *_: None)
-        case "statements name the book":
-            monkeypatch.setattr(
-                rules,
-                "masks_context",
-                lambda terms, _, *said: bind(
-                    "masks", terms.digest, said[0], encode_members(said[1], len(terms.clients))
-                ),
-            )
-        case "quorum above the colluders":
-            monkeypatch.setattr(Terms, "quorum", property(lambda terms: len(terms.clients) // 2 + 1))
-        case "keys name both clients":  # and repeated keys are refused: either is enough
-            monkeypatch.setattr(rules, "pair_context", lambda purpose, terms, seed, *_: bind(purpose, terms, seed))
-            monkeypatch.setattr(rules, "check_distinct", lambda *_: None)
-        case "keys name the book":
-            monkeypatch.setattr(
-                rules, "pair_context", lambda purpose, terms, _, *pair: bind(purpose, terms, *sorted(pair))
-            )
-            monkeypatch.setattr(rules, "envelope_context", lambda terms, _, *pair: bind("share", terms, *pair))
-        case "company":
-            monkeypatch.setattr(rules, "check_company", lambda *_: None)
 
 
 @pytest.mark.parametrize(
@@ -55,11 +26,9 @@ def switch_off(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_the_search_finds_what_each_rule_is_there_for(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     idealise(monkeypatch)
-    switch_off(rule, monkeypatch)
-    found = next((seed for seed in range(ENOUGH) if make_liar(seed).play()), None)
+    with without(rule):
+        found = next((seed for seed in range(ENOUGH) if make_liar(seed).play()), None)
     assert found is not None
-    monkeypatch.undo()
-    idealise(monkeypatch)
     assert not make_liar(found).play()
 
 

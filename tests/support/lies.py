@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tests.support.cast import make_terms
-from tests.support.world import Person, World
 
+from coterie.attacks.malicious_server.learned import leaks
+from coterie.attacks.malicious_server.world import Person, World
 from coterie.graphs.topology import Complete, ErdosRenyi, Harary, Topology
 from coterie.secagg import Terms
 from coterie.secagg.messages import Advertisement
@@ -40,7 +41,7 @@ class Liar:
             masked = [person for person in persons if person.carried is not None]
             if masked:
                 self.announce(self.books[number], masked)
-        return bool(self.world.answered) and self.world.leaks()
+        return bool(self.world.answered) and leaks(self.world)
 
     def often(self, probability: float) -> bool:
         return self.rng.random() < probability
@@ -97,7 +98,7 @@ class Liar:
                 envelopes = []
                 for peer in known:
                     dealers = [dealer for dealer in persons if dealer.client == peer]
-                    others = [dealer for dealer in world.persons if dealer.client == peer and dealer.dealt]
+                    others = [dealer for dealer in world.persons if dealer.client == peer and dealer.shared]
                     if peer in world.colluders:
                         envelopes.append(world.envelope(peer, person, None))
                     elif dealers and not self.often(lost):

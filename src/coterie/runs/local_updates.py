@@ -1,13 +1,16 @@
 """The updates of a round's clients: who trains, and how long anybody waits for it."""
 
+import hashlib
 import time
 from collections.abc import Sequence
 
 import numpy as np
 
 from coterie.errors import LocalProtocolError, TrainingError
+from coterie.runs.secrets import digest_of
 from coterie.training.executors.processes import Trainer
 from coterie.training.flatten import ModelArrays
+from coterie.training.local import LocalTask
 from coterie.training.strategies import Strategy
 
 
@@ -20,14 +23,30 @@ class LocalUpdates:
         self._waits: list[tuple[float, float]] = []
         self.losses: dict[str, float] = {}
         self._computed: dict[str, float] = {}
+        self.given: dict[str, bytes] = {}
+        """For each client that trains, a name for what it was given: model and work, as the client sees them."""
+        self._hashed: tuple[ModelArrays, bytes] | None = None
 
     def begin(self) -> None:
         """Forget the round before."""
-        self._waits, self.losses, self._computed = [], {}, {}
+        self._waits, self.losses, self._computed, self.given = [], {}, {}, {}
 
     def start(self, number: int, clients: Sequence[str]) -> None:
         """Let these clients begin to train."""
-        self._trainer.start([self.strategy.task(number, client) for client in clients])
+        tasks = [self.strategy.task(number, client) for client in clients]
+        if self.strategy.alike:
+            self.given = {task.client: self._content(task) for task in tasks}
+        self._trainer.start(tasks)
+
+    def content(self, number: int) -> bytes:
+        """Return a name for what everybody is to train in a round, and how; empty where each has a model of its own."""
+        return self._content(self.strategy.task(number, self.strategy.clients[0])) if self.strategy.alike else b""
+
+    def _content(self, task: LocalTask) -> bytes:
+        # In one process everybody is handed the same arrays, which are hashed once.
+        if self._hashed is None or self._hashed[0] is not task.state:
+            self._hashed = task.state, digest_of(task.state)
+        return hashlib.sha256(self._hashed[1] + repr(task.work).encode()).digest()
 
     def contribution(self, client: str) -> ModelArrays:
         """Wait for a client's update; called from several threads at once."""

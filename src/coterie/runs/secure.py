@@ -42,9 +42,11 @@ class Secure:
     def play(self, number: int, available: Mask, rng: np.random.Generator, faults: Faults, *, resuming: bool) -> Played:
         """Play a round through the real protocol; its ledger is kept."""
         contributions, updates = self._contributions, self._contributions.updates
-        played = self._rounds.open(number, available, rng, resuming=resuming)
+        played = self._rounds.open(number, available, rng, content=updates.content(number), resuming=resuming)
         # Training begins with the round: it need not wait until keys are exchanged, which do not depend on it.
         contributions.begin(number, who_trains(faults, played.selected) if played.step is not Step.DONE else ())
+        for name in played.selected:
+            self._members[name].content = updates.given.get(name)
         self._carrier.faults = faults
         report = self._carrier.play(played, self._members)
         result, steps = played.result, report.steps.values()

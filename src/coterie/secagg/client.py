@@ -331,11 +331,11 @@ def _reveal(state: State, survivors: frozenset[int], held: Sequence[Holding]) ->
     terms = state.terms
     aggregated = terms.aggregated(survivors)
     held = sorted(held, key=lambda holding: holding.dealer)
-    opens_self = rules.kinds_of_share([holding.dealer for holding in held], aggregated)
+    opens_self, opens_key = rules.kinds_of_share([holding.dealer for holding in held], aggregated)
     reply = messages.Revelation(
         terms.digest,
         state.me,
-        tuple(messages.SelfShareOf(h.dealer, h.self_share) for h in held if opens_self[h.dealer]),
-        tuple(messages.KeyShareOf(h.dealer, h.key_share) for h in held if not opens_self[h.dealer]),
+        tuple(messages.SelfShareOf(h.dealer, h.self_share) for h in held if h.dealer in opens_self),
+        tuple(messages.KeyShareOf(h.dealer, h.key_share) for h in held if h.dealer in opens_key),
     )
     return Finished(terms, state.me, tuple(sorted(aggregated))), messages.encode(reply)

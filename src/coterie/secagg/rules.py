@@ -4,7 +4,7 @@ The server is not trusted with any of this; it computes the same things only to 
 here is one line of defence against one attack, and the adversary tests switch them off one by one.
 """
 
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Set
 from functools import lru_cache
 
 from coterie.crypto import signing
@@ -213,10 +213,10 @@ def check_testimony(
         raise ThresholdError(f"{len(confirmations)} clients confirmed the survivors; {terms.quorum} are needed")
 
 
-def kinds_of_share(dealers: Collection[int], aggregated: frozenset[int]) -> Mapping[int, bool]:
-    """For each dealer whether its *self* share may be opened; its *key* share otherwise; never both.
+def kinds_of_share(dealers: Collection[int], aggregated: frozenset[int]) -> tuple[frozenset[int], frozenset[int]]:
+    """The dealers whose *self* share may be opened, and those whose *key* share may; nobody is ever among both.
 
     Decided by the client alone from the survivors and the circle map: a stranded survivor of a broken circle is
     treated as dropped, so its self mask stays on and its input stays hidden.
     """
-    return {dealer: dealer in aggregated for dealer in dealers}
+    return aggregated.intersection(dealers), frozenset(dealers) - aggregated

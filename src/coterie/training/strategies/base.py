@@ -32,6 +32,11 @@ class Strategy(Protocol):
         """Everybody who can take part."""
         ...
 
+    @property
+    def alike(self) -> bool:
+        """Whether all clients of a round are given one model to train, in one way: a session is then bound to it."""
+        ...
+
     def task(self, number: int, client: str) -> LocalTask:
         """Return what this client does in round ``number``."""
         ...

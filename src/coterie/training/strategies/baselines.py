@@ -35,6 +35,8 @@ class LocalOnly:
     It is a :class:`~coterie.training.strategies.Strategy` in which no contribution is made.
     """
 
+    alike = False
+
     def __init__(self, model: nn.Module, curriculum: Curriculum) -> None:
         self._curriculum = curriculum
         self._models: dict[str, ModelArrays] = dict.fromkeys(curriculum.clients, flatten.read(model))

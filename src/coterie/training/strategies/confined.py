@@ -28,6 +28,8 @@ class Confined:
     depends on its own model and the steps alone, so that it comes to the same.
     """
 
+    alike = False  # nobody is given a model
+
     def __init__(
         self, problem: Problem, parts: Mapping[str, Indices], descent: ConfinedDescent, clip: float, seed: int
     ) -> None:

@@ -26,6 +26,8 @@ class FedAvg:
     Weights are ``uniform``, or with ``samples`` the number of the client's examples.
     """
 
+    alike = True
+
     def __init__(
         self,
         model: nn.Module,

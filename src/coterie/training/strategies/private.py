@@ -24,6 +24,8 @@ class PrivateDescent:
     an epoch has as many steps as batches of the expected size would take.
     """
 
+    alike = True
+
     def __init__(self, model: nn.Module, curriculum: Curriculum, rounds: int, clip: float, multiplier: float) -> None:
         self._inner = centralised(model, curriculum)
         task = self._inner.task(1, POOLED)

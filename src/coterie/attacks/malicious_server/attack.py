@@ -1,0 +1,139 @@
+"""The attack: every lie told to the same clients, with the rule against it taken out, and with it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from coterie.arithmetic.quantize import Quantizer
+from coterie.attacks.finding import Finding, ThreatModel, Watch
+from coterie.attacks.malicious_server import inconsistency, invitations, rewinding, sessions
+from coterie.attacks.malicious_server.learned import leaks
+from coterie.attacks.malicious_server.report import report
+from coterie.attacks.malicious_server.stage import Lie, Picture, Stage, as_picture
+from coterie.attacks.malicious_server.told import Told, Variation, chance_of
+from coterie.attacks.malicious_server.variants import Restless
+from coterie.errors import ConfigError
+from coterie.training.data.datasets import load
+from coterie.training.streams import stream
+
+LIES: Mapping[str, Lie] = {
+    lie.name: lie for lie in (*sessions.LIES, *rewinding.LIES, *invitations.LIES, *inconsistency.LIES)
+}
+"""Every lie by its name on the command line."""
+
+FEWEST = 4
+MOST = 1000
+"""Pictures to choose inputs from."""
+PRECISION = 8
+
+
+@dataclass(frozen=True)
+class MaliciousServer:
+    """Settings of the attack."""
+
+    name: ClassVar[str] = "malicious-server"
+    title: ClassVar[str] = "A server that lies"
+
+    lies: tuple[str, ...] = tuple(LIES)
+    active: bool = True
+    """Whether clients take the server for one that may lie; otherwise they trust it to follow the protocol."""
+    privacy: int = 3
+    """T, the size of a circle; 1 is no circles."""
+    clients: int = 12
+    colluders: int = 3
+    trials: int = 3
+    """Victims, each in sessions of its own."""
+    tries: int = 4
+    """How often each lie within a session is told again, varied at random."""
+    data: str = "digits"
+    data_dir: str | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if unknown := [name for name in self.lies if name not in LIES]:
+            raise ConfigError(f"there is no lie {unknown[0]!r}; there are {', '.join(LIES)}")
+        if not self.lies or self.trials < 1 or self.tries < 0:
+            raise ConfigError("there is at least one lie and one trial, and no negative number of tries")
+        if self.clients < FEWEST or not 1 <= self.privacy <= self.clients // 2:
+            raise ConfigError(
+                f"a session has at least {FEWEST} clients, in circles of at most half of them: not {self.clients} "
+                f"clients with T = {self.privacy}"
+            )
+        if not 0 <= self.colluders <= (self.clients - 1) // 2:
+            raise ConfigError(f"of {self.clients} clients between 0 and {(self.clients - 1) // 2} collude here")
+
+    @property
+    def threat(self) -> ThreatModel:
+        """Who attacks, with what."""
+        helped = f", with {self.colluders} of {self.clients} clients on its side" if self.colluders else ", alone"
+        return ThreatModel(
+            who=f"The server of secure aggregation{helped}.",
+            sees="Every message of every client: keys, sealed shares, masked inputs, what is signed and revealed.",
+            knows="The protocol and its terms, and all secrets of those who collude with it.",
+            may="Tell every client what it likes: other keys, shares, survivors, terms, models; and ask again. "
+            "It cannot break ciphers or forge signatures.",
+        )
+
+    def play(self, watch: Watch) -> Finding:
+        """Tell every lie to the same victims, without the rule against it and with it."""
+        total = len(self.lies) * (self.trials + self.tries)
+        told = []
+        for place, name in enumerate(self.lies):
+            lie, begun = LIES[name], place * (self.trials + self.tries)
+            attempts = []
+            for trial in range(self.trials):
+                watch(lie.title, (begun + trial) / total)
+                stage = self._stage(trial)
+                attempts.append((lie.play(stage, False), lie.play(stage, True)))
+            varied: list[Variation] = []
+            for trial in range(self.trials, self.trials + self.tries):
+                watch(f"{lie.title}, varied", (begun + trial) / total)
+                varied += self._vary(lie, trial)
+            without, against = zip(*attempts, strict=True)
+            chance = chance_of(against, stream(self.seed, "guesses", name))
+            told.append(Told(lie, without, against, varied, chance))
+        return report(self, told, self._quantizer, np.mean(self._pictures, axis=0))
+
+    def _stage(self, trial: int) -> Stage:
+        chosen = stream(self.seed, "inputs", trial).permutation(len(self._pictures))[: self.clients]
+        rounding = stream(self.seed, "rounding", trial)
+        return Stage(
+            self.active,
+            self.privacy,
+            self.clients,
+            self.colluders,
+            self._quantizer.ring,
+            [self._quantizer.encode(self._pictures[index].ravel(), rounding).vector for index in chosen],
+            seed=1_000_000 * self.seed + trial,
+            data=self.data,
+            data_dir=self.data_dir,
+        )
+
+    def _vary(self, lie: Lie, trial: int) -> Sequence[Variation]:
+        """Tell a lie in one varied version on both sides; nothing where it is not told within a session."""
+        sides = []
+        for defended in False, True:
+            rng = stream(self.seed, "variation", lie.name, trial)
+            attempt = lie.play(replace(self._stage(trial), variation=rng), defended)
+            worlds = [world for world in attempt.worlds if isinstance(world, Restless)]
+            if not worlds:
+                return ()
+            # Where clients trust the server, nothing is promised beyond what the lie itself is after.
+            leaked = self.active and defended and any(world.answered_again or leaks(world) for world in worlds)
+            sides.append((attempt.exact or leaked, sum(world.asked for world in worlds)))
+        (baseline, _), (broken, asked) = sides
+        return (Variation(baseline, broken, asked),)
+
+    @cached_property
+    def _pictures(self) -> Sequence[Picture]:
+        dataset = load(self.data, self.data_dir)
+        if len(dataset.input_shape) != 3:
+            raise ConfigError(f"{self.data!r} has no pictures, which are what is drawn here")
+        return [as_picture(example) for example in dataset.test_x[:MOST]]
+
+    @property
+    def _quantizer(self) -> Quantizer:
+        return Quantizer(1.0, PRECISION, self.clients)

@@ -1,0 +1,97 @@
+"""Different models for different clients, so that of a secure sum only the target's update is left.
+
+Pasquini, Francati and Ateniese (2022) show that secure aggregation hides nobody from a server that hands out models as
+it likes. A model whose rectified units are all dead gives zero gradients in front of them and right behind them. If
+everybody but the target gets such a model, the sum of the updates *is* the target's, and no rule about masks is broken:
+the sum is opened as it should be. The last layer's biases, which learn even then, are all that stays mixed.
+
+The defence is that a session's terms name the model (``content``), and a member that was given another one refuses.
+"""
+
+import numpy as np
+
+from coterie.arithmetic.quantize import Quantizer
+from coterie.arithmetic.ring import RingVector
+from coterie.attacks.malicious_server.invitations import play
+from coterie.attacks.malicious_server.stage import Attempt, Lie, Picture, Stage, as_picture
+from coterie.attacks.malicious_server.world import simulated_identity
+from coterie.attacks.victims import Victims
+from coterie.rounds import one_off
+from coterie.runs.secrets import digest_of
+from coterie.training.flatten import ModelArrays
+from coterie.training.local import LocalSGD
+from coterie.training.streams import stream
+
+VICTIM = 0
+MODEL = "mlp"
+WORK = LocalSGD(learning_rate=0.5, batch_size=1)
+PRECISION = 16
+
+
+def deaden(state: ModelArrays) -> ModelArrays:
+    """Return a network with a hidden layer whose units are below zero for every input of ordinary size."""
+    weights, biases, *rest = state
+    reach = 1 + 100 * np.abs(weights).sum(axis=1)
+    return [weights, np.asarray(-reach, biases.dtype), *rest]
+
+
+def starve(stage: Stage, defended: bool) -> Attempt:
+    """Give the target the model, and everybody else a dead one; the session is about the target's."""
+    victims = Victims.gather(stage.data, MODEL, stage.clients, stage.seed, examples=1, data_dir=stage.data_dir)
+    model = victims.start
+    terms = stage.terms("models", stage.clients)
+    given = {name: model if number == VICTIM else deaden(model) for number, name in enumerate(terms.clients)}
+    quantizer = Quantizer(1.0, PRECISION, stage.clients)
+
+    def update(name: str) -> RingVector:
+        trained = victims.update(terms.index[name], given[name], 1, WORK)
+        return quantizer.encode(trained, stream(stage.seed, "rounding", name)).vector
+
+    planted = update(terms.clients[VICTIM])
+    terms = stage.terms(
+        "models",
+        stage.clients,
+        bits=quantizer.ring.bits,
+        length=planted.size,
+        content=digest_of(given[terms.clients[VICTIM]]),
+    )
+    identities = {name: simulated_identity(name) for name in terms.clients} if stage.active else None
+    members = one_off(terms, update, identities=identities)
+    if defended:
+        for name, member in members.items():
+            member.content = digest_of(given[name])
+    total, refusals = play(terms, members)
+    mine = slice(
+        1, planted.size - model[-1].size
+    )  # without the weight in front, and the biases that learn all the same
+    shown = victims.dataset.train_x[victims.parts[VICTIM][0]]
+    recovered, seen = None, None
+    if total is not None:
+        recovered = total[mine]
+        seen = as_picture(see_example(quantizer, total, model).reshape(shown.shape))
+    pictures = as_picture(shown), seen
+    return Attempt(quantizer.ring, planted[mine], recovered, refusals=refusals, pictures=pictures)
+
+
+def see_example(quantizer: Quantizer, update: RingVector, model: ModelArrays) -> Picture:
+    """Return the example that an update of one step was made from.
+
+    A unit's weights move by its error times the example, and its bias by its error: the quotient is the example.
+    """
+    steps = quantizer.ring.lift(update[1:]) * quantizer.step
+    weights, biases = model[0].shape, model[1].size
+    moved = steps[: model[0].size].reshape(weights)
+    errors = steps[model[0].size : model[0].size + biases]
+    unit = int(np.abs(errors).argmax())
+    return np.asarray(moved[unit] / errors[unit])
+
+
+LIES = (
+    Lie(
+        "model-inconsistency",
+        "Different models",
+        "hands everybody but the victim a model of dead units, so that the sum of all updates is the victim's",
+        "the terms name the model, and a member that was given another one does not take part",
+        starve,
+    ),
+)

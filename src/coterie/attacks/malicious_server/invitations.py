@@ -1,0 +1,145 @@
+"""Lies in the terms that a session is offered under, against members with a floor and a roster that they trust.
+
+Nobody in the protocol decides the terms; the server proposes them. Here it keeps to the protocol otherwise, so that the
+product's own server and carrier play its part. Without the defence a member takes the terms as they are offered.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from coterie.arithmetic.ring import RingVector
+from coterie.attacks.malicious_server.stage import Attempt, Lie, Stage
+from coterie.attacks.malicious_server.world import simulated_identity
+from coterie.cohorts.memory import MemoryFile
+from coterie.cohorts.roster import Client, Roster
+from coterie.crypto.entropy import DeterministicEntropy, Entropy
+from coterie.crypto.signing import Identity
+from coterie.errors import RoundAborted
+from coterie.rounds import Floor, Member
+from coterie.rounds.member import ANY_TERMS, Contribute
+from coterie.secagg import Terms, ThreatMode
+from coterie.transports.memory import Answering, Carrier, Session
+
+VICTIM = 0
+
+
+def regroup(stage: Stage, defended: bool) -> Attempt:
+    """Have everybody summed, then everybody but the victim, whose circle is said to be the smaller; subtract."""
+    planted = stage.inputs[VICTIM]
+    if stage.privacy == 1:
+        return Attempt(stage.ring, planted, impossible="there are no circles to regroup")
+    first = offer(stage, "before regrouping")
+    smaller = offer(stage, "after regrouping", **_without_victim(first))
+    with members(stage, defended) as everybody:
+        before, refused = play(first, everybody)
+        after, refused_later = play(smaller, everybody)
+    refusals = tuple(dict.fromkeys((*refused, *refused_later)))
+    if before is None or after is None:
+        return Attempt(stage.ring, planted, refusals=refusals)
+    difference = before - after
+    stage.ring.reduce(difference)
+    return Attempt(stage.ring, planted, difference, refusals=refusals)
+
+
+def surround(stage: Stage, defended: bool) -> Attempt:
+    """Invite the victim to a session in which everybody else is the server, under the names of those it knows."""
+    terms = offer(stage, "puppets")
+    keys = {name: Identity.generate(DeterministicEntropy(b"puppet " + name.encode())) for name in terms.clients[1:]}
+    if stage.active:
+        identities = (terms.identities[VICTIM], *(key.public for key in keys.values()))
+        terms = offer(stage, "puppets", identities=identities)
+    with members(stage, defended) as everybody:
+        zeros = terms.ring.zeros(terms.length)
+        puppets: dict[str, Answering] = {name: _puppet(name, zeros, key) for name, key in keys.items()}
+        name = terms.clients[VICTIM]
+        total, refusals = play(terms, puppets | {name: everybody[name]})
+    return Attempt(stage.ring, stage.inputs[VICTIM], None if refusals else total, refusals=refusals)
+
+
+def offer(stage: Stage, purpose: str, **changes: Any) -> Terms:  # noqa: ANN401  (any of the terms)
+    """Return terms that name the roster which members trust, whatever else they say."""
+    return stage.terms(purpose, stage.clients, roster=roster_of(stage).digest, **changes)
+
+
+@contextmanager
+def members(
+    stage: Stage, defended: bool, entropy: Callable[[str], Entropy] | None = None
+) -> Iterator[dict[str, Member]]:
+    """Make the clients: with a floor and a memory that trusts the roster, or taking whatever terms they are offered."""
+    terms = stage.terms("roster", stage.clients)
+    keys = {name: simulated_identity(name) if stage.active else None for name in terms.clients}
+    roster = roster_of(stage)
+    floor = Floor(mode=terms.mode, privacy=stage.privacy, colluders=terms.tolerated) if defended else ANY_TERMS
+    with MemoryFile(":memory:", durable=False) as file:
+        made = {}
+        for client, vector in zip(roster.clients, stage.inputs, strict=False):
+            memory = file.of(client) if defended else None
+            if memory:
+                memory.trust(roster)
+            made[client.name] = Member(
+                client.name,
+                _giving(vector),
+                memory=memory,
+                floor=floor,
+                identity=keys[client.name],
+                entropy=entropy(client.name) if entropy else None,
+            )
+        yield made
+
+
+def roster_of(stage: Stage) -> Roster:
+    """Return the roster that members trust: everybody, with identity keys, and the circles."""
+    terms = stage.terms("roster", stage.clients)
+    identities = terms.identities or (b"",) * stage.clients
+    circles = terms.circles or range(stage.clients)
+    return Roster(
+        privacy=stage.privacy,
+        clients=tuple(map(Client, terms.clients, identities)),
+        circles=tuple(
+            tuple(client for client, circle in enumerate(circles) if circle == number)
+            for number in sorted(set(circles))
+        ),
+    )
+
+
+def play(terms: Terms, clients: Mapping[str, Answering]) -> tuple[RingVector | None, tuple[str, ...]]:
+    """Play a session with the product's own server; return its sum, if it has one, and what was refused."""
+    session = Session(terms, clients, Carrier(workers=1))
+    try:
+        total = session.run().total
+    except RoundAborted:
+        total = None
+    return total, tuple(dict.fromkeys(refusal.reason for refusal in session.report.refusals))
+
+
+def _puppet(name: str, vector: RingVector, key: Identity) -> Member:
+    return Member(name, _giving(vector), floor=ANY_TERMS, identity=key)
+
+
+def _giving(vector: RingVector) -> Contribute:
+    return lambda _: vector
+
+
+def _without_victim(terms: Terms) -> dict[str, object]:
+    """Return what differs in terms that leave the victim out."""
+    changes: dict[str, object] = {"clients": terms.clients[1:], "circles": (terms.circles or ())[1:]}
+    return changes | ({"identities": terms.identities[1:]} if terms.mode is ThreatMode.ACTIVE_SERVER else {})
+
+
+LIES = (
+    Lie(
+        "regrouping",
+        "Regrouping a circle",
+        "invites a circle again without the victim, as if it had always been the smaller, and subtracts the two sums",
+        "a member compares circles with the roster that it trusts, and answers for a whole circle or not at all",
+        regroup,
+    ),
+    Lie(
+        "puppets",
+        "Puppets",
+        "invites the victim among clients of its own making, under names and with keys that it chose",
+        "a member takes part only with those on its roster, by the identity keys that stand there",
+        surround,
+    ),
+)

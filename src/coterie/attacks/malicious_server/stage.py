@@ -1,0 +1,137 @@
+"""The configuration that lies are told in, and what comes of one."""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from coterie.arithmetic.ring import Ring, RingVector
+from coterie.attacks.malicious_server.variants import Restless
+from coterie.attacks.malicious_server.world import World, simulated_identity
+from coterie.cohorts.circles import circle_sizes
+from coterie.crypto.context import bind, digest
+from coterie.errors import CoterieError
+from coterie.secagg import Terms, ThreatMode
+
+Picture: TypeAlias = npt.NDArray[np.floating[Any]]
+"""Height x width, or x 3 with colours, from 0 to 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """Whom the server lies to: how their sessions are configured, and what they put in."""
+
+    active: bool
+    """Whether clients take the server for one that may lie."""
+    privacy: int
+    """T, the size of a circle; 1 is no circles."""
+    clients: int
+    """In a session, unless a lie needs fewer: the server chooses whom it invites."""
+    colluders: int
+    ring: Ring
+    inputs: Sequence[RingVector] = field(repr=False)
+    """The clients' private vectors, by number."""
+    seed: int
+    data: str = "digits"
+    """What the clients of a training round train on."""
+    data_dir: Path | str | None = None
+    variation: np.random.Generator | None = field(default=None, repr=False)
+    """Where it is given, everything the server says is varied at random, and asked again."""
+
+    def circles(self, size: int) -> tuple[int, ...] | None:
+        """Return the circle of each of so many clients; None where there are no circles."""
+        if self.privacy == 1:
+            return None
+        sizes = circle_sizes(size, self.privacy)
+        return tuple(np.repeat(np.arange(sizes.size), sizes).tolist())
+
+    def terms(self, purpose: str, size: int, **changes: Any) -> Terms:  # noqa: ANN401  (any of the terms)
+        """Return the terms of a session with the first ``size`` clients."""
+        names = tuple(f"client-{number:02}" for number in range(size))
+        terms = Terms(
+            session=digest(bind("demonstration", purpose.encode(), self.seed)),
+            clients=names,
+            bits=self.ring.bits,
+            length=self.inputs[0].size,
+            circles=self.circles(size),
+            mode=ThreatMode.ACTIVE_SERVER if self.active else ThreatMode.HONEST_BUT_CURIOUS,
+            colluders=min(self.colluders, size - 2) if self.active else None,
+            identities=tuple(simulated_identity(name).public for name in names) if self.active else (),
+        )
+        return msgspec.structs.replace(terms, **changes)
+
+    def open(self, purpose: str, size: int | None = None, colluders: Collection[int] | None = None) -> World:
+        """Open a session in which the server may say what it likes; by default the last clients collude."""
+        size = size or self.clients
+        chosen = range(size - self.colluders, size) if colluders is None else colluders
+        terms, inputs = self.terms(purpose, size), dict(enumerate(self.inputs))
+        return Restless(terms, chosen, inputs, self.variation) if self.variation else World(terms, chosen, inputs)
+
+
+@dataclass(frozen=True, eq=False)
+class Attempt:
+    """What came of a lie: the victim's input, and the best that the server makes of all it holds."""
+
+    ring: Ring
+    planted: RingVector = field(repr=False)
+    recovered: RingVector | None = field(default=None, repr=False)
+    """None where it holds nothing of the victim's, not even a masked input."""
+    among: int = 1
+    """The clients whose sum the recovered vector is; 1 where it is meant to be the victim's alone."""
+    refusals: Sequence[str] = ()
+    """What clients refused, in the words of their errors, each once."""
+    impossible: str = ""
+    """Why the lie cannot even be tried in this configuration."""
+    worlds: Sequence[World] = field(default=(), repr=False)
+    pictures: tuple[Picture, Picture | None] | None = field(default=None, repr=False)
+    """What is seen of the input, and of what was recovered, where it takes more than to draw the vectors."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether the server has the input, to the last bit."""
+        return self.recovered is not None and self.among == 1 and bool((self.recovered == self.planted).all())
+
+    @property
+    def resemblance(self) -> float:
+        """The correlation of what was recovered with the input, without its sign; 0 where nothing was."""
+        return 0.0 if self.recovered is None else correlation(self.ring, self.planted, self.recovered)
+
+
+Play: TypeAlias = Callable[[Stage, bool], Attempt]
+"""Tells a lie, without the rule against it or with it (``defended``)."""
+
+
+@dataclass(frozen=True)
+class Lie:
+    """One lie, and what it is met with."""
+
+    name: str
+    title: str
+    told: str
+    """What the server does."""
+    rule: str
+    """What clients insist on instead."""
+    play: Play = field(repr=False)
+
+
+def correlation(ring: Ring, one: RingVector, other: RingVector) -> float:
+    """Return how much two vectors are alike, from 0 to 1: the correlation of the integers they stand for."""
+    if not (np.ptp(one) and np.ptp(other)):
+        return 0.0
+    return float(abs(np.corrcoef(ring.lift(one), ring.lift(other))[0, 1]))
+
+
+def words(errors: Iterable[CoterieError]) -> tuple[str, ...]:
+    """Return what was refused, each reason once, in the order in which they came."""
+    return tuple(dict.fromkeys(str(error) for error in errors))
+
+
+def as_picture(values: npt.NDArray[Any]) -> Picture:
+    """Return an example, channels x height x width, as a picture of one channel or three."""
+    pixels = np.asarray(values, np.float64)
+    low, high = (0.0, 1.0) if pixels.min() >= 0 and pixels.max() <= 1 else (pixels.min(), pixels.max())
+    return np.moveaxis((pixels - low) / (high - low), 0, -1).squeeze()

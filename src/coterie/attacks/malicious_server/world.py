@@ -1,0 +1,301 @@
+"""A server that lies, with the clients that collude with it, against real honest clients.
+
+The server shows every client what it likes and writes down all that comes back. What it computes from that, it
+computes from secrets that it really put together: shares that were revealed to it or sealed for keys of its own.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TypeVar
+
+from coterie.arithmetic.ring import RingVector
+from coterie.crypto import shamir
+from coterie.crypto.agreement import PrivateKey
+from coterie.crypto.entropy import DeterministicEntropy, Entropy
+from coterie.crypto.signing import SIGNATURE_BYTES, Identity
+from coterie.errors import CoterieError, LocalProtocolError
+from coterie.secagg import AnyState, Shared, Terms, messages, rules
+from coterie.secagg import client as protocol
+from coterie.secagg.envelopes import open_shares, sealing_keys
+from coterie.secagg.masking import adds, mask_vector, pair_seed
+from coterie.secagg.messages import SEALED_BYTES, Advertisement, Confirmation, Envelope, Fingerprints
+
+_NO_MARKS = Fingerprints(bytes(16), bytes(16))
+
+M = TypeVar("M", bound=messages.Message)
+
+
+@lru_cache(maxsize=64)
+def simulated_identity(name: str) -> Identity:
+    """Return the signing key of a simulated client: the same in every session, and no secret."""
+    return Identity.generate(DeterministicEntropy(b"identity of " + name.encode()))
+
+
+@dataclass(eq=False)
+class Person:
+    """An honest client in a session, and what the server knows of it; one that joins twice is two persons."""
+
+    client: int
+    state: AnyState
+    advertisement: Advertisement
+    entropy: Entropy
+    shared: Shared | None = None
+    """Its own secrets, which the server never looks at: what is judged by."""
+    book: tuple[Advertisement, ...] = ()
+    envelopes: Mapping[int, Envelope] = field(default_factory=dict)
+    """What it dealt, by holder."""
+    own_marks: Fingerprints = _NO_MARKS
+    carried: tuple[int, ...] | None = None
+    """Whose masks its input carries; None before it is sent."""
+    masked: RingVector | None = None
+    statement: bytes = b""
+    told: frozenset[int] = frozenset()
+    """The survivors that it was last told of, and did not refuse."""
+    self_shares: dict[int, bytes] = field(default_factory=dict)
+    key_shares: dict[int, bytes] = field(default_factory=dict)
+
+    @property
+    def seed(self) -> bytes:
+        """The name of the key book that it accepted."""
+        if self.shared is None:
+            raise LocalProtocolError("this client has accepted no key book")
+        return self.shared.seed
+
+
+class World:
+    """One session with a lying server."""
+
+    def __init__(
+        self,
+        terms: Terms,
+        colluders: Collection[int] = (),
+        inputs: Mapping[int, RingVector] | None = None,
+        identify: Callable[[str], Identity] = simulated_identity,
+    ) -> None:
+        """Begin a session; who has no input given masks zeros."""
+        self.terms = terms
+        self.colluders = frozenset(colluders)
+        self.honest = [number for number in range(len(terms.clients)) if number not in self.colluders]
+        self.persons: list[Person] = []
+        self.answered: set[tuple[bytes, frozenset[int]]] = set()
+        """The survivor sets, each under a key book, that somebody revealed shares for."""
+        self.refusals: list[CoterieError] = []
+        self._inputs = inputs or {}
+        self._identify = identify
+        self._keys: dict[bytes, PrivateKey] = {}
+        self._entropy = DeterministicEntropy(b"server" + terms.session)
+
+    # What the server and its colluders make.
+
+    def identity(self, number: int) -> Identity | None:
+        """Return a client's signing key; none are needed where the server is trusted."""
+        return self._identify(self.terms.clients[number]) if self.terms.active else None
+
+    def forge(self, number: int, masking_key: bytes | None = None) -> Advertisement:
+        """Return keys of the server's own in the name of a client, with a signature that is nobody's."""
+        keys = [
+            PrivateKey.generate(self._entropy, f"{len(self._keys)}/{purpose}") for purpose in ("sealing", "masking")
+        ]
+        self._keys |= {key.public: key for key in keys}
+        sealing, masking = (key.public for key in keys)
+        signature = bytes(SIGNATURE_BYTES) if self.terms.active else None
+        return Advertisement(self.terms.digest, number, sealing, masking_key or masking, signature)
+
+    def collude(self, number: int, masking_key: bytes | None = None) -> Advertisement:
+        """Return a colluder's advertisement, which it signs; its masking key may be one that it copied."""
+        forged = self.forge(number, masking_key)
+        keys = forged.sealing_key, forged.masking_key
+        signature = self._sign(number, rules.advertisement_context(self.terms, number, *keys))
+        return Advertisement(self.terms.digest, number, *keys, signature)
+
+    def envelope(self, sender: int, receiver: Person, dealer: Person | None) -> Envelope | None:
+        """Return what a dealer sealed for this client; the server's own is empty, for nobody needs it."""
+        if dealer is None:
+            return Envelope(sender, bytes(SEALED_BYTES), _NO_MARKS)
+        dealt = dealer.envelopes.get(receiver.client)
+        return None if dealt is None else Envelope(sender, dealt.sealed, dealt.marks)
+
+    def statement(self, number: int, seed: bytes, sharers: Collection[int]) -> bytes:
+        """Return what a colluder states: whatever is asked for."""
+        carried = set(sharers).intersection(self.terms.graph(seed).neighbours(number))
+        return self._sign(number, rules.masks_context(self.terms, seed, number, carried)) or b""
+
+    def confirmation(self, number: int, seed: bytes, survivors: Collection[int]) -> Confirmation:
+        """Return what a colluder confirms: whatever is asked for."""
+        signature = self._sign(number, rules.survivors_context(self.terms, seed, survivors))
+        return Confirmation(self.terms.digest, number, signature or b"")
+
+    def _sign(self, number: int, context: bytes) -> bytes | None:
+        identity = self.identity(number)
+        return identity.sign(context) if identity else None
+
+    # What honest clients answer, or refuse.
+
+    def enter(self, number: int) -> Person:
+        """Let an honest client join."""
+        entropy = DeterministicEntropy(f"person {len(self.persons)} in ".encode() + self.terms.session)
+        state, reply = self._join(number, entropy)
+        self.persons.append(Person(number, state, self._read(reply, Advertisement), entropy))
+        return self.persons[-1]
+
+    def share(self, person: Person, book: Iterable[Advertisement]) -> bool:
+        """Show a key book; the client deals its shares, of which the server opens those sealed for its own keys."""
+        entries = sorted(book, key=lambda entry: entry.sender)
+        if not self.terms.active:  # a client is then shown its neighbours' keys only
+            neighbours = self.terms.graph(rules.graph_seed(self.terms, ())).neighbours(person.client)
+            entries = [entry for entry in entries if entry.sender in neighbours]
+        answer = self._ask(person, messages.KeyBook(self.terms.digest, tuple(entries)))
+        if answer is None or not isinstance(person.state, Shared):
+            return False
+        shown, reply = answer
+        dealt = self._read(reply, messages.SharedKeys)
+        person.book, person.shared, person.own_marks = shown.advertisements, person.state, dealt.own_marks
+        person.envelopes = {envelope.peer: envelope for envelope in dealt.envelopes}
+        for entry in person.book:
+            key, envelope = self._keys.get(entry.sealing_key), person.envelopes.get(entry.sender)
+            if key is not None and envelope is not None:
+                binding = self.terms.digest, person.seed
+                _, opening = sealing_keys(key, entry.sender, person.advertisement, *binding)
+                shares = open_shares(opening, envelope, *binding, person.client, entry.sender)
+                person.self_shares[entry.sender], person.key_shares[entry.sender] = shares
+        return True
+
+    def mask(self, person: Person, envelopes: Iterable[Envelope | None]) -> bool:
+        """Deliver envelopes; the client masks its input."""
+        given = tuple(sorted((entry for entry in envelopes if entry), key=lambda entry: entry.peer))
+        answer = self._ask(person, messages.Deliveries(self.terms.digest, given))
+        if answer is None:
+            return False
+        delivered, reply = answer
+        sent = self._read(reply, messages.MaskedInput)
+        person.masked = self.terms.ring.unpack(sent.payload, self.terms.length)
+        person.carried = tuple(entry.peer for entry in delivered.envelopes)
+        person.statement = sent.statement or b""
+        return True
+
+    def confirm(
+        self, person: Person, survivors: Collection[int], sharers: Collection[int], statements: Mapping[int, bytes]
+    ) -> Confirmation | None:
+        """Announce survivors; the client signs them (active mode only)."""
+        size = len(self.terms.clients)
+        announcement = messages.Announcement(
+            self.terms.digest,
+            messages.encode_members(survivors, size),
+            messages.encode_members(sharers, size),
+            tuple(messages.Statement(number, signature) for number, signature in sorted(statements.items())),
+        )
+        answer = self._ask(person, announcement)
+        if answer is None:
+            return None
+        self._note_told(person, answer[0])
+        return self._read(answer[1], Confirmation)
+
+    def reveal(self, person: Person, survivors: Collection[int], confirmations: Iterable[Confirmation] = ()) -> bool:
+        """Show who confirmed, or where nobody does announce survivors; the client reveals its shares."""
+        if self.terms.active:
+            testimony = tuple(sorted(confirmations, key=lambda entry: entry.sender))
+            confirmed = self._ask(person, messages.Testimony(self.terms.digest, testimony))
+            reply = confirmed and confirmed[1]
+        else:
+            told = messages.encode_members(survivors, len(self.terms.clients))
+            announced = self._ask(person, messages.Announcement(self.terms.digest, told))
+            if announced is not None:
+                self._note_told(person, announced[0])
+            reply = announced and announced[1]
+        if reply is None:
+            return False
+        self.answered.add((person.seed, person.told))
+        self._file(person.client, self._read(reply, messages.Revelation))
+        return True
+
+    def _note_told(self, person: Person, announcement: messages.Announcement) -> None:
+        person.told = messages.decode_members(announcement.survivors, len(self.terms.clients), messages.SERVER)
+
+    def _file(self, holder: int, revelation: messages.Revelation) -> None:
+        """Sort shares by whose they are: of a client that joined twice, those of one dealing or the other."""
+        terms = self.terms.digest
+        for dealer in self.persons:
+            sealed = dealer.envelopes.get(holder)
+            marks = dealer.own_marks if holder == dealer.client else sealed.marks if sealed else None
+            if marks is None:
+                continue
+            for own in revelation.self_shares:
+                told = own.dealer == dealer.client
+                if told and marks.self_share == rules.self_share_mark(terms, own.dealer, holder, own.share):
+                    dealer.self_shares[holder] = own.share
+            for key in revelation.key_shares:
+                told = key.dealer == dealer.client
+                if told and marks.key_share == rules.key_share_mark(terms, key.dealer, holder, key.share):
+                    dealer.key_shares[holder] = key.share
+
+    def _ask(self, person: Person, message: M) -> tuple[M, bytes] | None:
+        """Return what was asked in the end, and the answer; None if it was refused."""
+        try:
+            person.state, reply = self._answer(person, messages.encode(message))
+        except CoterieError as error:
+            self.refusals.append(error)
+            return None
+        return message, reply
+
+    def _join(self, number: int, entropy: Entropy) -> tuple[AnyState, bytes]:
+        return protocol.join(self.terms, self.terms.clients[number], entropy, self.identity(number))
+
+    def _answer(self, person: Person, data: bytes) -> tuple[AnyState, bytes]:
+        vector = self._inputs.get(person.client)
+        return protocol.answer(
+            person.state,
+            data,
+            entropy=person.entropy,
+            vector=self.terms.ring.zeros(self.terms.length) if vector is None else vector,
+            identity=self.identity(person.client),
+        )
+
+    def _read(self, reply: bytes, kind: type[M]) -> M:
+        return messages.decode(reply, kind, "client", self.terms.digest)
+
+    # What the server makes of it.
+
+    def masking_keys(self) -> dict[bytes, PrivateKey]:
+        """Return every masking key that the server holds, by its public half: its own, and those it put together."""
+        recovered = [self._combine(person, person.key_shares) for person in self.persons]
+        keys = [PrivateKey(secret) for secret in recovered if secret is not None]
+        return self._keys | {key.public: key for key in keys}
+
+    def self_seed(self, person: Person) -> bytes | None:
+        """Return a client's self seed, if enough shares of it are there."""
+        return self._combine(person, person.self_shares)
+
+    def pair_seed(self, keys: Mapping[bytes, PrivateKey], person: Person, entry: Advertisement) -> bytes | None:
+        """Return the seed of the mask between a client and one of its book, if the key of either is there."""
+        binding = self.terms.digest, person.seed
+        if (key := keys.get(entry.masking_key)) is not None:
+            return pair_seed(key, entry.sender, person.advertisement, *binding)
+        if (key := keys.get(person.advertisement.masking_key)) is not None:
+            return pair_seed(key, person.client, entry, *binding)
+        return None
+
+    def unmask(self, person: Person) -> RingVector | None:
+        """Return a masked input less every mask whose seed the server can compute; None if it was never sent."""
+        if person.masked is None or person.carried is None:
+            return None
+        keys, self_seed = self.masking_keys(), self.self_seed(person)
+        added: list[bytes] = []
+        subtracted = [] if self_seed is None else [self_seed]
+        for entry in person.book:
+            seed = self.pair_seed(keys, person, entry) if entry.sender in person.carried else None
+            if seed is not None:
+                (subtracted if adds(person.client, entry.sender) else added).append(seed)
+        vector = person.masked.copy()
+        mask_vector(vector, added, subtracted)
+        self.terms.ring.reduce(vector)
+        return vector
+
+    def _combine(self, dealer: Person, shares: Mapping[int, bytes]) -> bytes | None:
+        if dealer.shared is None:
+            return None
+        threshold = self.terms.threshold_for(self.terms.graph(dealer.seed).degree(dealer.client) + 1)
+        holders = sorted(shares)[:threshold]
+        if len(holders) < threshold:
+            return None
+        return shamir.combine([holder + 1 for holder in holders], [shares[holder] for holder in holders])

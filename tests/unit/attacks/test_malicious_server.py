@@ -1,0 +1,402 @@
+"""Every lie of a malicious server: the victim's very input without the rule against it, nothing with it."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+from tests.support.world import idealise
+
+pytest.importorskip("torch", reason="training needs coterie[train]")
+from typer.testing import CliRunner
+
+from coterie.arithmetic.ring import Ring
+from coterie.attacks.finding import Outcome, record
+from coterie.attacks.malicious_server import inconsistency, invitations, moves, sessions
+from coterie.attacks.malicious_server.attack import LIES, MaliciousServer
+from coterie.attacks.malicious_server.learned import leaks
+from coterie.attacks.malicious_server.stage import Attempt, Lie, Stage
+from coterie.attacks.malicious_server.told import SIGNIFICANT, Told, chance_of
+from coterie.attacks.malicious_server.variants import Restless
+from coterie.attacks.malicious_server.weakened import RULES, without
+from coterie.attacks.victims import Victims
+from coterie.cli import app
+from coterie.errors import ConfigError, PeerProtocolError, RoundAborted
+from coterie.graphs.topology import Complete, Harary
+from coterie.reports.words import Level
+from coterie.runs.secrets import digest_of
+from coterie.secagg import Server, ThreatMode
+
+REFUSED = {
+    "equivocation": "clients confirmed the survivors",
+    "stranding": "has no word of client client-00",
+    "key-substitution": "did not sign",
+    "copied-keys": "a key is advertised twice",
+    "lonely-sum": "may collude",
+    "rewinding": "this step of it answered before",
+    "regrouping": "circle 0 is not that of the roster",
+    "puppets": "identity key is not the one on the roster",
+    "model-inconsistency": "something else to work on",
+}
+"""What clients say under active terms; to the other lies they answer, but not what the server is after."""
+WORK_ON_TRUST = {"equivocation", "stranding", "key-substitution", "joining-twice", "lonely-sum", "puppets"}
+"""Lies that obtain an input from clients who trust the server to follow the protocol."""
+ANY = bytes(32)
+"""A key that is nobody's."""
+
+
+def make_stage(seed: int = 0, *, active: bool = True, privacy: int = 3, clients: int = 12, colluders: int = 3) -> Stage:
+    rng = np.random.default_rng(seed)
+    ring = Ring(12)
+    inputs = [rng.integers(0, ring.modulus, 64, ring.dtype) for _ in range(clients)]
+    return Stage(active, privacy, clients, colluders, ring, inputs, seed)
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_a_lie_obtains_the_input_itself_without_the_rule_and_not_with_it(name: str) -> None:
+    stage, lie = make_stage(), LIES[name]
+    without_rule, with_rule = lie.play(stage, False), lie.play(stage, True)
+    assert without_rule.exact
+    assert not with_rule.exact
+    assert any(REFUSED.get(name, "") in reason for reason in with_rule.refusals or [""])
+    assert not any(map(leaks, with_rule.worlds))
+    if name != "splitting":
+        assert chance_of([with_rule], np.random.default_rng(1)) > SIGNIFICANT
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_what_holds_where_the_server_is_trusted(name: str) -> None:
+    stage, lie = make_stage(active=False), LIES[name]
+    assert lie.play(stage, False).exact
+    assert lie.play(stage, True).exact is (name in WORK_ON_TRUST)
+
+
+@pytest.mark.parametrize("lie", sessions.LIES, ids=lambda lie: lie.name)
+def test_refusals_are_typed(lie: Lie) -> None:
+    errors = [error for world in lie.play(make_stage(), True).worlds for error in world.refusals]
+    assert all(isinstance(error, PeerProtocolError | RoundAborted) for error in errors)
+    assert bool(errors) is (lie.name in REFUSED)
+
+
+@pytest.mark.parametrize("active", [False, True])
+def test_a_split_circle_leaves_the_sum_of_all_its_members(active: bool) -> None:
+    stage = make_stage(active=active)
+    attempt = LIES["splitting"].play(stage, True)
+    assert attempt.among == 3
+    assert attempt.recovered is not None
+    total = stage.inputs[0] + stage.inputs[1] + stage.inputs[2]
+    stage.ring.reduce(total)
+    assert attempt.recovered.tolist() == total.tolist()
+
+
+@pytest.mark.parametrize("active", [False, True])
+def test_a_server_that_does_not_lie_is_left_with_the_sum(active: bool) -> None:
+    stage = make_stage(active=active, colluders=0)
+    world = stage.open("no lie")
+    persons = [world.enter(number) for number in world.honest]
+    moves.show_book(world, persons)
+    moves.deliver(world, persons)
+    moves.announce(world, persons, range(12), range(12))
+    unmasked = [vector for vector in map(world.unmask, persons) if vector is not None]
+    assert not any((vector == value).all() for vector, value in zip(unmasked, stage.inputs, strict=True))
+    total, expected = np.sum(unmasked, axis=0, dtype=np.uint64), np.sum(stage.inputs, axis=0, dtype=np.uint64)
+    assert (total % stage.ring.modulus).tolist() == (expected % stage.ring.modulus).tolist()
+    assert not leaks(world)
+    assert world.refusals == []
+
+
+def test_the_server_looks_at_nobodys_secrets() -> None:
+    """What a client knows and the server does not is there for judging; recovering does without."""
+    attempt = LIES["stranding"].play(make_stage(), False)
+    (world,) = attempt.worlds
+    for person in world.persons:
+        if person.shared is not None:
+            person.shared = msgspec.structs.replace(person.shared, self_seed=bytes(32), peers=())
+        person.state = person.shared or person.state
+    recovered = world.unmask(world.persons[0])
+    assert recovered is not None
+    assert recovered.tolist() == attempt.planted.tolist()
+
+
+@given(seed=st.integers(0, 2**32), clients=st.integers(6, 12), privacy=st.integers(1, 3), data=st.data())
+@settings(deadline=None, max_examples=25)
+def test_varied_lies_obtain_nothing_in_any_configuration(
+    seed: int, clients: int, privacy: int, data: st.DataObject
+) -> None:
+    lie = data.draw(st.sampled_from(sessions.LIES))
+    stage = make_stage(seed, privacy=privacy, clients=clients, colluders=data.draw(st.integers(0, (clients - 1) // 2)))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        idealise(monkeypatch)
+        attempt = lie.play(replace(stage, variation=np.random.default_rng(seed)), True)
+        assert not attempt.exact
+        assert not any(map(leaks, attempt.worlds))
+        assert not any(world.answered_again for world in attempt.worlds if isinstance(world, Restless))
+
+
+def test_varied_lies_still_obtain_something_without_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variation that ruins every lie would show nothing."""
+    idealise(monkeypatch)
+    exact = {lie.name: 0 for lie in sessions.LIES}
+    repeated = 0
+    for seed in range(4):
+        for lie in sessions.LIES:
+            attempt = lie.play(replace(make_stage(seed), variation=np.random.default_rng(seed)), False)
+            exact[lie.name] += attempt.exact
+            repeated += sum(world.asked for world in attempt.worlds if isinstance(world, Restless))
+    assert all(exact.values()), exact
+    assert repeated > 100
+
+
+# --- Rules are put back.
+
+
+def protocol_functions() -> list[object]:
+    return [vars(owner)[name] for rule in RULES.values() for owner, name, _ in rule]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_is_taken_out_and_put_back_whatever_happens(rule: str) -> None:
+    before = protocol_functions()
+
+    def fail() -> None:
+        with without(rule):
+            assert protocol_functions() != before
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert protocol_functions() == before
+
+
+def test_rules_can_be_taken_out_within_each_other() -> None:
+    before = protocol_functions()
+    with without("company"), without("statements"), without("company"):
+        pass
+    assert protocol_functions() == before
+
+
+def test_an_unknown_rule_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no rule 'all of them'"), without("all of them"):
+        pass
+
+
+# --- Members, and the models they are given.
+
+
+def test_a_member_enters_a_session_once() -> None:
+    """The other defence against joining twice: it does not come to two key books."""
+    stage = make_stage()
+    terms = invitations.offer(stage, "twice")
+    invitation = Server(terms).invite()["client-00"]
+    with invitations.members(stage, True) as members:
+        members["client-00"].answer(invitation)
+        members["client-00"].leave()
+        with pytest.raises(PeerProtocolError, match="was entered before"):
+            members["client-00"].answer(invitation)
+    with invitations.members(stage, False) as members:
+        members["client-00"].answer(invitation)
+        members["client-00"].leave()
+        members["client-00"].answer(invitation)
+
+
+@given(data=st.data())
+@settings(deadline=None, max_examples=80)
+def test_varied_terms_are_refused_or_harmless(data: st.DataObject) -> None:
+    """Whatever a member accepts is with whole circles of its roster, by their keys, and no weaker than its floor."""
+    stage = make_stage()
+    roster = invitations.roster_of(stage)
+
+    def perhaps(honest: object, other: st.SearchStrategy[object]) -> object:
+        return data.draw(st.one_of(*[st.just(honest)] * 4, other))
+
+    circles = data.draw(st.sets(st.sampled_from(range(4)), min_size=2))
+    whole = [number for number in range(12) if number // 3 in circles]
+    chosen = perhaps(whole, st.sets(st.sampled_from(range(12)), min_size=6).map(sorted))
+    assert isinstance(chosen, list)
+    size, own = len(chosen), tuple(roster.clients[number].identity for number in chosen)
+    changes = {
+        "clients": tuple(roster.clients[number].name for number in chosen),
+        "identities": perhaps(own, st.integers(0, size - 1).map(lambda place: (*own[:place], ANY, *own[place + 1 :]))),
+        "circles": perhaps(
+            tuple(number // 3 for number in chosen),
+            st.one_of(st.none(), st.lists(st.integers(0, 4), min_size=size, max_size=size).map(tuple)),
+        ),
+        "mode": perhaps(ThreatMode.ACTIVE_SERVER, st.just(ThreatMode.HONEST_BUT_CURIOUS)),
+        "threshold": perhaps(None, st.integers(1, size)),
+        "colluders": perhaps(3, st.integers(0, size - 2)),
+        "topology": perhaps(Complete(), st.just(Harary(2))),
+        "roster": perhaps(roster.digest, st.binary(min_size=32, max_size=32)),
+    }
+    try:
+        terms = invitations.offer(stage, "varied")
+        terms = msgspec.structs.replace(terms, **changes)
+    except ConfigError:
+        return
+    name = data.draw(st.sampled_from(terms.clients))
+    with invitations.members(stage, True) as members:
+        try:
+            members[name].answer(Server(terms).invite()[name])
+        except PeerProtocolError:
+            return
+    event("accepted")
+    assert terms.active
+    assert chosen == whole
+    assert terms.circles == tuple(number // 3 for number in chosen)
+    assert terms.identities == own
+    assert terms.tolerated >= 3
+    assert terms.threshold_for(size) > 3
+    assert terms.topology == Complete()
+
+
+def test_dead_units_learn_nothing_but_the_last_biases() -> None:
+    victims = Victims.gather("digits", inconsistency.MODEL, 3, 0, examples=1)
+    update = victims.update(1, inconsistency.deaden(victims.start), 1, inconsistency.WORK)
+    biases = victims.start[-1].size
+    assert not update[:-biases].any()
+    assert update[-biases:].any()
+
+
+def test_the_example_is_read_off_the_update() -> None:
+    attempt = LIES["model-inconsistency"].play(make_stage(), False)
+    assert attempt.pictures is not None
+    planted, seen = attempt.pictures
+    assert seen is not None
+    assert np.abs(planted - seen).max() < 0.01
+
+
+def test_naming_the_others_model_loses_the_victim() -> None:
+    """Whichever model a session names, nobody who was given another is in its sum."""
+    stage = make_stage()
+    victims = Victims.gather("digits", inconsistency.MODEL, 12, 0, examples=1)
+    dead = inconsistency.deaden(victims.start)
+    terms = invitations.offer(stage, "the others' model", content=digest_of(dead))
+    with invitations.members(stage, True) as members:
+        for number, member in enumerate(members.values()):
+            member.content = digest_of(victims.start if number == 0 else dead)
+        total, refusals = invitations.play(terms, members)
+    assert len(refusals) == 1
+    assert "gave client-00 something else" in refusals[0]
+    assert total is not None
+    aggregated = range(3, 12)  # the victim's circle is broken
+    expected = np.sum([stage.inputs[number] for number in aggregated], axis=0, dtype=np.uint64)
+    assert total.tolist() == (expected % stage.ring.modulus).tolist()
+
+
+@pytest.mark.parametrize("active", [False, True])
+def test_two_sets_of_terms_share_no_masks(active: bool) -> None:
+    """A server that tells the victim of one model and the others of another has two sessions, not one."""
+    stage = make_stage(active=active, colluders=0)
+    world, others = stage.open("one model"), stage.open("another model")
+    persons = [(world if number == 0 else others).enter(number) for number in range(12)]
+    book = [msgspec.structs.replace(person.advertisement, terms=world.terms.digest) for person in persons]
+    accepted = world.share(persons[0], book)
+    assert accepted is not active
+    if accepted:  # nothing is signed; but the others cannot open what the victim sealed under its own terms
+        relabelled = [msgspec.structs.replace(entry, terms=others.terms.digest) for entry in book]
+        for person in persons[1:]:
+            others.share(person, relabelled)
+        dealers = {dealer.client: dealer for dealer in persons}
+        for person in persons[1:]:
+            peers = [number for number in range(12) if number != person.client]
+            others.mask(person, [others.envelope(peer, person, dealers[peer]) for peer in peers])
+            assert getattr(person.state, "distrusted", None) == (0,)
+
+
+# --- What is said of it.
+
+
+def small(**changes: object) -> MaliciousServer:
+    return replace(MaliciousServer(lies=("both-shares", "splitting"), trials=1, tries=1), **changes)  # type: ignore[arg-type]
+
+
+def unwatched(_doing: str, share: float) -> None:
+    assert 0 <= share <= 1
+
+
+def test_the_finding_says_what_was_found() -> None:
+    attack = small()
+    finding = attack.play(unwatched)
+    assert finding.level is Level.SAFE
+    assert "2 of 2 lies obtained a client's input exactly; with all rules, none did" in finding.headline
+    assert [line.outcome for line in finding.card] == [Outcome.ELIMINATED, Outcome.REDUCED]
+    lies = record(attack, finding)["lies"]
+    assert lies["both-shares"]["without_rule"] == {"exact": 1, "resemblance": pytest.approx(1)}
+    assert lies["splitting"]["clients_in_what_is_left"] == 3
+    (both, split) = finding.strips
+    (_, victim), (_, without_rule), (_, with_rule) = both.rows
+    assert (victim == without_rule).all()
+    assert not (victim == with_rule).all()
+    assert "sum of 3 clients" in split.caption
+
+
+def test_it_depends_on_the_settings_alone() -> None:
+    attack = small(lies=("stranding",))
+    one, other = (record(attack, attack.play(unwatched)) for _ in range(2))
+    assert one == other
+    again = small(lies=("stranding",), seed=1)
+    assert record(again, again.play(unwatched))["lies"] != one["lies"]
+
+
+def test_terms_of_trust_are_not_called_safe() -> None:
+    finding = small(lies=("key-substitution", "both-shares"), active=False).play(unwatched)
+    assert finding.level is Level.DANGER
+    assert finding.headline.startswith("1 of 2 lies obtained a client's input with all rules in place: substituted")
+    assert [line.outcome for line in finding.card] == [Outcome.NOT_ELIMINATED, Outcome.ELIMINATED]
+
+
+def test_a_lie_that_cannot_be_told_is_not_called_shown() -> None:
+    finding = small(lies=("splitting", "copied-keys"), privacy=1, colluders=0).play(unwatched)
+    assert finding.headline.startswith("Nothing is shown")
+    assert finding.strips == []
+    assert ["Cannot be told here" in line.why for line in finding.card] == [True, True]
+
+
+def test_a_find_by_a_variation_counts() -> None:
+    attempt = Attempt(Ring(8), np.zeros(4, np.uint16))
+    told = Told(LIES["stranding"], [attempt], [attempt], [], 1.0)
+    assert told.outcome is Outcome.ELIMINATED
+    broken = replace(told, varied=[type("V", (), {"broken": True})()])
+    assert broken.outcome is Outcome.NOT_ELIMINATED
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"lies": ("white",)}, "no lie 'white'; there are both-shares"),
+        ({"lies": ()}, "at least one lie"),
+        ({"trials": 0}, "one trial"),
+        ({"privacy": 7}, "T = 7"),
+        ({"clients": 3}, "not 3 clients"),
+        ({"colluders": 6}, "between 0 and 5 collude"),
+    ],
+)
+def test_settings_that_cannot_be_played(changes: dict[str, object], complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        small(**changes)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    arguments = ["attack", "malicious-server", "--lie", "equivocation", "--trials", "1", "--tries", "1"]
+    shown = CliRunner().invoke(app, [*arguments, "--html", str(page), "--json"])
+    assert shown.exit_code == 0
+    found = json.loads(shown.stdout)
+    assert found["threat_model"]["who"].startswith("The server")
+    assert found["lies"]["equivocation"]["with_rule"]["exact"] == 0
+    assert found["lies"]["equivocation"]["varied"]["broken_with_rule"] == 0
+    assert found["settings"]["colluders"] == 3
+    text = page.read_text("utf-8")
+    assert text.count('<img src="data:image/png;base64,') == 3
+    assert "Privacy card" in text
+
+
+def test_the_command_in_words() -> None:
+    arguments = ["attack", "malicious-server", "--lie", "key-substitution", "--mode", "honest", "--trials", "1"]
+    shown = CliRunner().invoke(app, [*arguments, "--tries", "0"])
+    assert shown.exit_code == 0
+    assert shown.stdout.index("who") < shown.stdout.index("✗ 1 of 1 lie obtained")
+    assert "Privacy card" in shown.stdout

@@ -6,7 +6,6 @@ the answer to be worth anything shows in the sums: if there are more of them tha
 explain them all.
 """
 
-import os
 import re
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -125,7 +124,7 @@ def _write(path: Path, audited: AuditReport, clients: tuple[str, ...], estimate:
         np.savez(draft, clients=np.array(names, np.str_), updates=estimate[[numbers[name] for name in names]])
         draft.replace(path)
     except OSError as error:
-        raise ConfigError(f"cannot write to {path}: {error.strerror or os.strerror(error.errno or 0)}") from None
+        raise ConfigError(f"cannot write to {path}: {error.strerror}") from None
 
 
 def _tell(

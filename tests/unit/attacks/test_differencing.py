@@ -79,6 +79,18 @@ def test_where_sums_leave_it_open_the_shortest_solution_is_taken(seed: int) -> N
     assert np.allclose(reconstruct(participation, means), expected)
 
 
+@given(st.integers(0, 1000))
+def test_a_ridge_draws_estimates_to_zero_and_keeps_mates_equal(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    participation = history("multi-round", 12, 4, 2, 20, seed)
+    means = rng.normal(size=(20, 3))
+    matrix = participation.astype(float)
+    expected = np.linalg.solve(matrix.T @ matrix + 2 * np.eye(12), matrix.T @ (4 * means))
+    estimate = reconstruct(participation, means, ridge=2.0)
+    assert np.allclose(estimate, expected)
+    assert all(len(np.unique(estimate[list(circle)], axis=0)) == 1 for circle in groups(participation))
+
+
 def test_a_client_that_never_took_part_gets_zeros() -> None:
     participation = np.array([[1, 1, 0], [1, 0, 0]], np.bool_)
     assert not reconstruct(participation, np.ones((2, 4)))[2].any()

@@ -48,14 +48,14 @@ def test_a_planted_trace_is_found_in_updates_that_change(seed: int) -> None:
     assert ranking_accuracy(attribute(participation, np.array(scores)), having) == 1
 
 
-@given(st.integers(0, 1000))
-def test_circle_mates_get_equal_scores_whatever_the_detector_says(seed: int) -> None:
+@given(st.integers(0, 1000), st.sampled_from([0.0, 3.0]))
+def test_circle_mates_get_equal_scores_whatever_the_detector_says(seed: int, ridge: float) -> None:
     rng = np.random.default_rng(seed)
     circles = Circles.of([(0, 3), (1, 4), (2, 5), (6, 7)])
     participation = np.zeros((9, 8), np.bool_)
     for row in participation:
         row[circles.union(rng.choice(4, 2, replace=False))] = True
-    scores = attribute(participation, rng.normal(size=9))
+    scores = attribute(participation, rng.normal(size=9), ridge)
     having = np.isin(np.arange(8), [0, 1])
     assert ranking_among_mates(scores, having, circles) == 0.5
     assert ranking_accuracy(scores, having) <= 1

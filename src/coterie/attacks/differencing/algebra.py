@@ -23,11 +23,12 @@ from coterie.cohorts.circles import Circles, Mask, Reals
 from coterie.errors import InputError
 
 
-def reconstruct(participation: Mask, means: Matrix) -> Matrix:
+def reconstruct(participation: Mask, means: Matrix, ridge: float = 0.0) -> Matrix:
     """Return each client's update by least squares, the shortest one where sums leave it open; a row for each client.
 
     Clients with equal columns are solved for as one, so that their estimates are equal to the last bit: the shortest
-    solution is a T-th of their sum each. Who never took part gets zeros.
+    solution is a T-th of their sum each. Who never took part gets zeros. With ``ridge`` > 0, so many times the squared
+    norm of the solution is added to what is minimised, which calms estimates of clients with nearly equal columns.
     """
     if participation.ndim != 2 or len(participation) != len(means) or not participation.any(1).all():
         raise InputError("every mean needs a row of the participation matrix, with somebody in it")
@@ -35,7 +36,11 @@ def reconstruct(participation: Mask, means: Matrix) -> Matrix:
     # The norm of the solution counts an estimate once for each member of its class.
     weights = np.sqrt(sizes)
     totals = means * participation.sum(1)[:, None]
-    solution = np.linalg.lstsq(columns * weights, totals, rcond=None)[0] / weights[:, None]
+    system = columns * weights
+    if ridge:
+        system = np.vstack([system, np.sqrt(ridge) * np.eye(sizes.size)])
+        totals = np.vstack([totals, np.zeros((sizes.size, totals.shape[1]))])
+    solution = np.linalg.lstsq(system, totals, rcond=None)[0] / weights[:, None]
     return np.asarray(solution[classes.ravel()])
 
 

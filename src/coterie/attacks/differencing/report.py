@@ -159,9 +159,10 @@ def _card(attack: Differencing, result: SideResult) -> Iterator[CardLine]:
     name = _words(result.side)
     error = f"median error {result.median:.2g}; guessing the mean: {result.guess:.2g}"
     if not result.protected:
-        fitting = f"tells circle mates apart in {result.told_apart:.0%} of cases" if result.side.circles else ""
-        determined = f"the sums determine {result.exposed:.3g} of {attack.clients} clients"
-        why = "; ".join(part for part in (error, determined, fitting) if part)
+        why = (
+            f"{error}; the sums determine {result.exposed:.3g} of {attack.clients} clients; two of a group of "
+            f"{result.side.mates.privacy} are told apart in {result.told_apart:.0%} of cases, by guessing in 50%"
+        )
         yield CardLine("single out a client's update", name, Outcome.NOT_ELIMINATED, why)
         return
     yield CardLine(

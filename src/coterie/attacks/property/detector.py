@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from coterie.attacks.differencing.algebra import reconstruct
+from coterie.attacks.differencing.algebra import guess_mean, reconstruct
 from coterie.attacks.rounds import Matrix, WatchedRound, train_clients
 from coterie.attacks.victims import Vector
 from coterie.cohorts.circles import Circles, Indices, Mask, Reals
@@ -90,9 +90,13 @@ class Auxiliary:
         )
 
 
-def attribute(participation: Mask, scores: Reals) -> Reals:
-    """Return one number for each client from the mean score of each round: about 1 for who has the property."""
-    return np.asarray(reconstruct(participation, scores[:, None])[:, 0])
+def attribute(participation: Mask, scores: Reals, ridge: float = 0.0) -> Reals:
+    """Return one number for each client from the mean score of each round: about 1 for who has the property.
+
+    Numbers are drawn to their common mean by a ``ridge``: scores are noisy, and few rounds tell some clients apart.
+    """
+    middle = guess_mean(participation, scores[:, None])
+    return np.asarray((middle + reconstruct(participation, scores[:, None] - middle, ridge))[:, 0])
 
 
 def ranking_accuracy(scores: Reals, having: Mask) -> float:

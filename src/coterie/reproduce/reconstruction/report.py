@@ -69,7 +69,6 @@ def _report(experiment: Reconstruction, trials: Sequence[TaskTrial]) -> Findings
         claims += list(_claims(experiment, task, own))
         headlines.append(_headline(task, own))
         figures[f"{_slug(task)}.png"] = partial(draw_windows, task, experiment.privacy[0], _pooled(own))
-        parts.append(f"![Errors of reconstructed updates, {task}]({_slug(task)}.png)")
     printed = [(one.source, one.random, one.circles) for one in experiment.printed]
     parts += [
         "## What is published",

@@ -155,13 +155,12 @@ def _tell(attack: PropertyInference, sides: Sequence[Side], found: Mapping[str, 
     results = {side.name: _numbers(found[side.name]) for side in sides}
     held = {side.name: side.circles and all(one.equal_scores for one in found[side.name]) for side in sides}
     random, circles = results["random"], results["multi-round"]
-    works = random["auc"] - 2 * random["auc_spread"] > 0.5
     apart = "and tells nobody from its circle" if held["multi-round"] else "and circles did not hold"
     return Finding(
-        level=Level.SAFE if held["multi-round"] else Level.DANGER,
-        headline=f"With random selection the server {'finds' if works else 'does not find'} the clients that have the "
-        f"property: AUC {random['auc']:.2f}, {_share(random['auc_among_mates'])} within groups of {attack.privacy[0]}. "
-        f"With circles of {attack.privacy[0]} it learns which circles have such a member, AUC {circles['auc']:.2f}, "
+        level=Level.DANGER if not held["multi-round"] else Level.CAUTION if _works(circles) else Level.SAFE,
+        headline=f"With random selection the server {'finds' if _works(random) else 'does not find'} clients that have "
+        f"the property: AUC {random['auc']:.2f}, {_share(random['auc_among_mates'])} within groups of "
+        f"{attack.privacy[0]}. With circles of {attack.privacy[0]} it learns which circles have such a member, AUC {circles['auc']:.2f}, "
         f"{apart}: {_share(circles['auc_among_mates'])} within circles.",
         setting=f"{attack.clients} clients with {attack.examples} examples each of {attack.data} train {attack.model} "
         f"for {attack.rounds} rounds of {attack.cohort}, with ordinary steps; a client is lost inside a round with "
@@ -175,13 +174,18 @@ def _tell(attack: PropertyInference, sides: Sequence[Side], found: Mapping[str, 
                 "accuracy": max(attack.holders, attack.clients - attack.holders) / attack.clients,
             },
         },
-        tables=[_table(sides, results)],
+        tables=[_table(attack, sides, results)],
         card=[line for side in sides for line in _card(side, results[side.name], held=held[side.name])],
         remarks=[
             "That one of a circle has the property is learnt under circles too: with few members it says much about "
             "each of them. Larger circles say less, and noise is what bounds it.",
         ],
     )
+
+
+def _works(one: Mapping[str, Any]) -> bool:
+    """Tell whether the ranking is better than guessing, by two deviations of the trials."""
+    return bool(one["auc"] - 2 * one["auc_spread"] > 0.5)
 
 
 def _numbers(trials: Sequence[PropertyTrial]) -> dict[str, Any]:
@@ -195,23 +199,25 @@ def _numbers(trials: Sequence[PropertyTrial]) -> dict[str, Any]:
     }
 
 
-def _table(sides: Sequence[Side], results: Mapping[str, Mapping[str, Any]]) -> Table:
+def _table(attack: PropertyInference, sides: Sequence[Side], results: Mapping[str, Mapping[str, Any]]) -> Table:
     return Table(
         "How well clients with the property are found",
-        ("selection", "AUC", "± over trials", "among mates", "knowing each circle's count", "accuracy"),
+        ("selection", "AUC", "± over trials", "among mates", "by circles' counts", "accuracy"),
         [
             (
                 _words(side),
                 f"{one['auc']:.2f}",
                 f"{one['auc_spread']:.2f}",
                 _share(one["auc_among_mates"]),
-                f"{one['auc_by_circle_counts']:.2f}",
+                f"{one['auc_by_circle_counts']:.2f}" if side.circles and side.aligned else "",
                 f"{one['accuracy']:.0%}",
             )
             for side, one in ((side, results[side.name]) for side in sides)
         ],
         "AUC: how often a client that has the property is ranked above one that has not; 0.5 is guessing. Among mates: "
-        "the same over pairs within a circle, or a group drawn like one.",
+        "the same over pairs within a circle, or a group drawn like one. By circles' counts: the AUC of knowing how "
+        f"many of each circle have it. Accuracy: of calling scores above a half; calling the same of all is right for "
+        f"{_majority(attack):.0%}.",
     )
 
 
@@ -232,6 +238,10 @@ def _card(side: Side, one: Mapping[str, Any], *, held: bool) -> Iterator[CardLin
         Outcome.REDUCED,
         f"AUC {one['auc']:.2f}; knowing how many of each circle have it would give {one['auc_by_circle_counts']:.2f}",
     )
+
+
+def _majority(attack: PropertyInference) -> float:
+    return max(attack.holders, attack.clients - attack.holders) / attack.clients
 
 
 def _share(value: float | None) -> str:

@@ -160,8 +160,8 @@ def _tell(attack: PropertyInference, sides: Sequence[Side], found: Mapping[str, 
         level=Level.DANGER if not held["multi-round"] else Level.CAUTION if _works(circles) else Level.SAFE,
         headline=f"With random selection the server {'finds' if _works(random) else 'does not find'} clients that have "
         f"the property: AUC {random['auc']:.2f}, {_share(random['auc_among_mates'])} within groups of "
-        f"{attack.privacy[0]}. With circles of {attack.privacy[0]} it learns which circles have such a member, AUC {circles['auc']:.2f}, "
-        f"{apart}: {_share(circles['auc_among_mates'])} within circles.",
+        f"{attack.privacy[0]}. With circles of {attack.privacy[0]} it learns which circles have such a member, "
+        f"AUC {circles['auc']:.2f}, {apart}: {_share(circles['auc_among_mates'])} within circles.",
         setting=f"{attack.clients} clients with {attack.examples} examples each of {attack.data} train {attack.model} "
         f"for {attack.rounds} rounds of {attack.cohort}, with ordinary steps; a client is lost inside a round with "
         f"{attack.dropouts:.0%}. The property: {attack.share:.0%} of the pictures are upside down; {attack.holders} "

@@ -17,7 +17,7 @@ from coterie.reproduce.reconstruction.experiment import LOSSY, ORDINARY, SMALL, 
 from coterie.reproduce.reconstruction.figures import draw_windows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from coterie.cohorts.circles import Reals
     from coterie.reproduce.declarations import Job
@@ -95,7 +95,7 @@ def _claims(experiment: Reconstruction, task: str, trials: Sequence[TaskTrial]) 
     gain = np.log10(_medians(circles)) - np.log10(medians)
     yield Claim(
         f"{task}, small steps: circles of {experiment.privacy[0]} raise the median error more than tenfold",
-        f"by a factor of {_interval(10.0 ** np.array(mean_interval(gain)))}",
+        f"by a factor of {_range(gain, lambda power: 10.0**power)}",
         judge(mean_interval(gain), 1.0, inf),
     )
     near = [error for one in circles for error in one.errors if error < FAR]
@@ -111,7 +111,7 @@ def _claims(experiment: Reconstruction, task: str, trials: Sequence[TaskTrial]) 
         yield Claim(
             f"{task}, small steps: circles of {experiment.privacy[1]} protect better than circles of "
             f"{experiment.privacy[0]}, by their mean error",
-            f"the difference is {_interval(mean_interval(growth))}",
+            f"the difference is {_range(growth)}",
             judge(mean_interval(growth), 0.0, inf),
         )
     ordinary = _medians(_each(trials, ORDINARY, _RANDOM))
@@ -119,9 +119,11 @@ def _claims(experiment: Reconstruction, task: str, trials: Sequence[TaskTrial]) 
 
 
 def _below(says: str, medians: Reals) -> Claim:
-    interval = mean_interval(np.log10(medians))
+    powers = np.log10(medians)
     return Claim(
-        says, f"median error {_interval(10.0 ** np.array(interval))}", judge(interval, -inf, float(np.log10(RECOVERED)))
+        says,
+        f"median error {_range(powers, lambda power: 10.0**power)}",
+        judge(mean_interval(powers), -inf, float(np.log10(RECOVERED))),
     )
 
 
@@ -184,9 +186,12 @@ def _means(found: Sequence[WindowErrors]) -> Reals:
     return np.array([np.mean(one.errors) for one in found])
 
 
-def _interval(ends: Reals | tuple[float, float]) -> str:
-    low, high = ends
-    return f"between {low:.2g} and {high:.2g}"
+def _range(values: Reals, shown: Callable[[float], float] = float) -> str:
+    """Tell the interval for the mean of values, which a single one does not give."""
+    if values.size < 2:
+        return f"{shown(float(values[0])):.2g} in the one trial there is"
+    low, high = mean_interval(values)
+    return f"between {shown(low):.2g} and {shown(high):.2g}"
 
 
 def _slug(task: str) -> str:

@@ -2,10 +2,13 @@
 
 import typer
 
-from coterie.cli import attack_malicious_server
+from coterie.cli import attack_differencing, attack_disaggregation, attack_malicious_server, attack_property
 
 app = typer.Typer(
     help="Run attacks without their defence and with it: who attacks and how, what comes of it, a privacy card.",
     no_args_is_help=True,
 )
+app.command("differencing")(attack_differencing.differencing)
+app.command("disaggregation")(attack_disaggregation.disaggregation)
 app.command("malicious-server")(attack_malicious_server.malicious_server)
+app.command("property")(attack_property.property_inference)

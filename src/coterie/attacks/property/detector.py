@@ -1,0 +1,127 @@
+"""Property inference over rounds: which client has a kind of data, from sums alone (Kerkouche et al. 2023).
+
+Updates change from round to round, but that a client's data have some property leaves a trace in each of them. The
+attacker has data of its own, with the property and without. In every round it trains clients of its own on the model
+that the server sent out, and fits a linear detector f(d) = w·d + b to their updates: 1 with the property, 0 without.
+A linear detector can be applied to a sum: n_t f(mean of round t) estimates how many members of the round have the
+property. With P, who was in which round, that is a linear system for one number x_i per client,
+
+    P x = s,   s_t = n_t f(mean_t),
+
+solved by least squares as in :mod:`coterie.attacks.differencing`, and the clients are ranked by it. What has to stay
+the same over rounds is the property, not the update.
+
+Circle mates have equal columns, so they get equal scores: what comes out is how many of a circle have the property.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from coterie.attacks.differencing.algebra import guess_mean, reconstruct
+from coterie.attacks.rounds import Matrix, WatchedRound, train_clients
+from coterie.attacks.victims import Vector
+from coterie.cohorts.circles import Circles, Indices, Mask, Reals
+from coterie.errors import InputError
+from coterie.training.local import LocalSGD, Problem
+
+_RIDGE = 0.1  # of the mean squared norm of an update: fewer examples than entries are fitted
+_HALF = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Detector:
+    """A linear function of an update that is about 1 if its client has the property, and about 0 if not."""
+
+    weights: Vector = field(repr=False)
+    offset: float
+
+    @classmethod
+    def fit(cls, updates: Matrix, property_there: Mask) -> "Detector":
+        """Fit one to updates in rows by ridge regression, in the dual: there are far fewer rows than entries."""
+        if property_there.all() or not property_there.any():
+            raise InputError("a detector is fitted to updates with the property and without")
+        centre, target = updates.mean(0), property_there.mean()
+        centred = updates - centre
+        products = centred @ centred.T
+        penalty = _RIDGE * np.trace(products) / len(updates)
+        dual = np.linalg.solve(products + penalty * np.eye(len(updates)), property_there - target)
+        weights = dual @ centred
+        return cls(weights, float(target - weights @ centre))
+
+    def __call__(self, update: Vector) -> float:
+        """Return its value for an update, or a mean of some: then it is the mean of the values."""
+        return float(self.weights @ update + self.offset)
+
+
+@dataclass(frozen=True, eq=False)
+class Auxiliary:
+    """The attacker's own data, from which it makes clients with and without the property."""
+
+    problem: Problem = field(repr=False)
+    ordinary: Indices = field(repr=False)
+    special: Indices = field(repr=False)
+    """Examples that have what the property is about."""
+    examples: int
+    """Of a client."""
+    share: float
+    """How many of the examples of a client with the property are special."""
+
+    def holdings(self, clients: int, rng: np.random.Generator) -> tuple[list[Indices], Mask]:
+        """Draw the examples of so many clients; every other one has the property."""
+        having = np.arange(clients) % 2 == 0
+        return [self._draw(bool(one), rng) for one in having], having
+
+    def detector(
+        self, played: WatchedRound, clients: int, work: LocalSGD, rng: np.random.Generator, seed: int
+    ) -> Detector:
+        """Train clients of the attacker's own on the model of a round, and fit a detector to their updates."""
+        drawn, having = self.holdings(clients, rng)
+        named = {f"own-{number}": holding for number, holding in enumerate(drawn)}
+        return Detector.fit(train_clients(self.problem, named, played.state, played.number, work, seed), having)
+
+    def _draw(self, having: bool, rng: np.random.Generator) -> Indices:
+        special = round(self.share * self.examples) if having else 0
+        return np.concatenate(
+            [
+                rng.choice(self.special, special, replace=special > self.special.size),
+                rng.choice(self.ordinary, self.examples - special, replace=self.examples > self.ordinary.size),
+            ]
+        )
+
+
+def attribute(participation: Mask, scores: Reals, ridge: float = 0.0) -> Reals:
+    """Return one number for each client from the mean score of each round: about 1 for who has the property.
+
+    Numbers are drawn to their common mean by a ``ridge``: scores are noisy, and few rounds tell some clients apart.
+    """
+    middle = guess_mean(participation, scores[:, None])
+    return np.asarray((middle + reconstruct(participation, scores[:, None] - middle, ridge))[:, 0])
+
+
+def ranking_accuracy(scores: Reals, having: Mask) -> float:
+    """Return the AUC: how often who has the property is ranked above who has not; half for a tie."""
+    if having.all() or not having.any():
+        raise InputError("a ranking is judged by clients with the property and without")
+    above = scores[having][:, None] - scores[~having][None]
+    return float(np.heaviside(above, _HALF).mean())
+
+
+def ranking_among_mates(scores: Reals, having: Mask, circles: Circles) -> float | None:
+    """Return the AUC over pairs within circles alone; None where no circle has both kinds."""
+    ranks = [
+        float(np.heaviside(scores[one] - scores[other], _HALF))
+        for circle in circles
+        for one in circle
+        for other in circle
+        if having[one] and not having[other]
+    ]
+    return float(np.mean(ranks)) if ranks else None
+
+
+def best_by_circles(having: Mask, circles: Circles) -> float:
+    """Return the AUC of an attacker who knows of every circle how many of it have the property, and nothing else."""
+    counts = np.zeros(having.size)
+    for circle in circles:
+        counts[list(circle)] = having[list(circle)].mean()
+    return ranking_accuracy(counts, having)

@@ -1,0 +1,254 @@
+"""Property inference tried on real training: some clients' pictures are upside down, and the server looks for them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from coterie.attacks.finding import CardLine, Finding, Outcome, Table, ThreatModel, Watch
+from coterie.attacks.property.detector import (
+    Auxiliary,
+    attribute,
+    best_by_circles,
+    ranking_accuracy,
+    ranking_among_mates,
+)
+from coterie.attacks.rounds import Side, WatchedRound, make_sides, play_rounds
+from coterie.attacks.victims import Victims
+from coterie.cohorts.circles import Mask
+from coterie.errors import ConfigError
+from coterie.reports.words import Level, count
+from coterie.training.data.datasets import load
+from coterie.training.local import ArrayData, LocalSGD, Problem
+from coterie.training.models import build
+from coterie.training.streams import stream, torch_seed
+
+
+@dataclass(frozen=True)
+class PropertyTrial:
+    """What came of one window of rounds."""
+
+    auc: float
+    among_mates: float | None
+    """The same among circle mates alone; None where no circle has both kinds of clients."""
+    accuracy: float
+    """Of calling those with a score above a half."""
+    best_by_circles: float
+    """The AUC of knowing how many of each circle have the property."""
+    equal_scores: bool
+    """Whether circle mates have equal scores throughout."""
+
+
+@dataclass(frozen=True)
+class PropertyInference:
+    """The attack on training from its first round on, with steps as usual."""
+
+    name: ClassVar[str] = "property"
+    title: ClassVar[str] = "Property inference over rounds"
+
+    clients: int = 40
+    cohort: int = 8
+    holders: int = 8
+    privacy: tuple[int, ...] = (2, 4)
+    dropouts: float = 0.1
+    rounds: int = 80
+    trials: int = 3
+    data: str = "digits"
+    model: str = "mlp"
+    data_dir: str | None = None
+    examples: int = 16
+    share: float = 0.5
+    own_clients: int = 20
+    ridge: float = 3.0  # chosen under random selection, and the same everywhere
+    learning_rate: float = 0.1
+    batch_size: int = 8
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.holders < self.clients:
+            raise ConfigError(f"of {self.clients} clients, {self.holders} cannot have the property and others not")
+        if not 0 < self.share <= 1:
+            raise ConfigError(f"a share of examples lies above 0 and up to 1, not at {self.share}")
+        if self.own_clients < 4 or not self.privacy:
+            raise ConfigError("the attacker needs at least four clients of its own, and circles one T")
+
+    @property
+    def threat(self) -> ThreatModel:
+        """An honest-but-curious server with data of its own."""
+        return ThreatModel(
+            who="the server, honest but curious: it follows the protocol and keeps what it sees",
+            sees="the sum of each round's updates, as secure aggregation reveals it, and the model it sent out",
+            knows="who was aggregated in which round; data of the same kind as the clients', with the property and "
+            "without; how clients train",
+            may="compute, and train clients of its own",
+        )
+
+    def play(self, watch: Watch) -> Finding:
+        """Train under every way to choose cohorts, and attribute the property."""
+        found: dict[str, list[PropertyTrial]] = {}
+        steps = self.trials * len(self.sides(0))
+        for trial in range(self.trials):
+            victims, auxiliary, having = self.prepare(trial)
+            for side in self.sides(trial):
+                watch(side.name, sum(map(len, found.values())) / steps)
+                found.setdefault(side.name, []).append(self.attack(victims, auxiliary, having, side))
+        watch("telling", 1.0)
+        return _tell(self, self.sides(0), found)
+
+    def sides(self, trial: int) -> list[Side]:
+        """Return what is compared."""
+        policies, seed = ("random", "multi-round"), self.seed + trial
+        return make_sides(policies, self.privacy, self.clients, self.cohort, seed, naive=self.dropouts > 0)
+
+    def prepare(self, trial: int) -> tuple[Victims, Auxiliary, Mask]:
+        """Deal examples to the clients and the attacker, and say which clients have the property."""
+        seed = self.seed + trial
+        dataset = load(self.data, self.data_dir)
+        if dataset.classes is None or len(dataset.input_shape) != 3:
+            raise ConfigError(f"{self.data!r} has no labelled pictures to turn upside down")
+        size = len(dataset.train_x)
+        if 2 * self.clients * self.examples > size:
+            raise ConfigError(
+                f"{self.data!r} has {size} examples: too few for these clients, and as many to attack with"
+            )
+        rng = stream(seed, "property")
+        order = rng.permutation(size)
+        having = np.isin(np.arange(self.clients), rng.choice(self.clients, self.holders, replace=False))
+        # The same pictures upside down come after the others: example i + size is example i, turned.
+        turned = np.ascontiguousarray(dataset.train_x[..., ::-1, ::-1])
+        data = ArrayData(np.concatenate([dataset.train_x, turned]), np.concatenate([dataset.train_y] * 2))
+        network = build(self.model, dataset.input_shape, dataset.outputs, torch_seed(seed, "model"))
+        problem = Problem(network, data)
+        parts = np.split(order[: self.clients * self.examples], self.clients)
+        special = round(self.share * self.examples)
+        for part, one in zip(parts, having, strict=True):
+            part[:special] += size * int(one)
+        rest = order[self.clients * self.examples :]
+        auxiliary = Auxiliary(problem, rest, rest + size, self.examples, self.share)
+        return Victims(dataset, problem, parts, seed), auxiliary, having
+
+    def attack(self, victims: Victims, auxiliary: Auxiliary, having: Mask, side: Side) -> PropertyTrial:
+        """Watch training from its beginning, score each round, and attribute the scores."""
+        work = LocalSGD(self.learning_rate, batch_size=self.batch_size)
+        rows, means = [], []
+        for played in play_rounds(victims, side, victims.start, range(1, self.rounds + 1), work, self.dropouts):
+            rows.append(np.isin(np.arange(self.clients), played.members))
+            means.append(self._score(auxiliary, played, work, victims.seed))
+        if not rows:
+            raise ConfigError("no round revealed anything; fewer clients may be lost, or more rounds played")
+        scores = attribute(np.array(rows), np.array(means), self.ridge)
+        return PropertyTrial(
+            auc=ranking_accuracy(scores, having),
+            among_mates=ranking_among_mates(scores, having, side.mates),
+            accuracy=float(np.mean((scores > 0.5) == having)),
+            best_by_circles=best_by_circles(having, side.mates),
+            equal_scores=all(np.ptp(scores[list(circle)]) == 0 for circle in side.mates),
+        )
+
+    def _score(self, auxiliary: Auxiliary, played: WatchedRound, work: LocalSGD, seed: int) -> float:
+        rng = stream(seed, "own clients", played.number)
+        return auxiliary.detector(played, self.own_clients, work, rng, seed)(played.mean)
+
+
+def _tell(attack: PropertyInference, sides: Sequence[Side], found: Mapping[str, Sequence[PropertyTrial]]) -> Finding:
+    results = {side.name: _numbers(found[side.name]) for side in sides}
+    held = {side.name: side.circles and all(one.equal_scores for one in found[side.name]) for side in sides}
+    random, circles = results["random"], results["multi-round"]
+    apart = "and tells nobody from its circle" if held["multi-round"] else "and circles did not hold"
+    return Finding(
+        level=Level.DANGER if not held["multi-round"] else Level.CAUTION if _works(circles) else Level.SAFE,
+        headline=f"With random selection the server {'finds' if _works(random) else 'does not find'} clients that have "
+        f"the property: AUC {random['auc']:.2f}, {_share(random['auc_among_mates'])} within groups of "
+        f"{attack.privacy[0]}. With circles of {attack.privacy[0]} it learns which circles have such a member, "
+        f"AUC {circles['auc']:.2f}, {apart}: {_share(circles['auc_among_mates'])} within circles.",
+        setting=f"{attack.clients} clients with {attack.examples} examples each of {attack.data} train {attack.model} "
+        f"for {attack.rounds} rounds of {attack.cohort}, with ordinary steps; a client is lost inside a round with "
+        f"{attack.dropouts:.0%}. The property: {attack.share:.0%} of the pictures are upside down; {attack.holders} "
+        f"clients have it. In every round the server trains {attack.own_clients} clients of its own to fit a detector. "
+        f"{count(attack.trials, 'trial')}. Sums are added up in the clear, since nothing else of a round is used.",
+        measures={
+            "policies": results,
+            "no_information": {
+                "auc": 0.5,
+                "accuracy": max(attack.holders, attack.clients - attack.holders) / attack.clients,
+            },
+        },
+        tables=[_table(attack, sides, results)],
+        card=[line for side in sides for line in _card(side, results[side.name], held=held[side.name])],
+        remarks=[
+            "That one of a circle has the property is learnt under circles too: with few members it says much about "
+            "each of them. Larger circles say less, and noise is what bounds it.",
+        ],
+    )
+
+
+def _works(one: Mapping[str, Any]) -> bool:
+    """Tell whether the ranking is better than guessing, by two deviations of the trials."""
+    return bool(one["auc"] - 2 * one["auc_spread"] > 0.5)
+
+
+def _numbers(trials: Sequence[PropertyTrial]) -> dict[str, Any]:
+    within = [trial.among_mates for trial in trials if trial.among_mates is not None]
+    return {
+        "auc": float(np.mean([trial.auc for trial in trials])),
+        "auc_spread": float(np.std([trial.auc for trial in trials])),
+        "auc_among_mates": float(np.mean(within)) if within else None,
+        "auc_by_circle_counts": float(np.mean([trial.best_by_circles for trial in trials])),
+        "accuracy": float(np.mean([trial.accuracy for trial in trials])),
+    }
+
+
+def _table(attack: PropertyInference, sides: Sequence[Side], results: Mapping[str, Mapping[str, Any]]) -> Table:
+    return Table(
+        "How well clients with the property are found",
+        ("selection", "AUC", "± over trials", "among mates", "by circles' counts", "accuracy"),
+        [
+            (
+                _words(side),
+                f"{one['auc']:.2f}",
+                f"{one['auc_spread']:.2f}",
+                _share(one["auc_among_mates"]),
+                f"{one['auc_by_circle_counts']:.2f}" if side.circles and side.aligned else "",
+                f"{one['accuracy']:.0%}",
+            )
+            for side, one in ((side, results[side.name]) for side in sides)
+        ],
+        "AUC: how often a client that has the property is ranked above one that has not; 0.5 is guessing. Among mates: "
+        "the same over pairs within a circle, or a group drawn like one. By circles' counts: the AUC of knowing how "
+        f"many of each circle have it. Accuracy: of calling scores above a half; calling the same of all is right for "
+        f"{_majority(attack):.0%}.",
+    )
+
+
+def _card(side: Side, one: Mapping[str, Any], *, held: bool) -> Iterator[CardLine]:
+    if not held:
+        why = f"AUC {one['auc']:.2f}, and {_share(one['auc_among_mates'])} among mates; guessing: 0.5"
+        yield CardLine("find who has a property", _words(side), Outcome.NOT_ELIMINATED, why)
+        return
+    yield CardLine(
+        "tell a client from its circle by a property",
+        _words(side),
+        Outcome.ELIMINATED,
+        "circle mates have equal columns in every history, so they get equal scores: 0.5 among mates, as by guessing",
+    )
+    yield CardLine(
+        "find circles that have a property",
+        _words(side),
+        Outcome.REDUCED,
+        f"AUC {one['auc']:.2f}; knowing how many of each circle have it would give {one['auc_by_circle_counts']:.2f}",
+    )
+
+
+def _majority(attack: PropertyInference) -> float:
+    return max(attack.holders, attack.clients - attack.holders) / attack.clients
+
+
+def _share(value: float | None) -> str:
+    return "no pairs" if value is None else f"{value:.2f}"
+
+
+def _words(side: Side) -> str:
+    if not side.circles:
+        return "random selection"
+    return f"circles of {side.mates.privacy}" + ("" if side.aligned else ", survivors of broken circles summed")

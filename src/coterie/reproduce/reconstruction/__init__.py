@@ -1,0 +1,1 @@
+"""Reconstruction of single updates from the sums of many rounds."""

@@ -1,0 +1,101 @@
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from coterie.attacks.differencing.algebra import reconstruct, told_apart
+from coterie.attacks.disaggregation import (
+    Disaggregation,
+    column_space,
+    disaggregate,
+    entries_right_by_counts,
+    find_column,
+    period_counts,
+)
+from coterie.attacks.rounds import Matrix
+from coterie.cli import app
+from coterie.cohorts.circles import Circles, Mask
+from coterie.cohorts.policies import PolicySettings, make_policy, simulate
+from coterie.errors import ConfigError, InputError
+
+RUNNER = CliRunner()
+
+
+def planted(policy: str, privacy: int, seed: int, rounds: int = 30) -> tuple[Mask, Matrix, Matrix]:
+    rng = np.random.default_rng(seed)
+    settings = PolicySettings(np.zeros(8), 4, privacy)
+    participation = simulate(make_policy(policy, settings, rng), settings.dropout, rounds, rng)
+    updates = rng.normal(size=(8, 20))
+    return participation, updates, participation @ updates
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_hidden_log_of_constant_updates_is_found_exactly(seed: int) -> None:
+    participation, updates, totals = planted("random", 1, seed)
+    found = disaggregate(totals, period_counts(participation, 6), 6)
+    assert np.array_equal(found, participation)
+    assert np.allclose(reconstruct(found, totals / 4), updates)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_circles_hold_although_their_log_is_found(seed: int) -> None:
+    participation, updates, totals = planted("multi-round", 2, seed)
+    found = disaggregate(totals, period_counts(participation, 6), 6)
+    assert np.array_equal(found, participation)
+    columns = participation.T.tolist()
+    circles = Circles.of(sorted({tuple(j for j in range(8) if columns[j] == column) for column in columns}))
+    assert told_apart(updates, reconstruct(found, totals / 4), circles) == 0.5
+
+
+def test_the_column_space_has_a_direction_for_each_client_at_most() -> None:
+    participation, _, totals = planted("random", 1, 0)
+    space = column_space(totals, 8)
+    assert space.shape == (30, 8)
+    assert np.allclose(space @ (space.T @ participation), participation)
+    circles, _, totals = planted("multi-round", 2, 0)
+    assert column_space(totals, 8).shape[1] == np.linalg.matrix_rank(circles)
+    noise = np.random.default_rng(0).normal(size=(30, 20))
+    assert column_space(noise, 8).shape == (30, 8)
+
+
+def test_counts_that_nobody_can_have_find_nothing() -> None:
+    assert find_column(np.ones((4, 1)), np.array([5]), 4) is None
+
+
+def test_counts_of_periods() -> None:
+    participation = np.array([[1, 0], [1, 1], [0, 1]], np.bool_)
+    counts = period_counts(participation, 2)
+    assert counts.tolist() == [[2, 1], [0, 1]]
+    # One of two rounds: half are right. The other entries are certain.
+    assert entries_right_by_counts(counts, np.array([2, 1])) == pytest.approx(5 / 6)
+    with pytest.raises(InputError, match="periods of 2"):
+        disaggregate(np.ones((5, 2)), counts, 2)
+
+
+def test_who_knows_the_counts_alone_gets_no_more_entries_right() -> None:
+    """Against guesses drawn with the right counts, and against the best constant guess in each period."""
+    rng = np.random.default_rng(0)
+    truth = np.concatenate([rng.permutation([True] * 2 + [False] * 6) for _ in range(3000)])[:, None]
+    counts = period_counts(truth, 8)
+    guess = np.zeros_like(truth)
+    assert entries_right_by_counts(counts, np.full(3000, 8)) == pytest.approx(np.mean(guess == truth))
+    drawn = np.concatenate([rng.permutation([True] * 2 + [False] * 6) for _ in range(3000)])[:, None]
+    assert np.mean(drawn == truth) < 0.75
+
+
+def test_periods_must_fit() -> None:
+    with pytest.raises(ConfigError, match="from 1 to 40 rounds"):
+        Disaggregation(period=41)
+
+
+def test_the_command() -> None:
+    small = ("--trials", "1", "--before", "20", "--clients", "8", "--rounds", "24")
+    result = RUNNER.invoke(app, ["attack", "disaggregation", *small, "--json"])
+    assert result.exit_code == 0, result.output
+    printed = json.loads(result.stdout)
+    random, circles = printed["policies"]["random"], printed["policies"]["multi-round"]
+    assert random["entries_right"] > random["entries_right_by_counts_alone"]
+    assert random["circle_mates_told_apart"] > 0.5
+    assert circles["circle_mates_told_apart"] == 0.5
+    assert printed["card"][-1]["outcome"] == "eliminated"

@@ -1,0 +1,122 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from coterie.attacks.property.detector import (
+    Detector,
+    attribute,
+    best_by_circles,
+    ranking_accuracy,
+    ranking_among_mates,
+)
+from coterie.attacks.property.simulated import PropertyInference
+from coterie.cli import app
+from coterie.cohorts.circles import Circles
+from coterie.cohorts.policies import PolicySettings, make_policy, simulate
+from coterie.errors import ConfigError, InputError
+
+RUNNER = CliRunner()
+
+
+@given(st.integers(0, 1000))
+def test_a_detector_of_a_mean_is_the_mean_of_what_it_says(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    updates = rng.normal(size=(12, 30))
+    detector = Detector.fit(updates, np.arange(12) % 3 == 0)
+    assert detector(updates.mean(0)) == pytest.approx(np.mean([detector(update) for update in updates]))
+
+
+@given(st.integers(0, 1000))
+def test_a_planted_trace_is_found_in_updates_that_change(seed: int) -> None:
+    """Fresh noise in every round, a trace that stays: differencing has nothing to find, the detector has."""
+    rng = np.random.default_rng(seed)
+    having = np.arange(12) % 4 == 0
+    trace = rng.normal(size=40)
+    settings = PolicySettings(np.zeros(12), 4)
+    participation = simulate(make_policy("random", settings, rng), settings.dropout, 60, rng)
+    own = np.arange(20) % 2 == 0
+    scores = []
+    for row in participation:
+        detector = Detector.fit(own[:, None] * trace + 0.3 * rng.normal(size=(20, 40)), own)
+        updates = having[:, None] * trace + 0.3 * rng.normal(size=(12, 40))
+        scores.append(detector(updates[row].mean(0)))
+    assert ranking_accuracy(attribute(participation, np.array(scores)), having) == 1
+
+
+@given(st.integers(0, 1000), st.sampled_from([0.0, 3.0]))
+def test_circle_mates_get_equal_scores_whatever_the_detector_says(seed: int, ridge: float) -> None:
+    rng = np.random.default_rng(seed)
+    circles = Circles.of([(0, 3), (1, 4), (2, 5), (6, 7)])
+    participation = np.zeros((9, 8), np.bool_)
+    for row in participation:
+        row[circles.union(rng.choice(4, 2, replace=False))] = True
+    scores = attribute(participation, rng.normal(size=9), ridge)
+    having = np.isin(np.arange(8), [0, 1])
+    assert ranking_among_mates(scores, having, circles) == 0.5
+    assert ranking_accuracy(scores, having) <= 1
+
+
+def test_rankings_by_hand() -> None:
+    having, scores = np.array([True, False, True, False]), np.array([0.9, 0.1, 0.4, 0.4])
+    assert ranking_accuracy(scores, having) == pytest.approx((1 + 1 + 1 + 0.5) / 4)
+    assert ranking_among_mates(scores, having, Circles.of([(0, 1), (2, 3)])) == pytest.approx(0.75)
+    assert ranking_among_mates(scores, having, Circles.of([(0, 2), (1, 3)])) is None
+    assert best_by_circles(having, Circles.of([(0, 2), (1, 3)])) == 1
+    assert best_by_circles(having, Circles.of([(0, 1), (2, 3)])) == 0.5
+
+
+def test_one_of_a_circle_is_any_of_its_members() -> None:
+    """Nobody's ranking that is constant on circles beats the one by their counts."""
+    rng = np.random.default_rng(3)
+    circles = Circles.of([(4 * number, 4 * number + 1, 4 * number + 2, 4 * number + 3) for number in range(5)])
+    having = np.isin(np.arange(20), rng.choice(20, 5, replace=False))
+    best = best_by_circles(having, circles)
+    for _ in range(200):
+        scores = np.repeat(rng.permutation(5).astype(float), 4)
+        assert ranking_accuracy(scores, having) <= best
+
+
+def test_both_kinds_are_needed() -> None:
+    with pytest.raises(InputError, match="with the property and without"):
+        Detector.fit(np.ones((3, 2)), np.ones(3, np.bool_))
+    with pytest.raises(InputError, match="with the property and without"):
+        ranking_accuracy(np.ones(3), np.zeros(3, np.bool_))
+    for wrong in {"holders": 40}, {"share": 0.0}, {"own_clients": 2}:
+        with pytest.raises(ConfigError):
+            PropertyInference(**wrong)
+    with pytest.raises(ConfigError, match="too few for these clients"):
+        PropertyInference(examples=100).prepare(0)
+    with pytest.raises(ConfigError, match="no labelled pictures"):
+        PropertyInference(data="energy").prepare(0)
+
+
+def test_clients_and_attacker_share_no_example() -> None:
+    victims, auxiliary, having = PropertyInference().prepare(0)
+    size = len(victims.dataset.train_x)
+    held = np.concatenate(victims.parts)
+    assert np.unique(held % size).size == held.size
+    assert not np.isin(auxiliary.ordinary, held % size).any()
+    turned = np.array([np.count_nonzero(part >= size) for part in victims.parts])
+    assert turned.tolist() == (8 * having).tolist()
+    x = victims.problem.data.batch(np.array([3, 3 + size]))[0].numpy()
+    assert np.array_equal(x[0, :, ::-1, ::-1], x[1])
+
+
+def test_the_command(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    small = ("--clients", "16", "--cohort", "4", "--holders", "4", "--rounds", "40", "--trials", "1", "--privacy", "2")
+    result = RUNNER.invoke(app, ["attack", "property", *small, "--html", str(page), "--json"])
+    assert result.exit_code == 0, result.output
+    printed = json.loads(result.stdout)
+    policies = printed["policies"]
+    assert list(policies) == ["random", "multi-round", "multi-round naive"]
+    assert policies["random"]["auc"] > 0.8
+    assert policies["multi-round"]["auc_among_mates"] in (0.5, None)
+    assert policies["multi-round"]["auc"] <= policies["multi-round"]["auc_by_circle_counts"]
+    assert printed["no_information"] == {"auc": 0.5, "accuracy": 0.75}
+    assert "upside down" in page.read_text()

@@ -1,0 +1,91 @@
+"""Reconstruction errors over windows of rounds: a small run of it, its claims, and the report told again."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from coterie.errors import ConfigError
+from coterie.reproduce.claims import Judgement
+from coterie.reproduce.declarations import FULL, QUICK, Job, JobContext, Record, declared, read_declaration
+from coterie.reproduce.reconstruction.experiment import (
+    LOSSY,
+    ORDINARY,
+    SMALL,
+    Reconstruction,
+    ReconstructionTask,
+    WindowErrors,
+)
+
+CONTEXT = JobContext(Path("unused"), None, lambda: False)
+TASK = ReconstructionTask(name="digits", data="digits", model="mlp", before=10, learning_rate=0.1, batch_size=40)
+EXPERIMENT = Reconstruction(clients=12, cohort=4, privacy=(2, 4), rounds=30, losses=0.1, tasks=(TASK,))
+
+
+def test_a_small_run() -> None:
+    (job,) = EXPERIMENT.jobs(1)
+    record = EXPERIMENT.run(job, 0, CONTEXT)
+    assert record is not None
+    windows = record["windows"]
+    assert list(windows[SMALL]) == ["random", "multi-round", "multi-round T=4"]
+    assert list(windows[ORDINARY]) == ["random", "multi-round"]
+    assert list(windows[LOSSY]) == ["multi-round", "multi-round naive"]
+    assert windows[SMALL]["random"]["exposed"] == 12
+    assert windows[LOSSY]["multi-round"]["exposed"] == 0 < windows[LOSSY]["multi-round naive"]["exposed"]
+    assert EXPERIMENT.run(job, 0, JobContext(Path("unused"), None, lambda: True)) is None
+
+
+def made_up(random: float, circles: float, ordinary: float = 2.0) -> Record:
+    def errors(value: float, exposed: int = 0) -> Record:
+        found = WindowErrors(
+            errors=(value, value, value), guess=1.0, told_apart=0.5, bound=None, exposed=exposed, rounds=30
+        )
+        return dict(msgspec.to_builtins(found))
+
+    return {
+        "accuracy": 0.9,
+        "windows": {
+            SMALL: {"random": errors(random), "multi-round": errors(circles), "multi-round T=4": errors(2 * circles)},
+            ORDINARY: {"random": errors(ordinary), "multi-round": errors(circles)},
+            LOSSY: {"multi-round": errors(circles), "multi-round naive": errors(random, 7)},
+        },
+    }
+
+
+def judged(*records: Record) -> list[str]:
+    findings = EXPERIMENT.report({Job("windows", "digits", number): one for number, one in enumerate(records)})
+    return [claim["judgement"] for claim in findings.summary["claims"]]
+
+
+def test_claims_are_judged_by_the_numbers() -> None:
+    holds, fails, unclear = map(str, (Judgement.HOLDS, Judgement.FAILS, Judgement.OPEN))
+    good = [made_up(0.010, 0.5), made_up(0.011, 0.52), made_up(0.012, 0.51)]
+    assert judged(*good) == [holds, holds, unclear, holds, fails]
+    assert judged(good[0]) == [unclear, unclear, unclear, unclear, unclear]
+    weak = [made_up(0.6, 0.2), made_up(0.61, 0.19), made_up(0.62, 0.21)]
+    assert judged(*weak) == [fails, fails, fails, holds, fails]
+
+
+def test_a_report_is_told_again_from_its_summary(tmp_path: Path) -> None:
+    findings = EXPERIMENT.report({Job("windows", "digits", number): made_up(0.01, 0.5) for number in range(2)})
+    again = EXPERIMENT.retell(findings.summary)
+    assert (again.text, again.headlines) == (findings.text, findings.headlines)
+    assert (
+        "survivors of broken circles determine 7 clients, and sums that leave broken circles out 0"
+        in again.headlines[0]
+    )
+    for name, draw in again.figures.items():
+        draw(tmp_path / name)
+        assert (tmp_path / name).stat().st_size > 10_000
+    with pytest.raises(ConfigError, match="do not hold the errors"):
+        EXPERIMENT.retell({})
+
+
+def test_the_declaration_has_its_sizes() -> None:
+    declaration = read_declaration(declared()["multi-round-reconstruction"])
+    quick, full = (declaration.experiment(size) for size in (QUICK, FULL))
+    assert isinstance(quick, Reconstruction)
+    assert isinstance(full, Reconstruction)
+    assert [task.data for task in quick.tasks] == ["digits"]
+    assert [task.data for task in full.tasks] == ["cifar10", "mnist"]
+    assert (full.clients, full.cohort) == (40, 8)

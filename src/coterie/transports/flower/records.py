@@ -1,13 +1,13 @@
 """Records of ours in Flower's messages: what a request asks for, and bytes of any length.
 
 A request carries two records of ours beside those of the app: ``coterie`` says what it is, ``coterie-payload`` holds
-the protocol's message. Bytes travel as an array, which Flower cuts into chunks and sends once, however many nodes it
-goes to; as a value of a ``ConfigRecord`` they take about three times as long. The array holds them as they are: nobody
-has to let numpy read what a stranger wrote.
+the protocol's message. Bytes travel as an array of uint8, which Flower cuts into chunks and sends once, however many
+nodes it goes to; as a value of a ``ConfigRecord`` they take about three times as long.
 """
 
 from collections.abc import Mapping
 
+import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, ConfigRecordValues, RecordDict
 
 from coterie.errors import PeerProtocolError
@@ -15,7 +15,6 @@ from coterie.errors import PeerProtocolError
 HEADER = "coterie"
 PAYLOAD = "coterie-payload"
 _BYTES = "bytes"
-_AS_THEY_ARE = "coterie.bytes"  # where Flower says how an array became bytes
 
 REFUSED = 6
 """Flower's code for a mod that would not go on."""
@@ -30,7 +29,7 @@ def packed(payload: bytes, header: Mapping[str, ConfigRecordValues], app: Record
     """Put a payload and what is to be said of it beside the records of the app."""
     records = RecordDict({HEADER: ConfigRecord(dict(header))})
     if payload:
-        records[PAYLOAD] = ArrayRecord({_BYTES: Array("uint8", (len(payload),), _AS_THEY_ARE, payload)})
+        records[PAYLOAD] = ArrayRecord({_BYTES: Array(np.frombuffer(payload, dtype=np.uint8))})
     for key, record in (app or {}).items():
         records[key] = record
     return records
@@ -46,10 +45,13 @@ def payload_of(records: RecordDict, sender: str) -> bytes:
     found = records.array_records.get(PAYLOAD)
     if found is None:
         return b""
-    array = found.get(_BYTES)
-    if array is None or array.stype != _AS_THEY_ARE:
+    try:
+        array = found[_BYTES].numpy()
+    except Exception:  # numpy takes archives and headers of any size, and fails at them in as many ways
+        raise PeerProtocolError(sender, "sent a payload that cannot be read") from None
+    if not isinstance(array, np.ndarray) or array.dtype != np.uint8 or array.ndim != 1:
         raise PeerProtocolError(sender, "sent a payload that is not bytes")
-    return array.data
+    return bytes(array.tobytes())
 
 
 def without_ours(records: RecordDict) -> RecordDict:

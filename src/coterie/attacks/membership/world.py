@@ -139,7 +139,7 @@ class World:
                 for lane, run in enumerate(numbers)
                 for client, indices in enumerate(parts[lane])
             ]
-            done = self._train(tasks, stretch(watch, (number - 1) / training.rounds, 1 / training.rounds))
+            done = train_all(self.problem, tasks, stretch(watch, (number - 1) / training.rounds, 1 / training.rounds))
             flats = [flat(result.update) for result in done]
             updates = [flats[lane * training.clients :][: training.clients] for lane in range(len(models))]
             before = models
@@ -157,20 +157,6 @@ class World:
         rng = stream(self.seed, "membership noise", run, number)
         disturbed = np.sum(clipped, axis=0) + rng.normal(0, noise.multiplier * noise.norm, clipped[0].size)
         return np.asarray(disturbed / len(updates))
-
-    def _train(self, tasks: Sequence[LocalTask], watch: Callable[[float], None]) -> list[LocalResult]:
-        # Networks of dense layers are trained many at a time; convolutions are not faster so.
-        together = all(array.ndim <= 2 for array in tasks[0].state)
-        done: list[LocalResult] = []
-        with one_thread():
-            for start in range(0, len(tasks), LANES):
-                some = tasks[start : start + LANES]
-                if together:
-                    done += train_together(self.problem, some)
-                else:
-                    done += [task.work(self.problem, task, lambda: False) for task in some]
-                watch(len(done) / len(tasks))
-        return done
 
     def look(self, state: ModelArrays) -> Sight:
         """Ask a model about the candidates and the strangers."""
@@ -193,3 +179,18 @@ class World:
 def stretch(watch: Callable[[float], None], begun: float, share: float) -> Callable[[float], None]:
     """Return a watch for one part of the work, which begins there and is so much of it."""
     return lambda done: watch(begun + share * done)
+
+
+def train_all(problem: Problem, tasks: Sequence[LocalTask], watch: Callable[[float], None]) -> list[LocalResult]:
+    """Carry out tasks on one thread, many at a time where that is faster: dense layers, but not convolutions."""
+    together = all(array.ndim <= 2 for array in tasks[0].state)
+    done: list[LocalResult] = []
+    with one_thread():
+        for start in range(0, len(tasks), LANES):
+            some = tasks[start : start + LANES]
+            if together:
+                done += train_together(problem, some)
+            else:
+                done += [task.work(problem, task, lambda: False) for task in some]
+            watch(len(done) / len(tasks))
+    return done

@@ -10,7 +10,7 @@ from math import floor, sqrt
 
 import numpy as np
 
-from coterie.cohorts.circles import Mask, Reals
+from coterie.cohorts.circles import Indices, Mask, Reals
 from coterie.errors import InputError
 
 CONFIDENCE = 0.95
@@ -102,22 +102,22 @@ def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tu
     return mean - reach, mean + reach
 
 
-def least_share(hits: int, tries: int, doubt: float) -> float:
-    """Return a lower bound on the probability of what happened so often, wrong with probability ``doubt`` at most.
+def least_shares(hits: Indices, tries: int, doubt: float) -> Reals:
+    """Return lower bounds on the probability of what happened so often, each wrong with probability ``doubt`` at most.
 
-    Clopper and Pearson (1934): the probability p with P(Binomial(tries, p) >= hits) = doubt.
+    Clopper and Pearson (1934): the probability p with P(Binomial(tries, p) >= hits) = doubt, and 0 for no hits.
     """
-    from scipy.stats import beta
+    from scipy.special import betaincinv
 
-    return float(beta.ppf(doubt, hits, tries - hits + 1)) if hits else 0.0
+    return np.where(hits > 0, betaincinv(np.maximum(hits, 1), tries - hits + 1, doubt), 0.0)
 
 
-def most_share(hits: int, tries: int, doubt: float) -> float:
-    """Return the upper bound that belongs to :func:`least_share`."""
-    return 1 - least_share(tries - hits, tries, doubt)
+def most_shares(hits: Indices, tries: int, doubt: float) -> Reals:
+    """Return the upper bounds that belong to :func:`least_shares`."""
+    return 1 - least_shares(tries - hits, tries, doubt)
 
 
 def share_interval(hits: int, tries: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
     """Return Clopper and Pearson's interval for the probability of what happened so often."""
-    doubt = (1 - confidence) / 2
-    return least_share(hits, tries, doubt), most_share(hits, tries, doubt)
+    doubt, counted = (1 - confidence) / 2, np.array([hits])
+    return float(least_shares(counted, tries, doubt)[0]), float(most_shares(counted, tries, doubt)[0])

@@ -11,12 +11,11 @@ half of the observations and judged by the other, so that choosing costs no conf
 """
 
 from dataclasses import dataclass
-from math import log
 
 import numpy as np
 
-from coterie.attacks.membership.rates import least_share, most_share
-from coterie.cohorts.circles import Reals
+from coterie.attacks.membership.rates import least_shares, most_shares
+from coterie.cohorts.circles import Indices, Reals
 from coterie.errors import InputError
 
 DOUBT = 0.05
@@ -38,15 +37,15 @@ class Bound:
     tries: int
 
 
-def least_epsilon(hits: int, false_alarms: int, tries: int, delta: float, doubt: float = DOUBT) -> float:
-    """Return the lower bound that these counts give, both of ``tries``; 0 if there is none above it."""
-    found, wrong = least_share(hits, tries, doubt / 2), most_share(false_alarms, tries, doubt / 2)
-    return max(0.0, log((found - delta) / wrong)) if found > delta else 0.0
+def least_epsilons(hits: Indices, false_alarms: Indices, tries: int, delta: float, doubt: float = DOUBT) -> Reals:
+    """Return the lower bounds that tests with these counts give, each of ``tries``; 0 where there is none above it."""
+    found, wrong = least_shares(hits, tries, doubt / 2), most_shares(false_alarms, tries, doubt / 2)
+    return np.log(np.maximum(found - delta, wrong) / wrong)
 
 
 def ceiling(tries: int, delta: float, doubt: float = DOUBT) -> float:
     """Return what ``tries`` observations of each hypothesis can show at most: about log(tries / 3.7)."""
-    return least_epsilon(tries, 0, tries, delta, doubt)
+    return float(least_epsilons(np.array([tries]), np.array([0]), tries, delta, doubt)[0])
 
 
 def audit(first: Reals, second: Reals, delta: float, doubt: float = DOUBT) -> Bound:
@@ -54,19 +53,22 @@ def audit(first: Reals, second: Reals, delta: float, doubt: float = DOUBT) -> Bo
     if first.size != second.size or first.size < 2:
         raise InputError("an audit needs as many observations of one hypothesis as of the other, two or more of each")
     half = first.size // 2
-    training, judging = (first[:half], second[:half]), (first[half:], second[half:])
-    thresholds = np.quantile(np.concatenate(training), np.linspace(0, 1, _THRESHOLDS)).tolist()
-    tests = [(threshold, upper) for threshold in thresholds for upper in (True, False)]
-    chosen = max(tests, key=lambda test: least_epsilon(*_counts(*training, *test), half, delta, doubt))
-    hits, false_alarms = _counts(*judging, *chosen)
+    training = np.concatenate([first[:half], second[:half]])
+    thresholds = np.quantile(training, np.linspace(0, 1, _THRESHOLDS), method="inverted_cdf")
+    rehearsed = _counts(first[:half], second[:half], thresholds)
+    chosen = int(np.argmax(least_epsilons(*rehearsed, half, delta, doubt)))
     tries = first.size - half
-    return Bound(
-        least_epsilon(hits, false_alarms, tries, delta, doubt), ceiling(tries, delta, doubt), hits, false_alarms, tries
+    hits, false_alarms = (counts[[chosen]] for counts in _counts(first[half:], second[half:], thresholds))
+    epsilon = float(least_epsilons(hits, false_alarms, tries, delta, doubt)[0])
+    return Bound(epsilon, ceiling(tries, delta, doubt), int(hits[0]), int(false_alarms[0]), tries)
+
+
+def _counts(first: Reals, second: Reals, thresholds: Reals) -> tuple[Indices, Indices]:
+    """Count right and wrong calls of two kinds of tests: for the first from a threshold on; for the second up to it."""
+    above_first, above_second = (
+        values.size - np.searchsorted(np.sort(values), thresholds, side="left") for values in (first, second)
     )
-
-
-def _counts(first: Reals, second: Reals, threshold: float, upper: bool) -> tuple[int, int]:
-    """Count right and wrong calls: of the first hypothesis from the threshold on, or of the second up to it."""
-    if upper:
-        return int((first >= threshold).sum()), int((second >= threshold).sum())
-    return int((second <= threshold).sum()), int((first <= threshold).sum())
+    below_first, below_second = (
+        np.searchsorted(np.sort(values), thresholds, side="right") for values in (first, second)
+    )
+    return np.concatenate([above_first, below_second]), np.concatenate([above_second, below_first])

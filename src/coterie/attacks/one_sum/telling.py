@@ -153,9 +153,9 @@ def _setting(attack: "OneSum", most: float, gap: float) -> str:
         f"{count(attack.epochs, 'local epoch')}; {count(attack.population, 'client')} to draw from, as many simulated "
         f"by the attacker, all updates clipped to the median norm. {count(attack.tries, 'sum')} under each hypothesis, "
         f"half of them to choose the test; {count(attack.trials, 'trial')}, of which medians are shown. Bounds hold "
-        f"with a confidence of {1 - DOUBT:.0%} at δ = {attack.delta:g}, and cannot exceed {most:.2f} with so many sums. "
-        f"Sums are computed in the clear; one real session of each size opens the same sum, to {gap:.1g} of the norm in "
-        "every entry (rounding)."
+        f"with a confidence of {1 - DOUBT:.0%} at δ = {attack.delta:g}, and cannot exceed {most:.2f} with so many "
+        f"sums. Sums are computed in the clear; one real session of each size opens the same sum, to {gap:.1g} of the "
+        "norm in every entry (rounding)."
     )
 
 

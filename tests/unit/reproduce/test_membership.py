@@ -3,12 +3,13 @@
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 
-from coterie.attacks.membership.study import SECURE
+from coterie.attacks.membership.study import CLIENT, NOTHING, SECURE, SPARSE, Measured, Trial
 from coterie.errors import ConfigError
 from coterie.reproduce.claims import Judgement
-from coterie.reproduce.declarations import FULL, QUICK, Declaration, declared, read_declaration
+from coterie.reproduce.declarations import FULL, QUICK, Declaration, Job, declared, read_declaration
 from coterie.reproduce.membership.experiment import MembershipTable
 from coterie.reproduce.runner import REPORT, Run
 
@@ -45,6 +46,26 @@ def test_totals_that_cannot_be_dealt_are_refused() -> None:
         msgspec.structs.replace(experiment, game={**experiment.game, "rounds": "many"}).settled(300)
 
 
+def test_claims_are_judged_by_the_trials() -> None:
+    """An attack that is always right on plain averaging and blind elsewhere; then one that is blind everywhere."""
+    experiment = shipped().experiment(QUICK)
+    members = np.array([[True, False] * 50])
+    right, blind = (
+        dict.fromkeys(("loss", "shadow", "lira", "rmia"), Measured.of(scores, members, 0.5))
+        for scores in (members.astype(float), np.zeros((1, 100)))
+    )
+    hidden = dict.fromkeys((NOTHING, SECURE, SPARSE, "sum-4", "sum-10", "noisy-sum-10"), blind)
+    budget = {CLIENT: {"lira": [(2, 0.5)], "rmia": [(2, 0.5)]}}
+
+    def judged(client: dict[str, Measured]) -> list[str]:
+        record = msgspec.to_builtins(Trial({**hidden, CLIENT: client}, {}, budget))
+        report = experiment.report({Job("membership", "300", trial): record for trial in range(3)})
+        return [claim["judgement"] for claim in report.summary["claims"]]
+
+    assert judged(right) == [Judgement.HOLDS] * 4
+    assert judged(blind) == [Judgement.FAILS, Judgement.HOLDS, Judgement.HOLDS, Judgement.FAILS]
+
+
 def test_reports_judge_draw_and_can_be_retold(tmp_path: Path) -> None:
     small = {"cohorts": [3, 10], "rounds": 1, "epochs": 1, "references": 4, "victims": 2, "strangers": 20}
     declaration = msgspec.structs.replace(
@@ -57,7 +78,6 @@ def test_reports_judge_draw_and_can_be_retold(tmp_path: Path) -> None:
     report = run.write_report()
     text = (tmp_path / REPORT).read_text()
     assert len(report.summary["claims"]) == 4
-    assert report.summary["claims"][0]["judgement"] == Judgement.OPEN  # two trials of a model that has learnt nothing
     assert len(report.summary["trials"]["40"]) == 2
     assert 0.2 < report.summary["summaries"]["40"][SECURE]["rmia"]["auc"] < 0.8
     assert "5,000, paper | 72.49" in text

@@ -181,7 +181,7 @@ def _why(view: str, one: Summary) -> str:
     if view == CLIENT:
         return f"{_auc(one)}: what the client sends is its model, as it is"
     if view in (SECURE, SPARSE):
-        return f"{_auc(one)}: the mask is uniform and independent of what is under it"
+        return f"{_auc(one)}: the mask is as good as uniform, whatever is under it"
     if view.startswith("noisy"):
         return f"{_auc(one)}: noise bounds what any attack can do"
     shown = (
@@ -195,21 +195,18 @@ def _auc(one: Summary) -> str:
 
 
 def _table(best: Mapping[str, Summary], views: Mapping[str, str], accuracy: Mapping[str, float], attack: str) -> Table:
-    rows = []
-    for view, name in views.items():
-        one = best[view]
-        found = [f"{part.share:.1%} ({part.interval[0]:.1%} to {part.interval[1]:.1%})" for part in one.found]
-        rows.append(
-            (
-                name,
-                f"{one.auc:.3f}{_interval(one.auc_interval)}",
-                f"{one.balanced_accuracy:.1%}",
-                "–" if one.precision is None else f"{one.precision:.1%}",
-                f"{one.recall:.1%}",
-                *found,
-                f"{accuracy[view]:.1%}" if view in accuracy else "–",
-            )
+    rows = [
+        (
+            name,
+            _area(one),
+            f"{one.balanced_accuracy:.1%}",
+            "–" if one.precision is None else f"{one.precision:.1%}",
+            f"{one.recall:.1%}",
+            *(f"{part.share:.1%} ({part.interval[0]:.1%}–{part.interval[1]:.1%})" for part in one.found),
+            f"{accuracy[view]:.1%}" if view in accuracy else "–",
         )
+        for view, name, one in ((view, name, best[view]) for view, name in views.items())
+    ]
     low = best[CLIENT].found
     counted = " and ".join(f"{part.false_alarms} of {part.others:,} ({part.rate:.1%})" for part in low)
     return Table(
@@ -217,27 +214,25 @@ def _table(best: Mapping[str, Summary], views: Mapping[str, str], accuracy: Mapp
         (
             "seen",
             "AUC",
-            "balanced accuracy",
+            "accuracy",
             "precision",
             "recall",
             "TPR at 1% FPR",
-            "TPR at 0.1% FPR",
-            "model's accuracy",
+            "at 0.1% FPR",
+            "model",
         ),
         rows,
-        f"False alarms that the last two allow, over all trials: {counted}. Where that is 0, no other example scores "
-        "as high as those found, which is all that can be seen with so few. The model's accuracy is on examples nobody "
-        "trained on.",
+        f"False alarms that the two TPRs allow, over all trials: {counted}. Where that is 0, no other example of a "
+        "trial scores as high as those found, which is all that can be seen with so few; the first row shows what "
+        "chance makes of it. Accuracy is balanced; the last column is the model's own, on examples nobody trained on.",
     )
 
 
 def _comparison(summaries: Mapping[str, Mapping[str, Summary]], views: Mapping[str, str]) -> Table:
-    rows = [
-        (name, *(f"{one.auc:.3f}{_interval(one.auc_interval)}" for one in summaries[view].values()))
-        for view, name in views.items()
-    ]
+    rows = [(name, *(_area(one) for one in summaries[view].values())) for view, name in views.items()]
     return Table("AUC of every attack", ("seen", *ATTACKS.values()), rows)
 
 
-def _interval(interval: tuple[float, float] | None) -> str:
-    return f" ({interval[0]:.2f} to {interval[1]:.2f})" if interval else ""
+def _area(one: Summary) -> str:
+    reach = f"\u00a0±\u00a0{one.auc_interval[1] - one.auc:.3f}" if one.auc_interval else ""
+    return f"{one.auc:.3f}{reach}"

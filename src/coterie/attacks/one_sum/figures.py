@@ -40,6 +40,7 @@ def draw_pairs(
     layout = {
         "barmode": "group",
         "yaxis": {"title": {"text": "ε is at least"}, "range": [0, most * 1.1]},
+        "showlegend": True,
         "legend": {"orientation": "h", "y": 1.15},
         "shapes": [
             {
@@ -90,7 +91,8 @@ def draw_noise(
     layout = {
         "xaxis": {"title": {"text": "noise multiplier"}, "type": "log", "tickvals": noise},
         "yaxis": {"title": {"text": "ε"}, "rangemode": "tozero"},
+        "showlegend": True,
         "legend": {"orientation": "h", "y": 1.15},
     }
     figure = Figure(traces, layout, 380, "Audited and proven epsilon by the noise multiplier")
-    return Plot("What noise buys", figure, "What is proven is never below what is audited.")
+    return Plot("What noise buys", figure, "An audited line above the proven one would disprove the proof.")

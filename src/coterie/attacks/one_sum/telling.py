@@ -26,6 +26,8 @@ _FAR = 1000  # deviations: beyond, the distance measures the ridge on directions
 _REMARKS = (
     "Without noise there is no finite ε: whatever bound is shown, another pair of updates or more observations may "
     "show a larger one. A bound of 0 says that nothing was shown, not that nothing leaks.",
+    "The worst direction is one in which other clients' updates do not move at all, such as the weights of a pixel "
+    "that is never on. No client would be moved there by its data either, but a private mechanism must hide any.",
     "This is the limit of every defence here: circles and masks keep a sum from being taken apart, and do not change "
     "what one sum says.",
 )

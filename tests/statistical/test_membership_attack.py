@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from coterie.attacks.membership.rates import mean_interval
-from coterie.attacks.membership.study import CLIENT, NOTHING, SECURE, SPARSE, Game, Trial, play_trial
+from coterie.attacks.membership.study import CLIENT, NOTHING, SECURE, SPARSE, Game, PassiveTrial, play_trial
 
 GAME = Game(
     model="softmax-regression",
@@ -24,7 +24,7 @@ GAME = Game(
 
 
 @cache
-def trials() -> list[Trial]:
+def trials() -> list[PassiveTrial]:
     return [play_trial(GAME, seed) for seed in range(6)]
 
 

@@ -9,9 +9,9 @@ from scipy.stats import kstest
 from typer.testing import CliRunner
 
 from coterie.attacks.membership.study import CLIENT, NOTHING, SECURE, SPARSE, Game, Measured, play_trial
-from coterie.attacks.membership.summary import Summary
+from coterie.attacks.membership.summary import InferenceSummary
 from coterie.attacks.membership.wire import overhear
-from coterie.attacks.membership.world import Noise, Training, World
+from coterie.attacks.membership.world import MembershipWorld, SumNoise, Training
 from coterie.attacks.victims import flat
 from coterie.cli import app
 from coterie.errors import ConfigError
@@ -23,17 +23,17 @@ TRAINING = Training(3, 2, LocalSGD(0.1, 1, 5))
 
 
 @pytest.fixture(scope="module")
-def world() -> World:
-    return World.gather("digits", "softmax-regression", 8, 50, seed=3)
+def world() -> MembershipWorld:
+    return MembershipWorld.gather("digits", "softmax-regression", 8, 50, seed=3)
 
 
-def test_candidates_strangers_and_the_rest_are_disjoint(world: World) -> None:
+def test_candidates_strangers_and_the_rest_are_disjoint(world: MembershipWorld) -> None:
     everybody = np.concatenate([world.candidates, world.strangers, world.rest])
     assert np.unique(everybody).size == everybody.size == len(world.data)
     assert (world.candidates.size, world.strangers.size, world.examples) == (16, 50, 8)
 
 
-def test_members_are_half_of_the_candidates_and_pairs_are_complements(world: World) -> None:
+def test_members_are_half_of_the_candidates_and_pairs_are_complements(world: MembershipWorld) -> None:
     for run in range(0, 12, 2):
         one, other = world.draw_members(run), world.draw_members(run + 1)
         assert one.sum() == 8
@@ -41,7 +41,7 @@ def test_members_are_half_of_the_candidates_and_pairs_are_complements(world: Wor
     assert (world.draw_members(0) != world.draw_members(2)).any()
 
 
-def test_nobody_but_the_target_has_candidates_and_nobody_has_strangers(world: World) -> None:
+def test_nobody_but_the_target_has_candidates_and_nobody_has_strangers(world: MembershipWorld) -> None:
     """What counts as out for a run was not trained on by anybody in it."""
     for run in range(5):
         members = world.draw_members(run)
@@ -52,7 +52,7 @@ def test_nobody_but_the_target_has_candidates_and_nobody_has_strangers(world: Wo
         assert set(held) <= set(world.rest)
 
 
-def test_a_run_is_federated_averaging(world: World) -> None:
+def test_a_run_is_federated_averaging(world: MembershipWorld) -> None:
     members = world.draw_members(0)
     (run,) = world.play([members], 0, TRAINING, lambda _: None)
     assert np.allclose(flat(run.after), flat(run.before) + np.mean(run.updates, axis=0), atol=1e-6)
@@ -63,8 +63,8 @@ def test_a_run_is_federated_averaging(world: World) -> None:
     assert not np.allclose(run.updates[0], other.updates[0])
 
 
-def test_noise_has_the_deviation_that_it_is_accounted_for(world: World) -> None:
-    noise = Noise(multiplier=3.0, norm=0.01)
+def test_noise_has_the_deviation_that_it_is_accounted_for(world: MembershipWorld) -> None:
+    noise = SumNoise(multiplier=3.0, norm=0.01)
     training = Training(4, 1, LocalSGD(0.1, 1, 5), noise)
     runs = world.play([world.draw_members(run) for run in range(8)], 0, training, lambda _: None)
     moved = np.concatenate([4 * (flat(run.after) - flat(run.before)) for run in runs])
@@ -73,11 +73,11 @@ def test_noise_has_the_deviation_that_it_is_accounted_for(world: World) -> None:
     assert noise.epsilon(1, 1e-5) < noise.epsilon(2, 1e-5)
 
 
-def test_too_many_clients_for_the_data_are_refused(world: World) -> None:
+def test_too_many_clients_for_the_data_are_refused(world: MembershipWorld) -> None:
     with pytest.raises(ConfigError, match="further examples"):
         world.deal(0, world.draw_members(0), 10_000)
     with pytest.raises(ConfigError, match="too few"):
-        World.gather("digits", "softmax-regression", 1000, 50, seed=0)
+        MembershipWorld.gather("digits", "softmax-regression", 1000, 50, seed=0)
 
 
 @pytest.mark.parametrize("topology", [Complete(), ErdosRenyi(0.9)])
@@ -110,11 +110,11 @@ def test_a_trial_depends_on_its_seed_alone() -> None:
 def test_trials_are_put_together() -> None:
     members = np.array([[True, False] * 50])
     scores = np.where(members, 1.0, 0.0)
-    perfect = Summary.of([Measured.of(scores, members, 0.5)] * 3)
+    perfect = InferenceSummary.of([Measured.of(scores, members, 0.5)] * 3)
     assert (perfect.auc, perfect.balanced_accuracy, perfect.precision, perfect.recall) == (1, 1, 1, 1)
     assert perfect.beats_guessing
     assert [(found.share, found.false_alarms, found.others) for found in perfect.found] == [(1, 0, 150), (1, 0, 150)]
-    blind = Summary.of([Measured.of(0 * scores, members, 0.5)] * 3)
+    blind = InferenceSummary.of([Measured.of(0 * scores, members, 0.5)] * 3)
     assert (blind.auc, blind.balanced_accuracy, blind.precision, blind.beats_guessing) == (0.5, 0.5, None, False)
 
 

@@ -8,7 +8,7 @@ from coterie.attacks.finding import Finding, Outcome
 from coterie.attacks.membership import passive
 from coterie.attacks.membership.passive import PassiveMembership
 from coterie.attacks.membership.rates import Decisions
-from coterie.attacks.membership.study import CLIENT, NOTHING, SECURE, SPARSE, Game, Measured, Trial
+from coterie.attacks.membership.study import CLIENT, NOTHING, SECURE, SPARSE, Game, Measured, PassiveTrial
 from coterie.attacks.one_sum.attack import OneSum
 from coterie.attacks.one_sum.bounds import Bound, ceiling
 from coterie.attacks.one_sum.telling import CRAFTED, PAIRS, Audited, tell
@@ -21,14 +21,14 @@ AUDIT = OneSum(cohorts=(4,), noise=(1.0,), tries=1000, trials=1)
 def told(monkeypatch: pytest.MonkeyPatch, **areas: float) -> Finding:
     """Return the finding of trials in which every attack has these AUCs, and 0.5 where none is given."""
 
-    def trial(_game: Game, seed: int, _watch: object) -> Trial:
+    def trial(_game: Game, seed: int, _watch: object) -> PassiveTrial:
         wobble = 0.01 * (seed % 3 - 1)
         views = {
             view: dict.fromkeys(passive.ATTACKS, Measured(area + wobble, Decisions(1, 1, 1, 1), (0, 0), (0, 0)))
             for view, area in {**dict.fromkeys((NOTHING, CLIENT, SECURE, SPARSE, SUM, NOISY), 0.5), **areas}.items()
         }
         budget = {CLIENT: {"lira": [(2, 0.5)], "rmia": [(2, 0.5)]}}
-        return Trial(views, {}, budget)
+        return PassiveTrial(views, {}, budget)
 
     monkeypatch.setattr(passive, "play_trial", trial)
     monkeypatch.setattr(passive, "trial_seed", lambda _seed, trial: trial)

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from coterie.attacks.membership.study import CLIENT, NOTHING, SECURE, SPARSE, Measured, Trial
+from coterie.attacks.membership.study import CLIENT, NOTHING, SECURE, SPARSE, Measured, PassiveTrial
 from coterie.errors import ConfigError
 from coterie.reproduce.claims import Judgement
 from coterie.reproduce.declarations import FULL, QUICK, Declaration, Job, declared, read_declaration
@@ -58,7 +58,7 @@ def test_claims_are_judged_by_the_trials() -> None:
     budget = {CLIENT: {"lira": [(2, 0.5)], "rmia": [(2, 0.5)]}}
 
     def judged(client: dict[str, Measured]) -> list[str]:
-        record = msgspec.to_builtins(Trial({**hidden, CLIENT: client}, {}, budget))
+        record = msgspec.to_builtins(PassiveTrial({**hidden, CLIENT: client}, {}, budget))
         report = experiment.report({Job("membership", "300", trial): record for trial in range(3)})
         return [claim["judgement"] for claim in report.summary["claims"]]
 

@@ -5,14 +5,14 @@ from typing import Any
 
 from coterie.attacks.finding import Plot
 from coterie.attacks.membership.study import BUDGETED, CLIENT
-from coterie.attacks.membership.summary import GUESSING, Summary
+from coterie.attacks.membership.summary import GUESSING, InferenceSummary
 from coterie.reports.html import Figure, text
 
 _COLORS = {"lira": "@accent", "rmia": "@caution"}
 _NAMES = {"lira": "LiRA", "rmia": "RMIA"}
 
 
-def draw_views(summaries: Mapping[str, Mapping[str, Summary]], views: Mapping[str, str]) -> Plot:
+def draw_views(summaries: Mapping[str, Mapping[str, InferenceSummary]], views: Mapping[str, str]) -> Plot:
     """Draw AUC with its interval for each view, side by side for the two strongest attacks."""
     names = [text(name) for name in views.values()]
     traces: list[dict[str, Any]] = []

@@ -18,7 +18,7 @@ from coterie.attacks.membership.study import (
     trial_seed,
 )
 from coterie.attacks.membership.summary import (
-    Summary,
+    InferenceSummary,
     mean_accuracy,
     strongest,
     summarise,
@@ -144,7 +144,7 @@ class PassiveMembership(Game):
         )
 
 
-def _headline(best: Mapping[str, Summary], views: Mapping[str, str], attack: str) -> str:
+def _headline(best: Mapping[str, InferenceSummary], views: Mapping[str, str], attack: str) -> str:
     client = best[CLIENT]
     if not client.beats_guessing:
         return f"{attack} does not work on plain averaging in this setting ({_auc(client)}), so it says nothing here."
@@ -162,13 +162,13 @@ def _headline(best: Mapping[str, Summary], views: Mapping[str, str], attack: str
     )
 
 
-def _level(best: Mapping[str, Summary]) -> Level:
+def _level(best: Mapping[str, InferenceSummary]) -> Level:
     if not best[CLIENT].beats_guessing:
         return Level.NOTHING
     return Level.DANGER if best[SECURE].beats_guessing or best[SPARSE].beats_guessing else Level.CAUTION
 
 
-def _outcome(view: str, best: Mapping[str, Summary]) -> Outcome:
+def _outcome(view: str, best: Mapping[str, InferenceSummary]) -> Outcome:
     one, client = best[view], best[CLIENT]
     if view in (SECURE, SPARSE):
         return Outcome.NOT_ELIMINATED if one.beats_guessing else Outcome.ELIMINATED
@@ -177,7 +177,7 @@ def _outcome(view: str, best: Mapping[str, Summary]) -> Outcome:
     return Outcome.REDUCED if below else Outcome.NOT_ELIMINATED
 
 
-def _why(view: str, one: Summary) -> str:
+def _why(view: str, one: InferenceSummary) -> str:
     if view == CLIENT:
         return f"{_auc(one)}: what the client sends is its model, as it is"
     if view in (SECURE, SPARSE):
@@ -190,11 +190,13 @@ def _why(view: str, one: Summary) -> str:
     return f"{_auc(one)}: {shown}"
 
 
-def _auc(one: Summary) -> str:
+def _auc(one: InferenceSummary) -> str:
     return f"AUC {one.auc:.2f}"
 
 
-def _table(best: Mapping[str, Summary], views: Mapping[str, str], accuracy: Mapping[str, float], attack: str) -> Table:
+def _table(
+    best: Mapping[str, InferenceSummary], views: Mapping[str, str], accuracy: Mapping[str, float], attack: str
+) -> Table:
     rows = [
         (
             name,
@@ -228,11 +230,11 @@ def _table(best: Mapping[str, Summary], views: Mapping[str, str], accuracy: Mapp
     )
 
 
-def _comparison(summaries: Mapping[str, Mapping[str, Summary]], views: Mapping[str, str]) -> Table:
+def _comparison(summaries: Mapping[str, Mapping[str, InferenceSummary]], views: Mapping[str, str]) -> Table:
     rows = [(name, *(_area(one) for one in summaries[view].values())) for view, name in views.items()]
     return Table("AUC of every attack", ("seen", *ATTACKS.values()), rows)
 
 
-def _area(one: Summary) -> str:
+def _area(one: InferenceSummary) -> str:
     reach = f"\u00a0±\u00a0{one.auc_interval[1] - one.auc:.3f}" if one.auc_interval else ""
     return f"{one.auc:.3f}{reach}"

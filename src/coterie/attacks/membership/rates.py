@@ -1,4 +1,4 @@
-"""How well scores tell members from others: the ROC curve and what is read off it, with intervals.
+"""Rates at which scores tell members from others: the ROC curve and what is read off it, with intervals.
 
 An example is called a member if its score is at least a threshold. Scores that are equal stay together on the curve,
 so that an attack gains nothing by ties.

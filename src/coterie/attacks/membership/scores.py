@@ -132,8 +132,8 @@ def by_strangers(seen: Sight, references: References) -> Reals:
     return np.asarray(np.searchsorted(others, own - np.log(GAMMA), side="right") / others.size)
 
 
-Score: TypeAlias = Callable[[Sight, References], Reals]
-SCORES: Mapping[str, Score] = {
+MembershipScore: TypeAlias = Callable[[Sight, References], Reals]
+SCORES: Mapping[str, MembershipScore] = {
     "loss": by_loss,
     "shadow": by_shadows,
     "lira": by_likelihood,

@@ -9,9 +9,9 @@ import msgspec
 import numpy as np
 
 from coterie.attacks.membership.rates import Decisions, Roc
-from coterie.attacks.membership.scores import SCORES, References, Score, Sight
+from coterie.attacks.membership.scores import SCORES, MembershipScore, References, Sight
 from coterie.attacks.membership.wire import overhear
-from coterie.attacks.membership.world import Noise, Run, Training, World, stretch
+from coterie.attacks.membership.world import FederatedRun, MembershipWorld, SumNoise, Training, stretch
 from coterie.cohorts.circles import Mask, Reals
 from coterie.errors import ConfigError
 from coterie.graphs.guarantees import paper_threshold
@@ -79,7 +79,7 @@ class Game:
     def training(self, clients: int, *, noisy: bool = False) -> Training:
         """Return how a federation of so many clients is trained."""
         work = LocalSGD(self.learning_rate, self.epochs, self.batch_size)
-        return Training(clients, self.rounds, work, Noise(self.noise, self.norm) if noisy else None)
+        return Training(clients, self.rounds, work, SumNoise(self.noise, self.norm) if noisy else None)
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -105,7 +105,7 @@ class Measured(msgspec.Struct, frozen=True):
         )
 
 
-class Trial(msgspec.Struct, frozen=True):
+class PassiveTrial(msgspec.Struct, frozen=True):
     """What came of one trial."""
 
     views: dict[str, dict[str, Measured]]
@@ -116,9 +116,9 @@ class Trial(msgspec.Struct, frozen=True):
     """For some views and attacks: AUC by the number of reference models."""
 
 
-def play_trial(game: Game, seed: int, watch: Callable[[str, float], None] = lambda _what, _share: None) -> Trial:
+def play_trial(game: Game, seed: int, watch: Callable[[str, float], None] = lambda _what, _share: None) -> PassiveTrial:
     """Play one trial; all of it depends on the settings and the seed alone."""
-    world = World.gather(game.data, game.model, game.examples, game.strangers, seed, game.data_dir)
+    world = MembershipWorld.gather(game.data, game.model, game.examples, game.strangers, seed, game.data_dir)
     known = [world.draw_members(run) for run in range(game.references)]
     hidden = [world.draw_members(game.references + 2 * victim) for victim in range(game.victims)]
     federations = [(clients, False) for clients in game.cohorts]
@@ -154,27 +154,27 @@ def play_trial(game: Game, seed: int, watch: Callable[[str, float], None] = lamb
                 ]
                 views[view] = attack.measure(lambda run: run.client, stolen)
                 accuracy[view] = float(np.mean([world.accuracy(state) for state in stolen]))
-    return Trial(views, accuracy, budget)
+    return PassiveTrial(views, accuracy, budget)
 
 
 @dataclass(frozen=True, eq=False)
 class _Attack:
     """An attacker with reference runs, and the victims."""
 
-    world: World
-    known: Sequence[Run]
-    victims: Sequence[Run]
+    world: MembershipWorld
+    known: Sequence[FederatedRun]
+    victims: Sequence[FederatedRun]
     seed: int
 
     def measure(
-        self, seen: Callable[[Run], ModelArrays], stolen: Sequence[ModelArrays] | None = None
+        self, seen: Callable[[FederatedRun], ModelArrays], stolen: Sequence[ModelArrays] | None = None
     ) -> dict[str, Measured]:
         """Try every attack on what is ``seen`` of a run, or on ``stolen`` models instead of the victims' own."""
         references = self.world.references(self.known, seen)
         sights = [self.world.look(state) for state in stolen or [seen(victim) for victim in self.victims]]
         return {name: self._measured(score, sights, references, self._members) for name, score in SCORES.items()}
 
-    def guess(self, seen: Callable[[Run], ModelArrays]) -> dict[str, Measured]:
+    def guess(self, seen: Callable[[FederatedRun], ModelArrays]) -> dict[str, Measured]:
         """Judge the same attacks by members drawn anew, of whom the attacker can have seen nothing."""
         rng = stream(self.seed, "members of nobody")
         anew = rng.permuted(self._members, axis=1)
@@ -182,7 +182,7 @@ class _Attack:
         sights = [self.world.look(seen(victim)) for victim in self.victims]
         return {name: self._measured(score, sights, references, anew) for name, score in SCORES.items()}
 
-    def by_budget(self, seen: Callable[[Run], ModelArrays]) -> dict[str, list[tuple[int, float]]]:
+    def by_budget(self, seen: Callable[[FederatedRun], ModelArrays]) -> dict[str, list[tuple[int, float]]]:
         """Measure AUC with the first 2, 4, 8 ... reference models alone."""
         references = self.world.references(self.known, seen)
         sights = [self.world.look(seen(victim)) for victim in self.victims]
@@ -195,7 +195,7 @@ class _Attack:
             for name in BUDGETED
         }
 
-    def accuracy(self, seen: Callable[[Run], ModelArrays]) -> float:
+    def accuracy(self, seen: Callable[[FederatedRun], ModelArrays]) -> float:
         """The mean accuracy of the victims' models."""
         return float(np.mean([self.world.accuracy(seen(victim)) for victim in self.victims]))
 
@@ -203,16 +203,18 @@ class _Attack:
     def _members(self) -> Mask:
         return np.stack([victim.members for victim in self.victims])
 
-    def _measured(self, score: Score, sights: Sequence[Sight], references: References, members: Mask) -> Measured:
+    def _measured(
+        self, score: MembershipScore, sights: Sequence[Sight], references: References, members: Mask
+    ) -> Measured:
         return Measured.of(_scores(score, sights, references), members, rehearse(score, references))
 
 
-def rehearse(score: Score, references: References) -> float:
+def rehearse(score: MembershipScore, references: References) -> float:
     """Return the best threshold on the attacker's own models, each pair attacked with the others as references."""
     count = len(references.sights)
     scores = [score(references.sights[model], references.without((model, model ^ 1))) for model in range(count)]
     return Roc.of(np.stack(scores), references.members).best_threshold
 
 
-def _scores(score: Score, sights: Sequence[Sight], references: References) -> Reals:
+def _scores(score: MembershipScore, sights: Sequence[Sight], references: References) -> Reals:
     return np.stack([score(sight, references) for sight in sights])

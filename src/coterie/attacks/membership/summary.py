@@ -1,4 +1,4 @@
-"""What trials of passive membership inference come to together, with intervals."""
+"""Summaries of trials of passive membership inference, with intervals."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from coterie.attacks.membership.rates import mean_interval, share_interval
-from coterie.attacks.membership.study import LOW_RATES, Measured, Trial
+from coterie.attacks.membership.study import LOW_RATES, Measured, PassiveTrial
 
 GUESSING = 0.5
 """AUC and balanced accuracy of somebody who saw nothing."""
@@ -28,7 +28,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Summary:
+class InferenceSummary:
     """One attack on one view over all trials; intervals of means are over trials, None with a single one."""
 
     auc: float
@@ -40,7 +40,7 @@ class Summary:
     found: tuple[Found, ...]
 
     @classmethod
-    def of(cls, measured: Sequence[Measured]) -> "Summary":
+    def of(cls, measured: Sequence[Measured]) -> "InferenceSummary":
         """Put trials together."""
         decisions = [one.decisions for one in measured]
         areas, accuracies = [one.auc for one in measured], [one.balanced_accuracy for one in decisions]
@@ -71,15 +71,15 @@ class Summary:
         return asdict(self)
 
 
-def summarise(trials: Sequence[Trial]) -> dict[str, dict[str, Summary]]:
+def summarise(trials: Sequence[PassiveTrial]) -> dict[str, dict[str, InferenceSummary]]:
     """Return a summary for each view and attack."""
     return {
-        view: {attack: Summary.of([trial.views[view][attack] for trial in trials]) for attack in attacks}
+        view: {attack: InferenceSummary.of([trial.views[view][attack] for trial in trials]) for attack in attacks}
         for view, attacks in trials[0].views.items()
     }
 
 
-def summarise_budget(trials: Sequence[Trial]) -> dict[str, dict[str, list[tuple[int, float]]]]:
+def summarise_budget(trials: Sequence[PassiveTrial]) -> dict[str, dict[str, list[tuple[int, float]]]]:
     """Return the mean AUC by the number of reference models, for the views and attacks that it was tried on."""
     return {
         view: {
@@ -93,11 +93,11 @@ def summarise_budget(trials: Sequence[Trial]) -> dict[str, dict[str, list[tuple[
     }
 
 
-def mean_accuracy(trials: Sequence[Trial]) -> dict[str, float]:
+def mean_accuracy(trials: Sequence[PassiveTrial]) -> dict[str, float]:
     """Return how good the models are that each view shows."""
     return {view: float(np.mean([trial.accuracy[view] for trial in trials])) for view in trials[0].accuracy}
 
 
-def strongest(summaries: dict[str, Summary]) -> str:
+def strongest(summaries: dict[str, InferenceSummary]) -> str:
     """Name the attack with the largest AUC; to be asked of the baseline, before looking at anything protected."""
     return max(summaries, key=lambda attack: summaries[attack].auc)

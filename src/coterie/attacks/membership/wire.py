@@ -1,4 +1,4 @@
-"""What travels of a client's update under secure aggregation, seen by somebody at the wire."""
+"""Overheard uploads: what somebody at the wire sees of a client's update under secure aggregation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

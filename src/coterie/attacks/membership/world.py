@@ -29,7 +29,7 @@ from coterie.training.streams import stream, torch_seed
 
 
 @dataclass(frozen=True)
-class Noise:
+class SumNoise:
     """Gaussian noise in every sum: its deviation in units of the norm that each client's update is clipped to."""
 
     multiplier: float
@@ -47,11 +47,11 @@ class Training:
     clients: int
     rounds: int
     work: LocalSGD
-    noise: Noise | None = None
+    noise: SumNoise | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class FederatedRun:
     """One federation after its last round."""
 
     members: Mask
@@ -74,7 +74,7 @@ class Run:
 
 
 @dataclass(frozen=True, eq=False)
-class World:
+class MembershipWorld:
     """Examples with their parts in the game: candidates, strangers nobody trains on, and the rest."""
 
     problem: Problem = field(repr=False)
@@ -126,7 +126,7 @@ class World:
 
     def play(
         self, memberships: Sequence[Mask], first: int, training: Training, watch: Callable[[float], None]
-    ) -> list[Run]:
+    ) -> list[FederatedRun]:
         """Train a federation for each membership; ``first`` is the number of the first of them, for its streams."""
         numbers = range(first, first + len(memberships))
         parts = [self.deal(run, members, training.clients) for run, members in zip(numbers, memberships, strict=True)]
@@ -147,7 +147,7 @@ class World:
                 flatten.moved(model, shaped(self._mean(own, training, run, number), model))
                 for run, model, own in zip(numbers, models, updates, strict=True)
             ]
-        return [Run(*run) for run in zip(memberships, before, updates, models, strict=True)]
+        return [FederatedRun(*run) for run in zip(memberships, before, updates, models, strict=True)]
 
     def _mean(self, updates: Sequence[Vector], training: Training, run: int, number: int) -> Vector:
         if training.noise is None:
@@ -167,7 +167,7 @@ class World:
         outputs, labels = self._answers(state, self.strangers)
         return float((outputs.argmax(1) == labels).mean())
 
-    def references(self, runs: Sequence[Run], seen: Callable[[Run], ModelArrays]) -> References:
+    def references(self, runs: Sequence[FederatedRun], seen: Callable[[FederatedRun], ModelArrays]) -> References:
         """Return reference models, of each run what the attacker would see of it."""
         return References([self.look(seen(run)) for run in runs], np.stack([run.members for run in runs]))
 

@@ -1,1 +1,1 @@
-"""What one sum says: a single secure sum, audited as if it were a private mechanism (Ngo et al. 2024)."""
+"""One secure sum, audited as if it were a private mechanism: what it says about a client (Ngo et al. 2024)."""

@@ -18,7 +18,7 @@ from coterie.training.local import ArrayData, LocalSGD, LocalTask, Problem
 from coterie.training.models import build
 from coterie.training.streams import stream, torch_seed
 
-Matrix = npt.NDArray[np.float64]
+UpdateRows = npt.NDArray[np.float64]
 _RIDGE = 1e-9  # of the mean variance: what keeps directions nobody moves in from an infinite weight
 _CHUNK = 500  # sums drawn at a time
 
@@ -27,11 +27,11 @@ _CHUNK = 500  # sums drawn at a time
 class Population:
     """Updates of real clients, clipped to one norm; a row each."""
 
-    known: Matrix = field(repr=False)
+    known: UpdateRows = field(repr=False)
     """Of clients that the attacker simulates."""
-    others: Matrix = field(repr=False)
+    others: UpdateRows = field(repr=False)
     """Of the clients that sums are drawn from."""
-    targets: Matrix = field(repr=False)
+    targets: UpdateRows = field(repr=False)
     """Of one client: first as it is, then with one of its examples replaced, each time another."""
     norm: float
     """What updates are clipped to: the median of the attacker's."""
@@ -76,10 +76,10 @@ class Uncertainty:
     """How one other client's update scatters, by the attacker's own clients: eigenvalues, rising, and directions."""
 
     variances: Reals
-    directions: Matrix = field(repr=False)
+    directions: UpdateRows = field(repr=False)
 
     @classmethod
-    def of(cls, updates: Matrix) -> Self:
+    def of(cls, updates: UpdateRows) -> Self:
         """Estimate it."""
         centred = updates - updates.mean(0)
         variances, directions = np.linalg.eigh(centred.T @ centred / (len(updates) - 1))

@@ -64,8 +64,8 @@ class Shown:
         return cls(median(epsilons), min(epsilons), max(epsilons), median(one.distance for one in audits), bounds)
 
 
-Plain: TypeAlias = Mapping[tuple[int, str], Shown]
-Noisy: TypeAlias = Mapping[tuple[int, float], Shown]
+PlainAudits: TypeAlias = Mapping[tuple[int, str], Shown]
+NoisyAudits: TypeAlias = Mapping[tuple[int, float], Shown]
 
 
 def tell(attack: "OneSum", audits: Sequence[Sequence[Audited]], gap: float) -> Finding:
@@ -161,7 +161,7 @@ def _setting(attack: "OneSum", most: float, gap: float) -> str:
     )
 
 
-def _plain_table(plain: Plain, most: float) -> Table:
+def _plain_table(plain: PlainAudits, most: float) -> Table:
     rows = [
         (
             f"{clients} clients, {PAIRS[pair]}",
@@ -181,7 +181,7 @@ def _plain_table(plain: Plain, most: float) -> Table:
     )
 
 
-def _noise_table(attack: "OneSum", noisy: Noisy) -> Table:
+def _noise_table(attack: "OneSum", noisy: NoisyAudits) -> Table:
     rows = [
         (
             f"{multiplier:g}",

@@ -10,8 +10,15 @@ import msgspec
 import numpy as np
 
 from coterie.attacks.membership.passive import ATTACKS
-from coterie.attacks.membership.study import CLIENT, NOTHING, SECURE, SPARSE, Trial, sum_of
-from coterie.attacks.membership.summary import GUESSING, Summary, mean_accuracy, strongest, summarise, summarise_budget
+from coterie.attacks.membership.study import CLIENT, NOTHING, SECURE, SPARSE, PassiveTrial, sum_of
+from coterie.attacks.membership.summary import (
+    GUESSING,
+    InferenceSummary,
+    mean_accuracy,
+    strongest,
+    summarise,
+    summarise_budget,
+)
 from coterie.errors import ConfigError
 from coterie.reports import markdown
 from coterie.reports.plots import BLUE, OCHRE, QUIET, foot_legend, page
@@ -41,21 +48,21 @@ _EXPLANATION = (
 
 def make_report(experiment: MembershipTable, records: Mapping[Job, Record]) -> Findings:
     """Put everything together from the trials that were played."""
-    trials: dict[str, list[Trial]] = {}
+    trials: dict[str, list[PassiveTrial]] = {}
     for job, record in records.items():
-        trials.setdefault(job.case, []).append(msgspec.convert(record, Trial))
+        trials.setdefault(job.case, []).append(msgspec.convert(record, PassiveTrial))
     return _report(experiment, trials)
 
 
 def retell_report(experiment: MembershipTable, summary: Record) -> Findings:
     """Put everything together from the trials of an earlier report."""
     try:
-        return _report(experiment, msgspec.convert(summary["trials"], dict[str, list[Trial]]))
+        return _report(experiment, msgspec.convert(summary["trials"], dict[str, list[PassiveTrial]]))
     except (KeyError, msgspec.ValidationError) as error:
         raise ConfigError(f"the results do not hold the trials: {error}") from None
 
 
-def _report(experiment: MembershipTable, trials: Mapping[str, Sequence[Trial]]) -> Findings:
+def _report(experiment: MembershipTable, trials: Mapping[str, Sequence[PassiveTrial]]) -> Findings:
     summaries = {total: summarise(some) for total, some in trials.items()}
     claims = [claim for total, some in trials.items() for claim in _claims(int(total), some)]
     views = _views(experiment)
@@ -106,7 +113,7 @@ def _views(experiment: MembershipTable) -> dict[str, str]:
     return names | ({sum_of(last, noisy=True): f"sum of {last}, noise {game.noise:g}"} if game.noise else {})
 
 
-def _claims(total: int, trials: Sequence[Trial]) -> list[Claim]:
+def _claims(total: int, trials: Sequence[PassiveTrial]) -> list[Claim]:
     def accuracies(view: str) -> tuple[float, float]:
         return mean_interval(
             np.array([trial.views[view][_PAPERS_ATTACK].decisions.balanced_accuracy for trial in trials])
@@ -142,13 +149,15 @@ def _said(claims: Sequence[Claim]) -> list[str]:
     return [claim.headline for claim in claims]
 
 
-def _headline(total: int, views: Mapping[str, str], found: Mapping[str, Mapping[str, Summary]]) -> str:
+def _headline(total: int, views: Mapping[str, str], found: Mapping[str, Mapping[str, InferenceSummary]]) -> str:
     chosen = strongest(dict(found[CLIENT]))
     shown = ", ".join(f"{name} {found[view][chosen].auc:.2f}" for view, name in views.items() if view in found)
     return f"{total:,} examples, AUC of {ATTACKS[chosen]} (the strongest on plain averaging): {shown}."
 
 
-def _papers_table(paper: Sequence[Printed], summaries: Mapping[str, Mapping[str, Mapping[str, Summary]]]) -> str:
+def _papers_table(
+    paper: Sequence[Printed], summaries: Mapping[str, Mapping[str, Mapping[str, InferenceSummary]]]
+) -> str:
     rows = [
         (f"{one.examples:,}, paper", *(f"{value:.2f}" for value in (*one.accuracy, *one.precision))) for one in paper
     ]
@@ -161,7 +170,9 @@ def _papers_table(paper: Sequence[Printed], summaries: Mapping[str, Mapping[str,
     return markdown.table(("examples", *headings), rows)
 
 
-def _table(views: Mapping[str, str], found: Mapping[str, Mapping[str, Summary]], accuracy: Mapping[str, float]) -> str:
+def _table(
+    views: Mapping[str, str], found: Mapping[str, Mapping[str, InferenceSummary]], accuracy: Mapping[str, float]
+) -> str:
     chosen = strongest(dict(found[CLIENT]))
     rows = []
     for view, name in views.items():
@@ -180,7 +191,7 @@ def _table(views: Mapping[str, str], found: Mapping[str, Mapping[str, Summary]],
     return markdown.table(headings, rows)
 
 
-def _budget_table(views: Mapping[str, str], trials: Mapping[str, Sequence[Trial]]) -> str:
+def _budget_table(views: Mapping[str, str], trials: Mapping[str, Sequence[PassiveTrial]]) -> str:
     budgets = {total: summarise_budget(some) for total, some in trials.items()}
     sizes = [size for size, _ in next(iter(next(iter(next(iter(budgets.values())).values())).values()))]
     rows = [
@@ -203,7 +214,9 @@ def _with_interval(value: float, interval: tuple[float, float] | None, scale: fl
     return f"{scale * value:.{digits}f}{reach}"
 
 
-def _draw(views: Mapping[str, str], summaries: Mapping[str, Mapping[str, Mapping[str, Summary]]], path: Path) -> None:
+def _draw(
+    views: Mapping[str, str], summaries: Mapping[str, Mapping[str, Mapping[str, InferenceSummary]]], path: Path
+) -> None:
     places = np.arange(len(views))
     panels = [f"{int(total):,} examples" for total in summaries]
     with page(

@@ -64,7 +64,7 @@ def retell_report(experiment: MembershipTable, summary: Record) -> Findings:
 
 def _report(experiment: MembershipTable, trials: Mapping[str, Sequence[PassiveTrial]]) -> Findings:
     summaries = {total: summarise(some) for total, some in trials.items()}
-    claims = [claim for total, some in trials.items() for claim in _claims(int(total), some)]
+    claims = [claim for total, some in trials.items() for claim in _claims(experiment, int(total), some)]
     views = _views(experiment)
     parts = [
         _EXPLANATION,
@@ -113,7 +113,7 @@ def _views(experiment: MembershipTable) -> dict[str, str]:
     return names | ({sum_of(last, noisy=True): f"sum of {last}, noise {game.noise:g}"} if game.noise else {})
 
 
-def _claims(total: int, trials: Sequence[PassiveTrial]) -> list[Claim]:
+def _claims(experiment: MembershipTable, total: int, trials: Sequence[PassiveTrial]) -> list[Claim]:
     def accuracies(view: str) -> tuple[float, float]:
         return mean_interval(
             np.array([trial.views[view][_PAPERS_ATTACK].decisions.balanced_accuracy for trial in trials])
@@ -123,7 +123,7 @@ def _claims(total: int, trials: Sequence[PassiveTrial]) -> list[Claim]:
         accuracies(CLIENT),
         mean_interval(np.array([trial.views[CLIENT][_PAPERS_ATTACK].decisions.recall for trial in trials])),
     )
-    at = f"{total:,} examples"
+    at = f"{experiment.game['data']}, {total:,} examples"
     claims = [
         Claim(
             f"Table 5.2: plain averaging tells members better than guessing ({at})",

@@ -38,9 +38,9 @@ def draw_views(summaries: Mapping[str, Mapping[str, InferenceSummary]], views: M
         "yaxis": {"autorange": "reversed", "automargin": True},
         "showlegend": True,
         "legend": {"orientation": "h", "y": 1.12},
-        "margin": {"l": 240},
+        "margin": {"l": 240, "t": 30, "b": 50},
     }
-    figure = Figure(traces, layout, 90 + 46 * len(names), "AUC of two attacks on everything that is seen")
+    figure = Figure(traces, layout, 100 + 44 * len(names), "AUC of two attacks on everything that is seen")
     return Plot(
         "Who sees what, and what it tells", figure, "Bars begin at guessing; whiskers are 95% intervals over trials."
     )

@@ -78,7 +78,7 @@ def tell(attack: "OneSum", audits: Sequence[Sequence[Audited]], gap: float) -> F
     worst = {clients: max((plain[clients, pair] for pair in PAIRS), key=_epsilon) for clients in attack.cohorts}
     return Finding(
         level=_level(worst, most, exceeded=exceeded),
-        headline=_headline(worst, most, exceeded=exceeded),
+        headline=_headline(plain, worst, most, exceeded=exceeded),
         setting=_setting(attack, most, gap),
         measures={
             "ceiling": most,
@@ -113,15 +113,17 @@ def _level(worst: Mapping[int, Shown], most: float, *, exceeded: bool) -> Level:
     return Level.CAUTION if epsilon else Level.NOTHING
 
 
-def _headline(worst: Mapping[int, Shown], most: float, *, exceeded: bool) -> str:
+def _headline(plain: PlainAudits, worst: Mapping[int, Shown], most: float, *, exceeded: bool) -> str:
     if exceeded:
         return "An audit shows more than noise allows: the noise is not what it is said to be."
     if not any(shown.epsilon for shown in worst.values()):
         return "So few sums show nothing, which proves nothing: without noise there is no finite ε."
-    said = [f"ε ≥ {shown.epsilon:.1f} for {clients} clients" for clients, shown in worst.items()]
-    full = [shown.epsilon >= _SATURATED * most for shown in worst.values()]
-    limit = f", where {most:.1f} is the most that so many sums can show" if any(full) else ""
-    return f"One sum without noise is not a private mechanism: {', '.join(said)}{limit}."
+    real = ", ".join(f"ε ≥ {plain[clients, CLIENT].epsilon:.1f} for {clients} clients" for clients in worst)
+    least = min(shown.epsilon for shown in worst.values())
+    return (
+        f"One sum without noise is not a private mechanism. Which of two real updates is in it: {real}. In the worst "
+        f"direction: ε ≥ {least:.1f} for any, where {most:.1f} is the most that so many sums can show."
+    )
 
 
 def _plain_lines(attack: "OneSum", worst: Mapping[int, Shown], most: float) -> list[CardLine]:

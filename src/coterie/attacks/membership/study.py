@@ -1,6 +1,6 @@
 """One trial of passive membership inference: the same attacks on everything that is seen of a federation."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import floor
@@ -138,23 +138,28 @@ def play_trial(game: Game, seed: int, watch: Callable[[str, float], None] = lamb
         views[name] = attack.measure(lambda run: run.after)
         accuracy[name] = attack.accuracy(lambda run: run.after)
         if clients == game.cohorts[-1] and not noisy:
-            budget[name] = attack.by_budget(lambda run: run.after)
             views |= {CLIENT: attack.measure(lambda run: run.client), NOTHING: attack.guess(lambda run: run.client)}
             accuracy[CLIENT] = attack.accuracy(lambda run: run.client)
-            budget[CLIENT] = attack.by_budget(lambda run: run.client)
-            graphs: tuple[tuple[str, Topology, int | None], ...] = (
-                (SECURE, Complete(), None),
-                (SPARSE, ErdosRenyi(game.connection), game.threshold),
-            )
-            for view, topology, threshold in graphs:
-                watch("playing sessions of secure aggregation", begun + share)
-                stolen = [
-                    run.claimed(overhear(run.updates, topology, threshold, seed, view, number).upload)
-                    for number, run in enumerate(attack.victims)
-                ]
+            budget = {
+                name: attack.by_budget(lambda run: run.after),
+                CLIENT: attack.by_budget(lambda run: run.client),
+            }
+            watch("playing sessions of secure aggregation", begun + share)
+            for view, stolen in _read_uploads(game, attack.victims, seed):
                 views[view] = attack.measure(lambda run: run.client, stolen)
                 accuracy[view] = float(np.mean([world.accuracy(state) for state in stolen]))
     return PassiveTrial(views, accuracy, budget)
+
+
+def _read_uploads(game: Game, victims: Sequence[FederatedRun], seed: int) -> Iterator[tuple[str, list[ModelArrays]]]:
+    """Yield, for each graph, the models that the targets' masked uploads would be if there were no masks on them."""
+    graphs: tuple[tuple[str, Topology, int | None], ...] = (
+        (SECURE, Complete(), None),
+        (SPARSE, ErdosRenyi(game.connection), game.threshold),
+    )
+    for view, topology, threshold in graphs:
+        wires = [overhear(run.updates, topology, threshold, seed, view, number) for number, run in enumerate(victims)]
+        yield view, [run.claimed(wire.upload) for run, wire in zip(victims, wires, strict=True)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,14 @@
 
 import typer
 
-from coterie.cli import attack_differencing, attack_disaggregation, attack_malicious_server, attack_property
+from coterie.cli import (
+    attack_differencing,
+    attack_disaggregation,
+    attack_malicious_server,
+    attack_membership,
+    attack_one_sum,
+    attack_property,
+)
 
 app = typer.Typer(
     help="Run attacks without their defence and with it: who attacks and how, what comes of it, a privacy card.",
@@ -11,4 +18,6 @@ app = typer.Typer(
 app.command("differencing")(attack_differencing.differencing)
 app.command("disaggregation")(attack_disaggregation.disaggregation)
 app.command("malicious-server")(attack_malicious_server.malicious_server)
+app.command("membership")(attack_membership.membership)
+app.command("one-sum")(attack_one_sum.one_sum)
 app.command("property")(attack_property.property_inference)

@@ -131,6 +131,7 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 _KINDS = {
     "landscape": "coterie.reproduce.landscape.experiment:Landscape",
     "confined-table": "coterie.reproduce.confined_table.experiment:ConfinedTable",
+    "membership": "coterie.reproduce.membership.experiment:MembershipTable",
     "multi-round-metrics": "coterie.reproduce.multi_round.experiment:MultiRoundMetrics",
     "reconstruction": "coterie.reproduce.reconstruction.experiment:Reconstruction",
     "reliability": "coterie.reproduce.reliability.experiment:Reliability",

@@ -1,0 +1,123 @@
+"""Rates at which scores tell members from others: the ROC curve and what is read off it, with intervals.
+
+An example is called a member if its score is at least a threshold. Scores that are equal stay together on the curve,
+so that an attack gains nothing by ties.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import floor, sqrt
+
+import numpy as np
+
+from coterie.cohorts.circles import Indices, Mask, Reals
+from coterie.errors import InputError
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, eq=False)
+class Roc:
+    """The curve: for each threshold, falling, how many of the others and of the members score at least that."""
+
+    thresholds: Reals
+    false_alarms: Reals
+    hits: Reals
+    others: int
+    members: int
+
+    @classmethod
+    def of(cls, scores: Reals, members: Mask) -> "Roc":
+        """Return the curve of scores, of members and others; it begins with a threshold that nobody reaches."""
+        if scores.shape != members.shape or members.all() or not members.any() or np.isnan(scores).any():
+            raise InputError("a ROC curve needs a score for each example, members and others")
+        order = np.argsort(-scores, axis=None, kind="stable")
+        sorted_scores, sorted_members = scores.ravel()[order], members.ravel()[order]
+        last = np.append(np.flatnonzero(np.diff(sorted_scores)), sorted_scores.size - 1)  # of those with equal scores
+        hits = np.concatenate([[0.0], np.cumsum(sorted_members)[last]])
+        alarms = np.concatenate([[0.0], np.cumsum(~sorted_members)[last]])
+        thresholds = np.concatenate([[np.inf], sorted_scores[last]])
+        return cls(thresholds, alarms, hits, int(alarms[-1]), int(hits[-1]))
+
+    @property
+    def area(self) -> float:
+        """AUC: how likely a member scores above another example, ties counting half."""
+        return float(np.trapezoid(self.hits, self.false_alarms)) / (self.others * self.members)
+
+    @property
+    def best_threshold(self) -> float:
+        """The threshold with the largest balanced accuracy."""
+        return float(self.thresholds[np.argmax(self.hits / self.members - self.false_alarms / self.others)])
+
+    def hits_at(self, rate: float) -> int:
+        """Return how many members are found if at most this share of the others may be taken for one."""
+        allowed = floor(rate * self.others + 1e-9)
+        return int(self.hits[np.flatnonzero(self.false_alarms <= allowed)[-1]])
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """What calling examples members came to: counts of right and wrong calls."""
+
+    hits: int
+    misses: int
+    false_alarms: int
+    correct_rejections: int
+
+    @classmethod
+    def of(cls, called: Mask, members: Mask) -> "Decisions":
+        """Count."""
+        return cls(
+            int((called & members).sum()),
+            int((~called & members).sum()),
+            int((called & ~members).sum()),
+            int((~called & ~members).sum()),
+        )
+
+    @property
+    def recall(self) -> float:
+        """The share of members that are called members."""
+        return self.hits / (self.hits + self.misses)
+
+    @property
+    def balanced_accuracy(self) -> float:
+        """The share of right calls, members and others weighing the same."""
+        return (self.recall + self.correct_rejections / (self.correct_rejections + self.false_alarms)) / 2
+
+    @property
+    def precision(self) -> float | None:
+        """The share of members among those called members; None if nobody was."""
+        called = self.hits + self.false_alarms
+        return self.hits / called if called else None
+
+
+def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float] | None:
+    """Return Student's interval for the mean that independent values scatter around; None for a single value."""
+    from scipy.stats import t
+
+    if len(values) < 2:
+        return None
+    mean, spread = float(np.mean(values)), float(np.std(values, ddof=1))
+    reach = float(t.ppf((1 + confidence) / 2, len(values) - 1)) * spread / sqrt(len(values))
+    return mean - reach, mean + reach
+
+
+def least_shares(hits: Indices, tries: int, doubt: float) -> Reals:
+    """Return lower bounds on the probability of what happened so often, each wrong with probability ``doubt`` at most.
+
+    Clopper and Pearson (1934): the probability p with P(Binomial(tries, p) >= hits) = doubt, and 0 for no hits.
+    """
+    from scipy.special import betaincinv
+
+    return np.where(hits > 0, betaincinv(np.maximum(hits, 1), tries - hits + 1, doubt), 0.0)
+
+
+def most_shares(hits: Indices, tries: int, doubt: float) -> Reals:
+    """Return the upper bounds that belong to :func:`least_shares`."""
+    return 1 - least_shares(tries - hits, tries, doubt)
+
+
+def share_interval(hits: int, tries: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Return Clopper and Pearson's interval for the probability of what happened so often."""
+    doubt, counted = (1 - confidence) / 2, np.array([hits])
+    return float(least_shares(counted, tries, doubt)[0]), float(most_shares(counted, tries, doubt)[0])

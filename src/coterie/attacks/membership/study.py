@@ -1,0 +1,225 @@
+"""One trial of passive membership inference: the same attacks on everything that is seen of a federation."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import floor
+
+import msgspec
+import numpy as np
+
+from coterie.attacks.membership.rates import Decisions, Roc
+from coterie.attacks.membership.scores import SCORES, MembershipScore, References, Sight
+from coterie.attacks.membership.wire import overhear
+from coterie.attacks.membership.world import FederatedRun, MembershipWorld, SumNoise, Training, stretch
+from coterie.cohorts.circles import Mask, Reals
+from coterie.errors import ConfigError
+from coterie.graphs.guarantees import paper_threshold
+from coterie.graphs.topology import Complete, ErdosRenyi, Topology
+from coterie.training.flatten import ModelArrays
+from coterie.training.local import LocalSGD
+from coterie.training.streams import stream, torch_seed
+
+CLIENT, SECURE, SPARSE, NOTHING = "client", "masked", "masked-sparse", "nothing"
+"""What is seen: a client's own model, its masked upload on a complete and on a sparse graph, and nothing at all."""
+LOW_RATES = (0.01, 0.001)
+BUDGETED = ("lira", "rmia")
+"""The attacks that are also tried with fewer reference models."""
+
+
+def trial_seed(seed: int, trial: int) -> int:
+    """Return the seed of a trial: other examples, other models, other members."""
+    return torch_seed(seed, "membership trial", trial)
+
+
+def sum_of(clients: int, *, noisy: bool = False) -> str:
+    """Name the view of somebody who sees the global model after a sum over so many clients."""
+    return f"{'noisy-' if noisy else ''}sum-{clients}"
+
+
+@dataclass(frozen=True)
+class Game:
+    """The settings of a trial; tuned so that the attack works on what plain federated averaging shows."""
+
+    data: str = "digits"
+    model: str = "mlp"
+    examples: int = 30
+    """Of each client; the candidates are twice as many."""
+    cohorts: tuple[int, ...] = (4, 10)
+    """How many clients there are; the last is what clients and uploads are looked at in."""
+    rounds: int = 3
+    epochs: int = 10
+    learning_rate: float = 0.2
+    batch_size: int = 10
+    references: int = 16
+    victims: int = 8
+    strangers: int = 300
+    connection: float = 0.9
+    """Of the Erdős-Rényi graph."""
+    noise: float = 1.0
+    """The noise multiplier of the further, noisy federation of the last size; 0: there is none."""
+    norm: float = 2.0
+    """What updates are clipped to where there is noise."""
+    delta: float = 1e-5
+    data_dir: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.references < 4 or self.references % 2:
+            raise ConfigError(f"reference models come in pairs, two or more of them, not {self.references}")
+        if not self.cohorts or min(self.cohorts) < 2:
+            raise ConfigError("a sum is over two clients or more")
+        if self.noise < 0 or self.norm <= 0:
+            raise ConfigError("a noise multiplier is 0 or more, and updates are clipped to more than 0")
+
+    @property
+    def threshold(self) -> int:
+        """The shares that open a secret on the sparse graph, by the rule of Choi et al."""
+        return paper_threshold(self.cohorts[-1], self.connection)
+
+    def training(self, clients: int, *, noisy: bool = False) -> Training:
+        """Return how a federation of so many clients is trained."""
+        work = LocalSGD(self.learning_rate, self.epochs, self.batch_size)
+        return Training(clients, self.rounds, work, SumNoise(self.noise, self.norm) if noisy else None)
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """What one attack on one view came to, over all victims of a trial."""
+
+    auc: float
+    decisions: Decisions
+    """At the threshold that is best on the attacker's own reference models."""
+    hits: tuple[int, ...]
+    """Members found with at most these shares of others taken for one: 1% and 0.1%."""
+    allowed: tuple[int, ...]
+    """How many others that is."""
+
+    @classmethod
+    def of(cls, scores: Reals, members: Mask, threshold: float) -> "Measured":
+        """Measure scores, victims x candidates."""
+        curve = Roc.of(scores, members)
+        return cls(
+            curve.area,
+            Decisions.of(scores >= threshold, members),
+            tuple(curve.hits_at(rate) for rate in LOW_RATES),
+            tuple(floor(rate * curve.others + 1e-9) for rate in LOW_RATES),
+        )
+
+
+class PassiveTrial(msgspec.Struct, frozen=True):
+    """What came of one trial."""
+
+    views: dict[str, dict[str, Measured]]
+    """For each view and attack."""
+    accuracy: dict[str, float]
+    """Of the models that are seen, on examples nobody trained on."""
+    budget: dict[str, dict[str, list[tuple[int, float]]]]
+    """For some views and attacks: AUC by the number of reference models."""
+
+
+def play_trial(game: Game, seed: int, watch: Callable[[str, float], None] = lambda _what, _share: None) -> PassiveTrial:
+    """Play one trial; all of it depends on the settings and the seed alone."""
+    world = MembershipWorld.gather(game.data, game.model, game.examples, game.strangers, seed, game.data_dir)
+    known = [world.draw_members(run) for run in range(game.references)]
+    hidden = [world.draw_members(game.references + 2 * victim) for victim in range(game.victims)]
+    federations = [(clients, False) for clients in game.cohorts]
+    if game.noise:
+        federations.append((game.cohorts[-1], True))
+    sizes = np.cumsum([0, *(clients for clients, _ in federations)]) / sum(clients for clients, _ in federations)
+    views: dict[str, dict[str, Measured]] = {}
+    accuracy: dict[str, float] = {}
+    budget: dict[str, dict[str, list[tuple[int, float]]]] = {}
+    for number, (clients, noisy) in enumerate(federations):
+        begun, share = float(sizes[number]), float(sizes[number + 1] - sizes[number])
+        name = sum_of(clients, noisy=noisy)
+        training = game.training(clients, noisy=noisy)
+        told = stretch(partial(watch, f"training for {name}"), begun, share)
+        runs = world.play([*known, *hidden], 0, training, told)
+        attack = _Attack(world, runs[: game.references], runs[game.references :], seed)
+        views[name] = attack.measure(lambda run: run.after)
+        accuracy[name] = attack.accuracy(lambda run: run.after)
+        if clients == game.cohorts[-1] and not noisy:
+            views |= {CLIENT: attack.measure(lambda run: run.client), NOTHING: attack.guess(lambda run: run.client)}
+            accuracy[CLIENT] = attack.accuracy(lambda run: run.client)
+            budget = {
+                name: attack.by_budget(lambda run: run.after),
+                CLIENT: attack.by_budget(lambda run: run.client),
+            }
+            watch("playing sessions of secure aggregation", begun + share)
+            for view, stolen in _read_uploads(game, attack.victims, seed):
+                views[view] = attack.measure(lambda run: run.client, stolen)
+                accuracy[view] = float(np.mean([world.accuracy(state) for state in stolen]))
+    return PassiveTrial(views, accuracy, budget)
+
+
+def _read_uploads(game: Game, victims: Sequence[FederatedRun], seed: int) -> Iterator[tuple[str, list[ModelArrays]]]:
+    """Yield, for each graph, the models that the targets' masked uploads would be if there were no masks on them."""
+    graphs: tuple[tuple[str, Topology, int | None], ...] = (
+        (SECURE, Complete(), None),
+        (SPARSE, ErdosRenyi(game.connection), game.threshold),
+    )
+    for view, topology, threshold in graphs:
+        wires = [overhear(run.updates, topology, threshold, seed, view, number) for number, run in enumerate(victims)]
+        yield view, [run.claimed(wire.upload) for run, wire in zip(victims, wires, strict=True)]
+
+
+@dataclass(frozen=True, eq=False)
+class _Attack:
+    """An attacker with reference runs, and the victims."""
+
+    world: MembershipWorld
+    known: Sequence[FederatedRun]
+    victims: Sequence[FederatedRun]
+    seed: int
+
+    def measure(
+        self, seen: Callable[[FederatedRun], ModelArrays], stolen: Sequence[ModelArrays] | None = None
+    ) -> dict[str, Measured]:
+        """Try every attack on what is ``seen`` of a run, or on ``stolen`` models instead of the victims' own."""
+        references = self.world.references(self.known, seen)
+        sights = [self.world.look(state) for state in stolen or [seen(victim) for victim in self.victims]]
+        return {name: self._measured(score, sights, references, self._members) for name, score in SCORES.items()}
+
+    def guess(self, seen: Callable[[FederatedRun], ModelArrays]) -> dict[str, Measured]:
+        """Judge the same attacks by members drawn anew, of whom the attacker can have seen nothing."""
+        rng = stream(self.seed, "members of nobody")
+        anew = rng.permuted(self._members, axis=1)
+        references = self.world.references(self.known, seen)
+        sights = [self.world.look(seen(victim)) for victim in self.victims]
+        return {name: self._measured(score, sights, references, anew) for name, score in SCORES.items()}
+
+    def by_budget(self, seen: Callable[[FederatedRun], ModelArrays]) -> dict[str, list[tuple[int, float]]]:
+        """Measure AUC with the first 2, 4, 8 ... reference models alone."""
+        references = self.world.references(self.known, seen)
+        sights = [self.world.look(seen(victim)) for victim in self.victims]
+        sizes = sorted({*(2**power for power in range(1, len(self.known).bit_length())), len(self.known)})
+        return {
+            name: [
+                (size, Roc.of(_scores(SCORES[name], sights, references.only(range(size))), self._members).area)
+                for size in sizes
+            ]
+            for name in BUDGETED
+        }
+
+    def accuracy(self, seen: Callable[[FederatedRun], ModelArrays]) -> float:
+        """The mean accuracy of the victims' models."""
+        return float(np.mean([self.world.accuracy(seen(victim)) for victim in self.victims]))
+
+    @property
+    def _members(self) -> Mask:
+        return np.stack([victim.members for victim in self.victims])
+
+    def _measured(
+        self, score: MembershipScore, sights: Sequence[Sight], references: References, members: Mask
+    ) -> Measured:
+        return Measured.of(_scores(score, sights, references), members, rehearse(score, references))
+
+
+def rehearse(score: MembershipScore, references: References) -> float:
+    """Return the best threshold on the attacker's own models, each pair attacked with the others as references."""
+    count = len(references.sights)
+    scores = [score(references.sights[model], references.without((model, model ^ 1))) for model in range(count)]
+    return Roc.of(np.stack(scores), references.members).best_threshold
+
+
+def _scores(score: MembershipScore, sights: Sequence[Sight], references: References) -> Reals:
+    return np.stack([score(sight, references) for sight in sights])

@@ -1,0 +1,134 @@
+"""The audit of one sum: two updates of a client that the server knows, and a sum that holds one of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+
+from coterie.attacks.finding import Finding, ThreatModel, Watch
+from coterie.attacks.membership.wire import overhear
+from coterie.attacks.membership.world import stretch
+from coterie.attacks.one_sum.bounds import audit
+from coterie.attacks.one_sum.population import Population, Uncertainty, draw_sums
+from coterie.attacks.one_sum.telling import CLIENT, CRAFTED, PAIRS, Audited, tell
+from coterie.attacks.victims import Vector
+from coterie.errors import ConfigError
+from coterie.graphs.topology import Complete
+from coterie.privacy import Concentrated
+from coterie.privacy.accounting import composed_epsilon
+from coterie.training.local import LocalSGD
+from coterie.training.streams import stream, torch_seed
+
+
+@dataclass(frozen=True)
+class OneSum:
+    """What a single secure sum says about one of its clients."""
+
+    data: str = "digits"
+    model: str = "softmax-regression"
+    cohorts: tuple[int, ...] = (4, 12, 100)
+    examples: int = 20
+    epochs: int = 5
+    learning_rate: float = 0.1
+    batch_size: int = 10
+    population: int = 1500
+    """Clients that the attacker simulates, and as many that sums are drawn from."""
+    tries: int = 10_000
+    """Sums under each hypothesis; half of them choose the test, the others judge it."""
+    noise: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
+    """Noise multipliers: deviations in units of the norm that updates are clipped to."""
+    delta: float = 1e-5
+    trials: int = 3
+    seed: int = 0
+    data_dir: str | None = None
+
+    name: ClassVar[str] = "one-sum"
+    title: ClassVar[str] = "What one sum says"
+
+    def __post_init__(self) -> None:
+        if not self.cohorts or not 2 <= min(self.cohorts) <= max(self.cohorts) <= self.population:
+            raise ConfigError(f"sums are over 2 clients or more, and no more than the {self.population} there are")
+        if not 0 < self.delta < 1 or min(self.noise, default=1.0) <= 0:
+            raise ConfigError("delta lies between 0 and 1, and noise multipliers are above 0")
+
+    @property
+    def threat(self) -> ThreatModel:
+        """The server, honest but curious, in a single round."""
+        return ThreatModel(
+            who="the server of a secure aggregation, honest but curious",
+            sees="one sum of a cohort's updates, and nothing else",
+            knows=(
+                "the two updates of which the client sent one, the model, how it is trained, and how other clients' "
+                "updates are distributed: all but which clients they are and what they drew"
+            ),
+            may="compute",
+        )
+
+    def play(self, watch: Watch) -> Finding:
+        """Audit sums without noise and with it."""
+        audits, gap = [], 0.0
+        for trial in range(self.trials):
+            told = stretch(partial(watch, f"trial {trial + 1}"), trial / self.trials, 1 / self.trials)
+            seed = torch_seed(self.seed, "one sum", trial)
+            people = Population.gather(
+                self.data,
+                self.model,
+                self.population,
+                self.examples,
+                LocalSGD(self.learning_rate, self.epochs, self.batch_size),
+                seed,
+                self.data_dir,
+                watch=stretch(told, 0.0, 0.5),
+            )
+            if not trial:
+                gap = max(self._session_gap(people, clients, seed) for clients in self.cohorts)
+            audits.append(self.audit(people, seed, stretch(told, 0.5, 0.5)))
+        return tell(self, audits, gap)
+
+    def limit(self, multiplier: float) -> float:
+        """Return the epsilon that noise guarantees: one update of the norm replaced by any other, twice the norm."""
+        return composed_epsilon(Concentrated(0.5 * (2 / multiplier) ** 2, 0.0), 1, self.delta)
+
+    def audit(
+        self, people: Population, seed: int, watch: Callable[[float], None] = lambda _done: None
+    ) -> list[Audited]:
+        """Audit all pairs without noise, and the worst one with each noise."""
+        scatter = Uncertainty.of(people.known)
+        cases = [(clients, pair, 0.0) for clients in self.cohorts for pair in PAIRS]
+        cases += [(clients, CRAFTED, multiplier) for clients in self.cohorts for multiplier in self.noise]
+        found = []
+        for number, (clients, pair, multiplier) in enumerate(cases):
+            deviation = multiplier * people.norm
+            first, second = choose_pair(people, scatter, pair)
+            test, distance = scatter.test(first - second, clients - 1, deviation)
+            rng = stream(seed, "sums", number)
+            # Of a sum the attacker uses one number, so the others' updates need not be added up entry by entry.
+            under_first, under_second = (
+                draw_sums(people.others @ test, clients - 1, self.tries, rng)
+                + update @ test
+                + rng.normal(0, deviation * float(np.linalg.norm(test)), self.tries)
+                for update in (first, second)
+            )
+            bound = audit(under_first, under_second, self.delta)
+            found.append(Audited(clients, pair, multiplier, distance, bound))
+            watch((number + 1) / len(cases))
+        return found
+
+    def _session_gap(self, people: Population, clients: int, seed: int) -> float:
+        """Play a real session of this size; return how far the opened sum is from the one in the clear, in norms."""
+        updates = [people.targets[0], *people.others[: clients - 1]]
+        wire = overhear(updates, Complete(), None, seed, "one sum", clients)
+        return float(np.abs(wire.mean - np.mean(updates, axis=0)).max()) * clients / people.norm
+
+
+def choose_pair(people: Population, scatter: Uncertainty, pair: str) -> tuple[Vector, Vector]:
+    """Return two updates; the attacker chooses by its own clients alone, never by those in the sums."""
+    target = people.targets[0]
+    if pair == CRAFTED:
+        return people.norm * scatter.directions[:, 0], -people.norm * scatter.directions[:, 0]
+    if pair == CLIENT:
+        return target, people.known[0]
+    distances = [scatter.test(target - other, 1, 0.0)[1] for other in people.targets[1:]]
+    return target, people.targets[1 + int(np.argmax(distances))]

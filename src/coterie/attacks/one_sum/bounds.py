@@ -1,0 +1,74 @@
+"""Lower bounds on epsilon from how well an attacker tells two hypotheses apart.
+
+Whatever is (epsilon, delta)-differentially private lets no test have TPR > exp(epsilon) FPR + delta (Kairouz, Oh and
+Viswanath 2015). So of any test,
+
+    epsilon >= log((TPR - delta) / FPR),
+
+and with Clopper and Pearson's bounds in place of the rates, TPR from below and FPR from above, the right-hand side is
+a lower bound that is wrong with a probability of at most ``doubt``. The test, a threshold and a side, is chosen on one
+half of the observations and judged by the other, so that choosing costs no confidence.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from coterie.attacks.membership.rates import least_shares, most_shares
+from coterie.cohorts.circles import Indices, Reals
+from coterie.errors import InputError
+
+DOUBT = 0.05
+_THRESHOLDS = 100  # tried in choosing a test
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What the observations show."""
+
+    epsilon: float
+    """At least that, with confidence 1 - ``doubt``; 0 where nothing is shown."""
+    ceiling: float
+    """What so many observations could show at most, if every one were told right."""
+    hits: int
+    """How often the test was right under the hypothesis it looks for, of ``tries``."""
+    false_alarms: int
+    """How often it was wrong under the other."""
+    tries: int
+
+
+def least_epsilons(hits: Indices, false_alarms: Indices, tries: int, delta: float, doubt: float = DOUBT) -> Reals:
+    """Return the lower bounds that tests with these counts give, each of ``tries``; 0 where there is none above it."""
+    found, wrong = least_shares(hits, tries, doubt / 2), most_shares(false_alarms, tries, doubt / 2)
+    return np.log(np.maximum(found - delta, wrong) / wrong)
+
+
+def ceiling(tries: int, delta: float, doubt: float = DOUBT) -> float:
+    """Return what ``tries`` observations of each hypothesis can show at most: about log(tries / 3.7)."""
+    return float(least_epsilons(np.array([tries]), np.array([0]), tries, delta, doubt)[0])
+
+
+def audit(first: Reals, second: Reals, delta: float, doubt: float = DOUBT) -> Bound:
+    """Bound epsilon by a statistic that is larger under the first hypothesis, observed as often under each."""
+    if first.size != second.size or first.size < 2:
+        raise InputError("an audit needs as many observations of one hypothesis as of the other, two or more of each")
+    half = first.size // 2
+    training = np.concatenate([first[:half], second[:half]])
+    thresholds = np.quantile(training, np.linspace(0, 1, _THRESHOLDS), method="inverted_cdf")
+    rehearsed = _counts(first[:half], second[:half], thresholds)
+    chosen = int(np.argmax(least_epsilons(*rehearsed, half, delta, doubt)))
+    tries = first.size - half
+    hits, false_alarms = (counts[[chosen]] for counts in _counts(first[half:], second[half:], thresholds))
+    epsilon = float(least_epsilons(hits, false_alarms, tries, delta, doubt)[0])
+    return Bound(epsilon, ceiling(tries, delta, doubt), int(hits[0]), int(false_alarms[0]), tries)
+
+
+def _counts(first: Reals, second: Reals, thresholds: Reals) -> tuple[Indices, Indices]:
+    """Count right and wrong calls of two kinds of tests: for the first from a threshold on; for the second up to it."""
+    above_first, above_second = (
+        values.size - np.searchsorted(np.sort(values), thresholds, side="left") for values in (first, second)
+    )
+    below_first, below_second = (
+        np.searchsorted(np.sort(values), thresholds, side="right") for values in (first, second)
+    )
+    return np.concatenate([above_first, below_second]), np.concatenate([above_second, below_first])

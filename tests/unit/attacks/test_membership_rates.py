@@ -1,0 +1,84 @@
+"""ROC curves and intervals, against definitions written out and scipy's exact test."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest, t
+
+from coterie.attacks.membership.rates import (
+    Decisions,
+    Roc,
+    mean_interval,
+    share_interval,
+)
+from coterie.cohorts.circles import Mask, Reals
+from coterie.errors import InputError
+
+
+@st.composite
+def scored(draw: st.DrawFn) -> tuple[Reals, Mask]:
+    """Scores with ties, of at least one member and one other."""
+    members = draw(st.lists(st.booleans(), min_size=2, max_size=30).filter(lambda some: len(set(some)) == 2))
+    scores = draw(st.lists(st.integers(-3, 3), min_size=len(members), max_size=len(members)))
+    return np.array(scores, float), np.array(members)
+
+
+@given(scored())
+def test_the_area_is_how_likely_a_member_scores_higher(case: tuple[Reals, Mask]) -> None:
+    scores, members = case
+    pairs = [(one > other) + (one == other) / 2 for one in scores[members] for other in scores[~members]]
+    assert Roc.of(scores, members).area == pytest.approx(np.mean(pairs))
+
+
+@given(scored(), st.sampled_from([0.0, 0.1, 0.34, 0.5, 1.0]))
+def test_members_found_at_a_rate_are_the_most_that_any_threshold_finds(case: tuple[Reals, Mask], rate: float) -> None:
+    scores, members = case
+    found = [
+        int((scores[members] >= threshold).sum())
+        for threshold in (*scores, np.inf)
+        if (scores[~members] >= threshold).sum() <= rate * (~members).sum() + 1e-9
+    ]
+    assert Roc.of(scores, members).hits_at(rate) == max(found)
+
+
+@given(scored())
+def test_no_threshold_is_better_than_the_best(case: tuple[Reals, Mask]) -> None:
+    scores, members = case
+    best = Roc.of(scores, members).best_threshold
+    accuracies = [Decisions.of(scores >= threshold, members).balanced_accuracy for threshold in (*scores, np.inf)]
+    assert Decisions.of(scores >= best, members).balanced_accuracy == pytest.approx(max(accuracies))
+
+
+def test_equal_scores_tell_nothing() -> None:
+    curve = Roc.of(np.zeros(20), np.arange(20) < 10)
+    assert (curve.area, curve.hits_at(0.01)) == (0.5, 0)
+
+
+def test_decisions_are_counted() -> None:
+    found = Decisions.of(np.array([True, True, False, False, True]), np.array([True, False, True, False, True]))
+    assert found == Decisions(hits=2, misses=1, false_alarms=1, correct_rejections=1)
+    assert found.recall == pytest.approx(2 / 3)
+    assert found.precision == pytest.approx(2 / 3)
+    assert found.balanced_accuracy == pytest.approx((2 / 3 + 1 / 2) / 2)
+    assert Decisions(0, 1, 0, 1).precision is None
+
+
+@pytest.mark.parametrize("scores", [np.array([1.0, np.nan]), np.array([1.0])])
+def test_what_is_no_score_is_refused(scores: Reals) -> None:
+    with pytest.raises(InputError):
+        Roc.of(scores, np.array([True, False]))
+
+
+@given(st.integers(1, 200), st.data())
+def test_shares_are_bounded_as_scipy_does(tries: int, data: st.DataObject) -> None:
+    hits = data.draw(st.integers(0, tries))
+    exact = binomtest(hits, tries).proportion_ci(0.95, method="exact")
+    assert share_interval(hits, tries) == pytest.approx((exact.low, exact.high), abs=1e-9)
+
+
+def test_the_mean_of_trials_has_students_interval() -> None:
+    values = [0.5, 0.6, 0.7, 0.9]
+    low, high = t.interval(0.95, 3, np.mean(values), np.std(values, ddof=1) / 2)
+    assert mean_interval(values) == pytest.approx((low, high))
+    assert mean_interval([0.5]) is None

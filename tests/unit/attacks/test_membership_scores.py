@@ -1,0 +1,154 @@
+"""Membership scores against their formulas written out, and the books of in and out models."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import expit, softmax
+from scipy.stats import norm
+
+from coterie.attacks.membership.rates import Roc
+from coterie.attacks.membership.scores import (
+    SCORES,
+    References,
+    Sight,
+    by_likelihood,
+    by_strangers,
+    fit_logistic,
+    log_odds,
+)
+from coterie.attacks.membership.study import rehearse
+from coterie.cohorts.circles import Mask, Reals
+from coterie.errors import ConfigError
+
+
+def sight(candidates: Reals, strangers: Reals | None = None) -> Sight:
+    others = np.array([0.0, 1.0, -1.0]) if strangers is None else strangers
+    return Sight(candidates, others, np.repeat(candidates[:, None], 3, axis=1))
+
+
+def paired(rng: np.random.Generator, pairs: int, candidates: int) -> Mask:
+    """Members of reference models in complementary pairs."""
+    half = np.stack([rng.permutation(candidates) < candidates // 2 for _ in range(pairs)])
+    return np.stack([half, ~half], axis=1).reshape(2 * pairs, candidates)
+
+
+def planted(rng: np.random.Generator, members: Mask, memory: float) -> Reals:
+    """Models that are surer of what they were trained on, by ``memory`` deviations."""
+    hardness = stretched(members.shape[1])
+    return hardness + memory * members + rng.standard_normal(members.shape)
+
+
+def stretched(candidates: int) -> Reals:
+    """Candidates of very different difficulty, so that one threshold for all does not do."""
+    return np.linspace(-40, 40, candidates)
+
+
+def test_log_odds_are_those_of_the_softmax() -> None:
+    rng = np.random.default_rng(0)
+    outputs, labels = rng.standard_normal((50, 7)), rng.integers(0, 7, 50)
+    p = softmax(outputs, axis=1)[np.arange(50), labels]
+    assert np.allclose(log_odds(outputs, labels), np.log(p / (1 - p)))
+    assert np.isfinite(log_odds(1e4 * outputs, labels)).all()
+
+
+@pytest.mark.parametrize("name", ["lira", "rmia"])
+def test_a_planted_memory_is_read_exactly(name: str) -> None:
+    """Members that stand out are all found, though candidates differ by more than that in difficulty."""
+    rng = np.random.default_rng(1)
+    members, victim = paired(rng, 8, 40), rng.permutation(40) < 20
+    hardness = np.linspace(-4, 4, 40) if name == "rmia" else stretched(40)  # RMIA reads probabilities, which saturate
+    memory, spread = (4.0, 0.05) if name == "rmia" else (60.0, 1.0)
+
+    def answers(chosen: Mask) -> Reals:
+        return np.asarray(hardness + memory * (chosen - 0.5) + spread * rng.standard_normal(chosen.shape))
+
+    strangers = np.full(200, -1.0)
+    references = References([sight(row, strangers) for row in answers(members)], members)
+    seen = sight(answers(victim[None])[0], strangers)
+    assert Roc.of(SCORES[name](seen, references), victim).area == 1.0
+
+
+def test_in_and_out_models_are_booked_as_they_were_trained() -> None:
+    """With the books turned round, the same scores are wrong about everybody: only the books tell in from out."""
+    rng = np.random.default_rng(2)
+    members, victim = paired(rng, 8, 40), rng.permutation(40) < 20
+    sights = [sight(row) for row in planted(rng, members, 60)]
+    seen = sight(planted(rng, victim[None], 60)[0])
+    assert Roc.of(by_likelihood(seen, References(sights, members)), victim).area == 1.0
+    assert Roc.of(by_likelihood(seen, References(sights, ~members)), victim).area == 0.0
+
+
+def test_lira_is_the_ratio_of_two_normal_densities() -> None:
+    rng = np.random.default_rng(3)
+    members = paired(rng, 5, 12)
+    phi, seen = planted(rng, members, 2), rng.standard_normal(12)
+    found = by_likelihood(sight(seen), References([sight(row) for row in phi], members))
+    expected = np.zeros(12)
+    for sign, chosen in (1, members), (-1, ~members):
+        means = np.array([phi[chosen[:, x], x].mean() for x in range(12)])
+        residuals = np.concatenate([phi[chosen[:, x], x] - means[x] for x in range(12)])
+        deviation = np.sqrt((residuals**2).sum() / (residuals.size - 12))
+        expected += sign * norm.logpdf(seen, means, deviation)
+    assert np.allclose(found, expected)
+
+
+def test_rmia_counts_the_strangers_that_gained_less() -> None:
+    rng = np.random.default_rng(4)
+    members = paired(rng, 3, 8)
+    phi, strange = rng.standard_normal((6, 8)), rng.standard_normal((6, 25))
+    seen = sight(rng.standard_normal(8), rng.standard_normal(25))
+    references = References([sight(*rows) for rows in zip(phi, strange, strict=True)], members)
+    expected = []
+    for x in range(8):
+        typical = (expit(phi[members[:, x], x]).mean() + expit(phi[~members[:, x], x]).mean()) / 2
+        gain = expit(seen.candidates[x]) / typical
+        expected.append(np.mean([gain >= expit(seen.strangers[z]) / expit(strange[:, z]).mean() for z in range(25)]))
+    assert np.allclose(by_strangers(seen, references), expected)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**32))
+def test_the_attack_model_is_at_its_optimum(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x, y = rng.standard_normal((60, 3)), rng.random(60) < 0.5
+    weights = fit_logistic(x, y)
+    wide = np.column_stack([x, np.ones(60)])
+    gradient = wide.T @ (expit(wide @ weights) - y) / 60 + 1e-3 * weights
+    assert np.abs(gradient).max() < 1e-8
+
+
+def test_every_candidate_needs_in_and_out_models() -> None:
+    with pytest.raises(ConfigError, match="trained on it"):
+        References([sight(np.zeros(3)), sight(np.zeros(3))], np.array([[True, True, False], [True, False, True]]))
+
+
+def test_thresholds_are_rehearsed_without_the_pair_in_question() -> None:
+    """A model and its complement tell each other's members; neither may be a reference when the other is attacked."""
+    rng = np.random.default_rng(5)
+    references = References([sight(row) for row in rng.standard_normal((6, 10))], paired(rng, 3, 10))
+    asked: list[tuple[Sight, References]] = []
+
+    def spy(seen: Sight, others: References) -> Reals:
+        asked.append((seen, others))
+        return seen.candidates
+
+    rehearse(spy, references)
+    assert [seen for seen, _ in asked] == list(references.sights)
+    for number, (_, others) in enumerate(asked):
+        kept = [model for model in range(6) if model // 2 != number // 2]
+        assert others.sights == [references.sights[model] for model in kept]
+        assert (others.members == references.members[kept]).all()
+
+
+def test_a_model_that_does_not_know_tells_nothing() -> None:
+    """Answers that do not depend on the victim's members: AUC within 4 deviations of guessing for every attack."""
+    rng = np.random.default_rng(6)
+    members = paired(rng, 8, 100)
+    references = References([sight(row) for row in planted(rng, members, 3)], members)
+    for score in SCORES.values():
+        areas = []
+        for _ in range(40):
+            victim = rng.permutation(100) < 50
+            areas.append(Roc.of(score(sight(planted(rng, np.zeros((1, 100), bool), 3)[0]), references), victim).area)
+        assert abs(np.mean(areas) - 0.5) < 4 * np.std(areas) / np.sqrt(40)

@@ -1,0 +1,100 @@
+"""Verdicts of passive membership inference and of the audit of one sum follow from the numbers, whatever they are."""
+
+from dataclasses import replace
+
+import pytest
+
+from coterie.attacks.finding import Finding, Outcome
+from coterie.attacks.membership import passive
+from coterie.attacks.membership.passive import PassiveMembership
+from coterie.attacks.membership.rates import Decisions
+from coterie.attacks.membership.study import CLIENT, NOTHING, SECURE, SPARSE, Game, Measured, PassiveTrial
+from coterie.attacks.one_sum.attack import OneSum
+from coterie.attacks.one_sum.bounds import Bound, ceiling
+from coterie.attacks.one_sum.telling import CRAFTED, PAIRS, Audited, tell
+from coterie.reports.words import Level
+
+SUM, NOISY = "sum-4", "noisy-sum-4"
+AUDIT = OneSum(cohorts=(4,), noise=(1.0,), tries=1000, trials=1)
+
+
+def told(monkeypatch: pytest.MonkeyPatch, **areas: float) -> Finding:
+    """Return the finding of trials in which every attack has these AUCs, and 0.5 where none is given."""
+
+    def trial(_game: Game, seed: int, _watch: object) -> PassiveTrial:
+        wobble = 0.01 * (seed % 3 - 1)
+        views = {
+            view: dict.fromkeys(passive.ATTACKS, Measured(area + wobble, Decisions(1, 1, 1, 1), (0, 0), (0, 0)))
+            for view, area in {**dict.fromkeys((NOTHING, CLIENT, SECURE, SPARSE, SUM, NOISY), 0.5), **areas}.items()
+        }
+        budget = {CLIENT: {"lira": [(2, 0.5)], "rmia": [(2, 0.5)]}}
+        return PassiveTrial(views, {}, budget)
+
+    monkeypatch.setattr(passive, "play_trial", trial)
+    monkeypatch.setattr(passive, "trial_seed", lambda _seed, trial: trial)
+    return PassiveMembership(cohorts=(4,), trials=6).play(lambda _what, _share: None)
+
+
+def outcomes(finding: Finding) -> list[Outcome]:
+    """Of a client's model, the masked uploads, the sum and the noisy sum."""
+    return [line.outcome for line in finding.card]
+
+
+def test_an_attack_that_fails_on_the_baseline_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    finding = told(monkeypatch)
+    assert finding.level is Level.NOTHING
+    assert "does not work on plain averaging" in finding.headline
+
+
+def test_what_a_sum_tells_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    finding = told(monkeypatch, **{CLIENT: 0.9, SUM: 0.7})
+    assert finding.level is Level.CAUTION
+    assert "a masked upload tells nothing; the sum still tells: AUC 0.70" in finding.headline
+    assert outcomes(finding) == [
+        Outcome.NOT_ELIMINATED,
+        Outcome.ELIMINATED,
+        Outcome.ELIMINATED,
+        Outcome.REDUCED,
+        Outcome.REDUCED,
+    ]
+
+
+def test_a_sum_that_shows_nothing_is_not_called_safe(monkeypatch: pytest.MonkeyPatch) -> None:
+    finding = told(monkeypatch, **{CLIENT: 0.9})
+    assert "of the sum, nothing could be shown" in finding.headline
+    assert outcomes(finding)[3] is Outcome.REDUCED
+    assert finding.level is Level.CAUTION
+
+
+def test_a_sum_as_bad_as_the_client_is_no_defence(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert outcomes(told(monkeypatch, **{CLIENT: 0.9, SUM: 0.9}))[3] is Outcome.NOT_ELIMINATED
+
+
+def test_a_mask_that_leaks_is_an_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
+    finding = told(monkeypatch, **{CLIENT: 0.9, SECURE: 0.6})
+    assert finding.level is Level.DANGER
+    assert "something of it is seen in its masked upload, SA" in finding.headline
+    assert outcomes(finding)[1:3] == [Outcome.NOT_ELIMINATED, Outcome.ELIMINATED]
+
+
+def audited(plain: float, noisy: float) -> list[Audited]:
+    bound = Bound(plain, ceiling(500, 1e-5), 0, 0, 500)
+    cases = [Audited(4, pair, 0.0, 1.0, bound) for pair in PAIRS]
+    return [*cases, Audited(4, CRAFTED, 1.0, 1.0, replace(bound, epsilon=noisy))]
+
+
+@pytest.mark.parametrize(
+    ("plain", "noisy", "level", "said"),
+    [
+        (0.0, 0.0, Level.NOTHING, "proves nothing"),
+        (1.0, 0.5, Level.CAUTION, "ε ≥ 1.0 for 4 clients"),
+        (4.9, 0.5, Level.DANGER, "the most that so many sums can show"),
+        (4.9, 11.0, Level.DANGER, "more than noise allows"),
+    ],
+)
+def test_an_audit_is_told_as_it_is(plain: float, noisy: float, level: Level, said: str) -> None:
+    finding = tell(AUDIT, [audited(plain, noisy)], 0.0)
+    assert finding.level is level
+    assert said in finding.headline
+    assert finding.card[0].outcome is Outcome.NOT_ELIMINATED
+    assert finding.card[1].outcome is (Outcome.NOT_ELIMINATED if noisy > 10 else Outcome.REDUCED)

@@ -1,0 +1,88 @@
+"""The table of membership inference: dealt, judged, drawn, and told again."""
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from coterie.attacks.membership.study import CLIENT, NOTHING, SECURE, SPARSE, Measured, PassiveTrial
+from coterie.errors import ConfigError
+from coterie.reproduce.claims import Judgement
+from coterie.reproduce.declarations import FULL, QUICK, Declaration, Job, declared, read_declaration
+from coterie.reproduce.membership.experiment import MembershipTable
+from coterie.reproduce.runner import REPORT, Run
+
+
+def shipped() -> Declaration:
+    return read_declaration(declared()["ccesa-membership"])
+
+
+def test_every_size_can_be_played() -> None:
+    for size in shipped().sizes:
+        experiment = shipped().experiment(size)
+        assert isinstance(experiment, MembershipTable)
+        for total in experiment.totals:
+            game = experiment.settled(total)
+            assert game.examples * game.cohorts[-1] == total
+            assert game.threshold == 7  # the rule of Choi et al. for 10 clients and p = 0.9
+
+
+def test_the_full_size_is_the_papers() -> None:
+    experiment = shipped().experiment(FULL)
+    assert isinstance(experiment, MembershipTable)
+    assert experiment.totals == tuple(one.examples for one in experiment.paper) == (5000, 10000, 15000, 50000)
+    game = experiment.settled(50_000)
+    # CIFAR-10 has 60,000 pictures: candidates, strangers and what nine other clients need.
+    assert 2 * game.examples + game.strangers + 9 * game.examples <= 60_000
+
+
+def test_totals_that_cannot_be_dealt_are_refused() -> None:
+    experiment = shipped().experiment(QUICK)
+    assert isinstance(experiment, MembershipTable)
+    with pytest.raises(ConfigError, match="evenly"):
+        experiment.settled(301)
+    with pytest.raises(ConfigError, match="settings of the game"):
+        msgspec.structs.replace(experiment, game={**experiment.game, "rounds": "many"}).settled(300)
+
+
+def test_claims_are_judged_by_the_trials() -> None:
+    """An attack that is always right on plain averaging and blind elsewhere; then one that is blind everywhere."""
+    experiment = shipped().experiment(QUICK)
+    members = np.array([[True, False] * 50])
+    right, blind = (
+        dict.fromkeys(("loss", "shadow", "lira", "rmia"), Measured.of(scores, members, 0.5))
+        for scores in (members.astype(float), np.zeros((1, 100)))
+    )
+    hidden = dict.fromkeys((NOTHING, SECURE, SPARSE, "sum-4", "sum-10", "noisy-sum-10"), blind)
+    budget = {CLIENT: {"lira": [(2, 0.5)], "rmia": [(2, 0.5)]}}
+
+    def judged(client: dict[str, Measured]) -> list[str]:
+        record = msgspec.to_builtins(PassiveTrial({**hidden, CLIENT: client}, {}, budget))
+        report = experiment.report({Job("membership", "300", trial): record for trial in range(3)})
+        return [claim["judgement"] for claim in report.summary["claims"]]
+
+    assert judged(right) == [Judgement.HOLDS] * 4
+    assert judged(blind) == [Judgement.FAILS, Judgement.HOLDS, Judgement.HOLDS, Judgement.FAILS]
+
+
+def test_reports_judge_draw_and_can_be_retold(tmp_path: Path) -> None:
+    small = {"cohorts": [3, 10], "rounds": 1, "epochs": 1, "references": 4, "victims": 2, "strangers": 20}
+    declaration = msgspec.structs.replace(
+        shipped(),
+        settings={"totals": [40], "game": {"data": "digits", "model": "softmax-regression", **small}},
+        sizes={FULL: shipped().sizes[QUICK]},
+    )
+    run = Run("small", declaration, tmp_path, trials=2)
+    run.work()
+    report = run.write_report()
+    text = (tmp_path / REPORT).read_text()
+    assert len(report.summary["claims"]) == 4
+    assert len(report.summary["trials"]["40"]) == 2
+    assert 0.2 < report.summary["summaries"]["40"][SECURE]["rmia"]["auc"] < 0.8
+    assert "5,000, paper | 72.49" in text
+    assert (tmp_path / "membership.png").stat().st_size > 0
+    run.rewrite_report()
+    assert (tmp_path / REPORT).read_text() == text
+    with pytest.raises(ConfigError, match="do not hold the trials"):
+        run.experiment.retell({})

@@ -47,6 +47,15 @@ def test_every_test_of_an_error_is_named_there() -> None:
 # CCESA (Choi et al. 2020).
 
 
+def test_recall_of_membership_inference() -> None:
+    """Accuracy and precision of plain averaging, as printed for 5,000 members and as many others."""
+    accuracy, precision = np.array([0.7249, 0.7072, 0.7280, 0.6647]), np.array([0.7041, 0.6582, 0.6589, 0.6062])
+    recall = (2 * accuracy - 1) * precision / (2 * precision - 1)
+    false_alarms = recall - (2 * accuracy - 1)
+    assert recall / (recall + false_alarms) == pytest.approx(precision)
+    assert recall.round(2).tolist() == [0.78, 0.86, 0.95, 0.94]
+
+
 @given(st.integers(2, 6), st.data())
 def test_unmasking_signs(size: int, data: st.DataObject) -> None:
     """Masked inputs as in eq. (1), with dropouts: eq. (4) leaves the sum; eq. (2) does not."""

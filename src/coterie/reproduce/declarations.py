@@ -132,6 +132,7 @@ _KINDS = {
     "landscape": "coterie.reproduce.landscape.experiment:Landscape",
     "confined-table": "coterie.reproduce.confined_table.experiment:ConfinedTable",
     "multi-round-metrics": "coterie.reproduce.multi_round.experiment:MultiRoundMetrics",
+    "picture-attack": "coterie.reproduce.pictures.experiment:PictureAttack",
     "reliability": "coterie.reproduce.reliability.experiment:Reliability",
     "training-table": "coterie.reproduce.training_table.experiment:TrainingTable",
 }

@@ -1,0 +1,79 @@
+"""The report on :mod:`coterie.reproduce.pictures.experiment`: readings by source, claims, and a strip of pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coterie.reports import markdown
+from coterie.reports.pictures import draw_strip
+from coterie.reproduce.claims import Claim, judge, mean_interval, write_claims
+from coterie.reproduce.declarations import Findings, Record
+
+if TYPE_CHECKING:
+    from coterie.cohorts.circles import Reals
+    from coterie.reproduce.pictures.experiment import PictureAttack, RowClaim
+
+STRIP = "pictures.png"
+_EXPLANATION = (
+    "Mean ± standard deviation over trials, each with other clients and another model. PSNR and MSE compare pixels, from "
+    "0 to 1, and SSIM structures. *Recognised* is the share of drawn pictures that are nearest, of all, to the right one."
+)
+_MEASURES = {"psnr": ("PSNR, dB", 2), "mse": ("MSE", 4), "ssim": ("SSIM", 3), "recognised": ("recognised", 2)}
+
+
+def make_report(experiment: PictureAttack, trials: Sequence[Record]) -> Findings:
+    """Put everything together from the trials' records."""
+    rows = list(trials[0]["rows"])
+    claims = [_judged(claim, trials) for claim in experiment.claims]
+    parts = [
+        _EXPLANATION,
+        "## How like the originals",
+        markdown.table(
+            ("drawn from", *(heading for heading, _ in _MEASURES.values())),
+            [(row, *(_shown(_values(trials, row, measure), measure) for measure in _MEASURES)) for row in rows],
+        ),
+        write_claims(claims),
+        "## Notes",
+        markdown.bullets(experiment.notes),
+    ]
+    first = next((trial for trial in trials if "pictures" in trial), None)
+    return Findings(
+        headlines=[claim.headline for claim in claims],
+        text="\n\n".join(parts),
+        summary={"claims": [claim.summary() for claim in claims], "trials": list(trials)},
+        figures={STRIP: partial(_draw, record=first)} if first else {},
+    )
+
+
+def _judged(claim: RowClaim, trials: Sequence[Record]) -> Claim:
+    """Judge by the differences between two rows of the same trials."""
+    gain = _values(trials, claim.row, claim.measure) - _values(trials, claim.above, claim.measure)
+    low, high = mean_interval(gain)
+    _, digits = _MEASURES[claim.measure]
+    spread = f" ({low:+.{digits}f} to {high:+.{digits}f})" if low > -inf else ""
+    statistic = f"{claim.measure} of “{claim.row}” less that of “{claim.above}”: {gain.mean():+.{digits}f}{spread}"
+    return Claim(claim.says, statistic, judge((low, high), 0.0, inf))
+
+
+def _values(trials: Sequence[Record], row: str, measure: str) -> Reals:
+    return np.array([trial["rows"][row][measure] for trial in trials], np.float64)
+
+
+def _shown(values: Reals, measure: str) -> str:
+    digits = _MEASURES[measure][1]
+    return f"{values.mean():.{digits}f}" + (f" ± {values.std(ddof=1):.{digits}f}" if values.size > 1 else "")
+
+
+def _draw(path: Path, record: dict[str, Any]) -> None:
+    shape = tuple(record["shape"])
+    rows = [
+        (row, np.frombuffer(bytes.fromhex(pixels), np.uint8).reshape(shape) / 255)
+        for row, pixels in record["pictures"].items()
+    ]
+    draw_strip(path, rows)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 STRIP = "pictures.png"
 _EXPLANATION = (
-    "Mean ± standard deviation over trials, each with other clients and another model. PSNR and MSE compare pixels, from "
-    "0 to 1, and SSIM structures. *Recognised* is the share of drawn pictures that are nearest, of all, to the right one."
+    "Mean ± standard deviation over trials, each with other clients and another model. PSNR and MSE compare pixels, "
+    "SSIM structures. *Recognised* is the share of drawn pictures that are nearest, of all, to the right one."
 )
 _MEASURES = {"psnr": ("PSNR, dB", 2), "mse": ("MSE", 4), "ssim": ("SSIM", 3), "recognised": ("recognised", 2)}
 

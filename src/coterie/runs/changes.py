@@ -8,7 +8,7 @@ from coterie.runs.config import RunConfig
 
 CHANGEABLE = (
     *("rounds", "data.folder", "training.evaluate_every", "training.workers"),
-    *("aggregation.threads", "tracking.tensorboard", "tracking.mlflow"),
+    *("aggregation.threads", "tracking.tensorboard", "tracking.mlflow", "tracking.sums"),
 )
 """Settings that may differ when a run is taken up again."""
 NOISY = {"rounds", "data.folder"}

@@ -236,6 +236,11 @@ class TrackingSettings(Section):
 
     tensorboard: bool = Field(default=False, description="write TensorBoard events into the run folder")
     mlflow: bool = Field(default=False, description="report to MLflow, at MLFLOW_TRACKING_URI if that is set")
+    sums: bool = Field(
+        default=False,
+        description="keep the mean update that each round revealed, which the server sees anyway, in the folder sums: "
+        "for coterie attack differencing",
+    )
 
 
 class RunConfig(Section):

@@ -5,6 +5,7 @@ renamed. Metrics are appended and brought to disk before the checkpoint that cou
 checkpoint never knows of more than there is, and what goes beyond it is cut off.
 """
 
+import io
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -136,6 +137,18 @@ class RunFolder:
     def report_file(self) -> Path:
         """The report for people."""
         return self.path / "report.html"
+
+    @property
+    def sums_folder(self) -> Path:
+        """What each round revealed, where that is kept: ``ROUND.npy``, the mean update in one row of float32."""
+        return self.path / "sums"
+
+    def keep_sum(self, number: int, mean: Sequence[FloatArray]) -> None:
+        """Keep what a round revealed; a round that is played again replaces it."""
+        self.sums_folder.mkdir(exist_ok=True)
+        file = io.BytesIO()
+        np.save(file, np.concatenate([np.asarray(array, np.float32).ravel() for array in mean]))
+        write_whole(self.sums_folder / f"{number:06}.npy", file.getvalue())
 
     def config(self, changes: Sequence[str] = ()) -> RunConfig:
         """Read the settings of the run, with changes written ``section.key=value``."""

@@ -84,6 +84,8 @@ class Engine:
         )
         self._auditor.add_round(number, played.aggregated)
         if played.mean is not None:
+            if config.tracking.sums:
+                self._folder.keep_sum(number, played.mean)
             strategy.apply(number, played.mean)
         if played.outcome is Outcome.COMPLETED:
             self._scores = {}

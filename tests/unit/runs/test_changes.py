@@ -24,6 +24,7 @@ ALLOWED = {
     "aggregation.threads": "1",
     "tracking.tensorboard": "true",
     "tracking.mlflow": "true",
+    "tracking.sums": "true",
 }
 
 

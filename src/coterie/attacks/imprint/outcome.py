@@ -65,9 +65,10 @@ def make_finding(attack: "Imprint", rounds: Sequence[Round]) -> Finding:
         level=Level.DANGER if works else Level.NOTHING,
         headline=_headline(attack, largest, works=works),
         setting=(
-            f"{attack.data}; {count(attack.examples, 'example')} a client, one step of descent; cohorts of whole circles "
-            f"of {attack.privacy}, summed by real sessions of secure aggregation; {count(attack.trials, 'trial')} for "
-            "each row. The agreed model is a softmax regression; the crafted one has a layer in front of it."
+            f"{attack.data}; {count(attack.examples, 'example')} a client, one step of descent; cohorts of whole "
+            f"circles of {attack.privacy}, summed by real sessions of secure aggregation; "
+            f"{count(attack.trials, 'trial')} a row. The agreed model is a softmax regression; the crafted one has a layer "
+            "in front of it."
         ),
         measures={
             "cases": [_case(case, some) for case, some in by_case.items()],
@@ -77,14 +78,14 @@ def make_finding(attack: "Imprint", rounds: Sequence[Round]) -> Finding:
         card=_card(attack, largest),
         strips=[_strip(attack, largest[0])],
         remarks=[
-            "Circles and secure aggregation are no defence here, and cannot be: whatever a model keeps apart within a sum "
-            "is in the sum. Who the examples belong to is hidden among the cohort, unless they show it.",
-            "A pinned architecture keeps an inserted layer out. Where the agreed model begins with a wide linear layer, "
-            "its numbers can be crafted and its shape stays: then noise is what bounds the attack. Attacks through "
-            "convolutions are known too, and several steps of descent blur this form of it, but not all.",
-            "Noise was added to the sum in the clear, of the deviation z times the length C that updates are clipped to. "
-            "A layer in which each example moves one unit alone would stand about sqrt(bins / 2) times as much; only a z "
-            "for which an epsilon is stated is a promise.",
+            "Circles and secure aggregation are no defence here, and cannot be: whatever a model keeps apart within a "
+            "sum is in the sum. Who the examples belong to is hidden among the cohort, unless they show it.",
+            "A pinned architecture keeps an inserted layer out. Where the agreed model begins with a wide linear "
+            "layer, its numbers can be crafted and its shape stays: then noise is what bounds the attack. Attacks "
+            "through convolutions are known too, and several steps of descent blur this form of it, but not all.",
+            "Noise was added to the sum in the clear, of the deviation z times the length C that updates are clipped "
+            "to. A layer in which each example moves one unit alone would stand about sqrt(bins / 2) times as much; "
+            "only a z for which an epsilon is stated is a promise.",
         ],
     )
 

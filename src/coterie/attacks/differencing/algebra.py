@@ -1,0 +1,87 @@
+"""Least squares from sums to single updates, its error, and what no attacker who sees circles can go below.
+
+Row t of the 0/1 matrix P says who was aggregated in round t, n_t of them, and the round reveals the mean of their
+updates. If updates hardly change, P D = diag(n) M, where D has a client's update and M a round's mean in each row: So
+et al. 2023 solve for D by least squares (their formula leaves out the factor n, their code has it).
+
+*Circles.* Members of a circle have equal columns in P. Whatever an attacker computes from P and the sums, members in
+another order would have led to the same: the estimates of a circle's members come from the circle alone, not from
+whose update is whose. Let d_1 ... d_T be their updates and v any estimate. Over all orders the mean relative error is
+
+    (1/T) Σ_j ||d_j - v||^2 / ||d_j||^2  >=  1 - ||Σ_j w_j d_j||^2 / (T Σ_j w_j),   w_j = 1 / ||d_j||^2,
+
+with equality at the weighted mean of the d_j. For orthogonal updates of equal norm that is (T - 1) / T, and the
+attacker's estimate, a T-th of the circle's sum, attains it. For equal updates it is 0: circles hide who is who among
+their members, and nothing that all of them have in common.
+"""
+
+import numpy as np
+
+from coterie.attacks.rounds import Matrix
+from coterie.attacks.victims import Vector
+from coterie.cohorts.circles import Circles, Mask, Reals
+from coterie.errors import InputError
+
+
+def reconstruct(participation: Mask, means: Matrix) -> Matrix:
+    """Return each client's update by least squares, the shortest one where sums leave it open; a row for each client.
+
+    Clients with equal columns are solved for as one, so that their estimates are equal to the last bit: the shortest
+    solution is a T-th of their sum each. Who never took part gets zeros.
+    """
+    if participation.ndim != 2 or len(participation) != len(means) or not participation.any(1).all():
+        raise InputError("every mean needs a row of the participation matrix, with somebody in it")
+    columns, classes, sizes = np.unique(participation, axis=1, return_inverse=True, return_counts=True)
+    # The norm of the solution counts an estimate once for each member of its class.
+    weights = np.sqrt(sizes)
+    totals = means * participation.sum(1)[:, None]
+    solution = np.linalg.lstsq(columns * weights, totals, rcond=None)[0] / weights[:, None]
+    return np.asarray(solution[classes.ravel()])
+
+
+def unexplained(participation: Mask, means: Matrix, estimate: Matrix) -> float:
+    """Return the share of the sums, by their squared norm, that constant updates do not explain."""
+    totals = means * participation.sum(1)[:, None]
+    norm = float(np.square(totals).sum())
+    return float(np.square(totals - participation @ estimate).sum()) / norm if norm else 0.0
+
+
+def guess_mean(participation: Mask, means: Matrix) -> Vector:
+    """Return the mean of all updates in all sums: the guess for everybody of who does not look at P."""
+    counts = participation.sum(1)
+    return np.asarray(counts @ means / counts.sum())
+
+
+def relative_errors(truth: Matrix, estimate: Matrix | Vector) -> Reals:
+    """Return e_i = ||d_i - d^_i||^2 / ||d_i||^2 for each client; 1 is the error of guessing zero."""
+    norms = np.square(truth).sum(1)
+    if not norms.all():
+        raise InputError("the error of a reconstruction is relative to an update, which must not be zero")
+    return np.asarray(np.square(truth - estimate).sum(1) / norms)
+
+
+def circle_bounds(truth: Matrix, circles: Circles) -> Reals:
+    """Return for each circle the least mean error over its members that any estimate from sums can have."""
+    return np.array([_least_error(truth[list(circle)]) for circle in circles])
+
+
+def told_apart(truth: Matrix, estimate: Matrix, circles: Circles) -> float:
+    """Return how often an attacker tells two members of a circle apart, given both their updates: 0.5 is guessing."""
+    hits = [
+        _prefers(truth[[one, other]], estimate[[one, other]])
+        for circle in circles
+        for number, one in enumerate(circle)
+        for other in circle[number + 1 :]
+    ]
+    return float(np.mean(hits)) if hits else 0.5
+
+
+def _least_error(updates: Matrix) -> float:
+    weights = 1 / np.square(updates).sum(1)
+    return float(1 - np.square(weights @ updates).sum() / (len(updates) * weights.sum()))
+
+
+def _prefers(truth: Matrix, estimate: Matrix) -> float:
+    """Return 1 if the estimates fit the right way round, 0 if the wrong way, and half if they are equal."""
+    # Σ||d^_i - d_i||^2 less the same with the d_i exchanged, but for a factor and without cancellation.
+    return float(np.heaviside(np.dot(truth[0] - truth[1], estimate[0] - estimate[1]), 0.5))

@@ -1,0 +1,191 @@
+"""Differencing on what a server really has: a participation log and the sums it kept.
+
+What the clients sent is not known here, so there is no error to measure. Which clients the sums determine is a question
+about P alone, and is answered in exact arithmetic, as ``coterie audit`` does. Whether updates were constant enough for
+the answer to be worth anything shows in the sums: if there are more of them than unknowns, constant updates must
+explain them all.
+"""
+
+import os
+import re
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from coterie.attacks.differencing.algebra import reconstruct, unexplained
+from coterie.attacks.finding import CardLine, Finding, Outcome, Table, ThreatModel, Watch
+from coterie.attacks.rounds import Matrix
+from coterie.auditing.auditor import AuditReport, audit
+from coterie.auditing.logs import read_log
+from coterie.cohorts.circles import Mask
+from coterie.cohorts.participation import Label, Participation, as_label
+from coterie.errors import ConfigError, InputError
+from coterie.reports.words import Level, count, printable
+from coterie.runs.folder import RunFolder
+
+_LISTED = 20  # clients in a table
+_CONSTANT = 0.05  # of the sums unexplained, below which updates hardly changed
+
+
+@dataclass(frozen=True)
+class RecordedDifferencing:
+    """Least squares on saved sums; ``out`` is where the updates that are determined go, if anywhere."""
+
+    name: ClassVar[str] = "differencing"
+    title: ClassVar[str] = "Differencing over recorded rounds"
+
+    log: str
+    sums: str
+    out: str | None = None
+
+    @property
+    def threat(self) -> ThreatModel:
+        """Whoever has the server's records."""
+        return ThreatModel(
+            who="the server, honest but curious, or whoever has its records",
+            sees=f"the mean update of each round, in {Path(self.sums).name}",
+            knows=f"who was aggregated in which round, by {Path(self.log).name}",
+            may="compute",
+        )
+
+    def play(self, watch: Watch) -> Finding:
+        """Read both, find out who is determined, and reconstruct."""
+        watch("reading", 0.0)
+        participation, means = matched(read_log(self.log), read_sums(Path(self.sums)))
+        watch("auditing", 0.2)
+        audited = audit(participation, weak_budget_seconds=0)
+        watch("reconstructing", 0.6)
+        matrix = participation.matrix.astype(np.bool_)
+        estimate = reconstruct(matrix, means)
+        if self.out is not None:
+            _write(Path(self.out), audited, participation.clients, estimate)
+        return _tell(self, audited, participation, matrix, unexplained(matrix, means, estimate))
+
+
+def kept_by(folder: Path) -> tuple[str, str]:
+    """Return the log and the sums of a run that kept them."""
+    run = RunFolder.open(folder)
+    config = run.config()
+    if config.clients.weighting != "uniform":
+        raise ConfigError("this run weighted updates by numbers of examples, which the server does not know")
+    if not run.sums_folder.is_dir():
+        raise ConfigError(f"{folder} kept no sums; a run does with: coterie run --set tracking.sums=true")
+    return str(folder), str(run.sums_folder)
+
+
+def read_sums(source: Path) -> dict[Label, npt.NDArray[Any]]:
+    """Read the mean update of each round, by the round's name, from a .npz file or a folder of .npy files."""
+    try:
+        if source.is_dir():
+            files = sorted(source.glob("*.npy"))
+            arrays = {file.stem: np.load(file, allow_pickle=False) for file in files}
+        else:
+            loaded = np.load(source, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                raise InputError(f"{source} is one array, not one for each round (.npz)")
+            with loaded:
+                arrays = dict(loaded)
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise InputError(f"cannot read sums from {source}: {error}") from None
+    if not arrays:
+        raise InputError(f"{source} has no sums")
+    if len({array.shape for array in arrays.values()}) > 1 or any(a.dtype.kind != "f" for a in arrays.values()):
+        raise InputError(f"{source}: sums must be floating-point arrays of one shape")
+    return {as_label(re.sub(r"^0+(?=\d)", "", name)): array for name, array in arrays.items()}
+
+
+def matched(log: Participation, sums: Mapping[Label, npt.NDArray[Any]]) -> tuple[Participation, Matrix]:
+    """Return the rounds that revealed a sum which was kept, and these sums in rows."""
+    unknown = sums.keys() - dict.fromkeys(log.rounds)
+    if unknown:
+        raise InputError(f"the log knows no round {printable(min(map(str, unknown)))}, of which there is a sum")
+    if log.problems:
+        raise InputError(f"{count(len(log.problems), 'line')} of the log could not be read; see: coterie audit")
+    kept = [number for number, label in enumerate(log.rounds) if label in sums and log.members[number]]
+    if not kept:
+        raise InputError("of no round are both known: who was aggregated, and the sum")
+    rounds = tuple(log.rounds[number] for number in kept)
+    participation = Participation(log.clients, rounds, tuple(log.members[number] for number in kept))
+    means = np.stack([np.asarray(sums[label], np.float64).ravel() for label in rounds])
+    if not np.isfinite(means).all():
+        raise InputError("sums must be finite numbers")
+    return participation, means
+
+
+def _write(path: Path, audited: AuditReport, clients: tuple[str, ...], estimate: Matrix) -> None:
+    numbers = {client: number for number, client in enumerate(clients)}
+    names = [exposure.client for exposure in audited.exposed]
+    draft = path.with_name(path.name + ".draft.npz")
+    try:
+        np.savez(draft, clients=np.array(names, np.str_), updates=estimate[[numbers[name] for name in names]])
+        draft.replace(path)
+    except OSError as error:
+        raise ConfigError(f"cannot write to {path}: {error.strerror or os.strerror(error.errno or 0)}") from None
+
+
+def _tell(
+    attack: RecordedDifferencing, audited: AuditReport, participation: Participation, matrix: Mask, open_share: float
+) -> Finding:
+    exposed, seen = audited.exposed, int(matrix.any(0).sum())
+    rounds = count(len(participation.rounds), "sum")
+    spare = len(matrix) - int(np.linalg.matrix_rank(matrix.astype(np.float64)))
+    constant = bool(spare) and open_share < _CONSTANT
+    if exposed:
+        worth = "and did hardly change" if constant else "as far as they did not change"
+        headline = f"{rounds} determine the updates of {count(len(exposed), 'client')} of {seen}, {worth}."
+    else:
+        headline = f"{rounds} determine no single client's update; the smallest group is of {audited.strong_privacy}."
+    strong = audited.strong_privacy or 0
+    level = Level.DANGER if exposed else Level.SAFE if strong > 1 else Level.CAUTION
+    return Finding(
+        level=level,
+        headline=headline,
+        setting=f"{rounds} over {count(seen, 'client')}, from a log and saved means. What the clients sent is not "
+        "known here, so how far a reconstruction is off cannot be told.",
+        measures={
+            "rounds": len(participation.rounds),
+            "clients": seen,
+            "strong_privacy": audited.strong_privacy,
+            "determined": [exposure.client for exposure in exposed],
+            "determined_since": {exposure.client: exposure.round for exposure in exposed},
+            "unexplained": open_share if spare else None,
+            "spare_sums": spare,
+            "written_to": attack.out,
+        },
+        tables=[_table(audited)] if exposed else [],
+        card=[_line(audited, strong)],
+        remarks=list(_remarks(spare, open_share)),
+    )
+
+
+def _line(audited: AuditReport, strong: int) -> CardLine:
+    attack, against = "single out a client's update", "these cohorts"
+    if audited.exposed:
+        why = f"{count(len(audited.exposed), 'unit vector')} in the row space of the participation matrix"
+        return CardLine(attack, against, Outcome.NOT_ELIMINATED, why)
+    if strong > 1:
+        why = f"groups of at least {strong} clients were always aggregated together"
+        return CardLine(attack, against, Outcome.ELIMINATED, why)
+    return CardLine(attack, against, Outcome.REDUCED, "nobody is determined yet, but clients differ in their rounds")
+
+
+def _table(audited: AuditReport) -> Table:
+    shown = audited.exposed[:_LISTED]
+    more = f"and {len(audited.exposed) - _LISTED} more" if len(audited.exposed) > _LISTED else ""
+    rows = [(printable(exposure.client), str(exposure.round)) for exposure in shown]
+    return Table("Clients whose update the sums determine", ("client", "since round"), rows, more)
+
+
+def _remarks(spare: int, open_share: float) -> Iterator[str]:
+    if not spare:
+        yield "There are no more independent sums than unknowns: whether updates were constant cannot be seen."
+        return
+    yield (
+        f"Constant updates leave {open_share:.1%} of the sums unexplained ({count(spare, 'sum')} more than unknowns)"
+        + (": they hardly changed." if open_share < _CONSTANT else ": they changed, and what is written is their mean.")
+    )

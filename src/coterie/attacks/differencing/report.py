@@ -1,0 +1,248 @@
+"""The report on simulated differencing: numbers, histogram, verdict and card, each as the numbers have it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coterie.attacks.finding import CardLine, Finding, Outcome, Plot, Table
+from coterie.reports.html import Figure
+from coterie.reports.words import Level, count
+
+if TYPE_CHECKING:
+    from coterie.attacks.differencing.simulated import Differencing, SideTrial
+    from coterie.attacks.rounds import Side
+    from coterie.cohorts.circles import Reals
+
+RECOVERED = 0.05
+"""The median error below which updates count as recovered."""
+_COLORS = ("@danger", "@accent", "@muted", "@ink")  # of what is not protected
+_CIRCLE_COLORS = ("@safe", "@accent", "@muted")
+
+
+@dataclass(frozen=True, eq=False)
+class SideResult:
+    """What came of one side over all trials."""
+
+    side: Side
+    trials: Sequence[SideTrial]
+
+    @property
+    def errors(self) -> Reals:
+        """The error of every client in every trial."""
+        return np.concatenate([trial.errors for trial in self.trials])
+
+    @property
+    def median(self) -> float:
+        """The median of all errors."""
+        return float(np.median(self.errors))
+
+    @property
+    def spread(self) -> float:
+        """The deviation of the trials' medians."""
+        return float(np.std([np.median(trial.errors) for trial in self.trials]))
+
+    @property
+    def guess(self) -> float:
+        """The median error of guessing the mean."""
+        return float(np.median(np.concatenate([trial.guesses for trial in self.trials])))
+
+    @property
+    def told_apart(self) -> float:
+        """How often circle mates are told apart."""
+        return float(np.mean([trial.told_apart for trial in self.trials]))
+
+    @property
+    def bound(self) -> float | None:
+        """The least mean error that circles allow."""
+        bounds = [trial.bound for trial in self.trials if trial.bound is not None]
+        return float(np.mean(bounds)) if len(bounds) == len(self.trials) else None
+
+    @property
+    def exposed(self) -> float:
+        """How many clients the sums determine, over the trials."""
+        return float(np.mean([trial.exposed for trial in self.trials]))
+
+    @property
+    def protected(self) -> bool:
+        """Whether circles were kept together, and none of their members were told apart in any trial."""
+        return self.side.circles and all(trial.told_apart == 0.5 and not trial.exposed for trial in self.trials)
+
+    def numbers(self) -> dict[str, Any]:
+        """All of it for JSON."""
+        errors = self.errors
+        return {
+            "median_error": self.median,
+            "median_error_spread": self.spread,
+            "mean_error": float(errors.mean()),
+            "smallest_error": float(errors.min()),
+            "largest_error": float(errors.max()),
+            "share_recovered": float(np.mean(errors < RECOVERED)),
+            "guessing_the_mean": {"median_error": self.guess},
+            "least_mean_error_by_theory": self.bound,
+            "circle_mates_told_apart": self.told_apart,
+            "clients_determined": self.exposed,
+            "rounds_revealed": float(np.mean([trial.rounds for trial in self.trials])),
+        }
+
+
+def tell(
+    attack: Differencing, sides: Sequence[Side], found: Mapping[str, Sequence[SideTrial]], session_off: float
+) -> Finding:
+    """Put the finding together; ``session_off`` is by how much a real session's mean differed."""
+    results = [SideResult(side, found[side.name]) for side in sides]
+    judged = next((result for result in results if result.side.circles), results[0])
+    guesses = np.concatenate([trial.guesses for result in results for trial in result.trials])
+    return Finding(
+        level=Level.SAFE if judged.protected else Level.DANGER if judged.median < judged.guess else Level.CAUTION,
+        headline=" ".join(_headline(attack, results)),
+        setting=_setting(attack),
+        measures={
+            "window": {"steps": attack.steps, "rounds": attack.rounds, "learning_rate": attack.window_rate},
+            "policies": {result.side.name: result.numbers() for result in results},
+            "guessing_the_mean": {"median_error": float(np.median(guesses))},
+            "secure_session": {"largest_difference": session_off},
+        },
+        tables=[_table(results)],
+        card=[line for result in results for line in _card(attack, result)],
+        plots=[Plot("Error of each client's reconstruction", draw_errors(results), _CAPTION)],
+        remarks=list(_remarks(attack)),
+    )
+
+
+_CAPTION = (
+    "Share of clients by relative squared error, over all trials. At 0 an update is known exactly; guessing zero for "
+    "everybody has error 1."
+)
+
+
+def _setting(attack: Differencing) -> str:
+    steps = (
+        f"updates hardly change: steps are small, as late in training, {attack.before} times smaller than before"
+        if attack.steps == "small"
+        else f"ordinary training, with the same learning rate of {attack.learning_rate:g} as before"
+    )
+    lost = f", of whom each is lost with {attack.dropouts:.0%} inside the round" if attack.dropouts else ""
+    return (
+        f"{attack.clients} clients with {'few labels each' if attack.by_label else 'examples at random'} of "
+        f"{attack.data} train {attack.model} for {attack.before} rounds; then the server watches {attack.rounds} "
+        f"rounds of {attack.cohort} clients{lost}. In these rounds, {steps}. {count(attack.trials, 'trial')}. "
+        "A client's update is taken to be the mean of those it sent in the window. Sums are added up in the clear, and "
+        "one is checked against a real session of secure aggregation."
+    )
+
+
+def _headline(attack: Differencing, results: Sequence[SideResult]) -> Iterator[str]:
+    for result in results:
+        name = _words(result.side)
+        against = f"median error {result.median:.2g}, guessing the mean {result.guess:.2g}"
+        if result.protected:
+            yield f"With {name}, no client is told from its circle: {against}."
+        elif result.median < RECOVERED:
+            yield f"With {name}, the server recovers single clients' updates: {against}."
+        elif result.median < result.guess:
+            yield f"With {name}, it does not recover them within {attack.rounds} rounds, but gets nearer: {against}."
+        else:
+            yield f"With {name}, it fails within {attack.rounds} rounds: {against}."
+
+
+def _card(attack: Differencing, result: SideResult) -> Iterator[CardLine]:
+    name = _words(result.side)
+    error = f"median error {result.median:.2g}; guessing the mean: {result.guess:.2g}"
+    if not result.protected:
+        fitting = f"tells circle mates apart in {result.told_apart:.0%} of cases" if result.side.circles else ""
+        determined = f"the sums determine {result.exposed:.3g} of {attack.clients} clients"
+        why = "; ".join(part for part in (error, determined, fitting) if part)
+        yield CardLine("single out a client's update", name, Outcome.NOT_ELIMINATED, why)
+        return
+    yield CardLine(
+        "single out a client's update",
+        name,
+        Outcome.ELIMINATED,
+        "circle mates have equal columns in every history, so they get equal estimates: told apart in exactly half of "
+        "the cases, as by guessing",
+    )
+    bound = "" if result.bound is None else f"; no estimate from these sums has a mean error below {result.bound:.2g}"
+    yield CardLine("learn the mean of its circle", name, Outcome.REDUCED, f"that is what a sum says: {error}{bound}")
+
+
+def _remarks(attack: Differencing) -> Iterator[str]:
+    if attack.steps == "ordinary":
+        yield (
+            "That updates change is no protection: least squares estimates the mean of a client's updates, and more "
+            "rounds average the changes away. Try --rounds 300."
+        )
+    else:
+        yield "--steps ordinary shows training with steps that do not shrink: updates then change from round to round."
+    yield (
+        "Members of a circle whose updates are alike have nothing to hide from each other: the error under circles is "
+        "small for them, and guessing the circle's mean would be as good."
+    )
+
+
+def _table(results: Sequence[SideResult]) -> Table:
+    return Table(
+        "Relative squared error of the reconstructed updates",
+        ("selection", "median", "± over trials", "mean", "recovered", "guessing the mean", "mates told apart"),
+        [
+            (
+                _words(result.side),
+                f"{result.median:.3g}",
+                f"{result.spread:.2g}",
+                f"{result.errors.mean():.3g}",
+                f"{np.mean(result.errors < RECOVERED):.0%}",
+                f"{result.guess:.3g}",
+                f"{result.told_apart:.0%}",
+            )
+            for result in results
+        ],
+        f"Recovered: error below {RECOVERED:g}. Mates told apart: how often two members of a circle, or of a group "
+        "drawn like one, are matched with their updates; 50% is guessing.",
+    )
+
+
+def draw_errors(results: Sequence[SideResult]) -> Figure:
+    """Draw the histograms of the errors, one line for each side."""
+    errors = [np.clip(result.errors, 1e-6, None) for result in results]
+    low, high = np.log10(min(map(np.min, errors))), np.log10(max(map(np.max, errors)))
+    edges = np.logspace(np.floor(low), np.ceil(high), 1 + 6 * max(1, int(np.ceil(high) - np.floor(low))))
+    traces = []
+    plain, kept = iter(_COLORS * 3), iter(_CIRCLE_COLORS * 3)
+    for result, values in zip(results, errors, strict=True):
+        shares = np.histogram(values, edges)[0] / values.size
+        color = "@caution" if not result.side.aligned else next(kept if result.side.circles else plain)
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": _words(result.side),
+                "x": edges.tolist(),
+                "y": [*shares.tolist(), 0],
+                "line": {
+                    "shape": "hv",
+                    "color": color,
+                    "width": 2.5,
+                    "dash": "solid" if result.side.aligned else "dot",
+                },
+                "hovertemplate": "error from %{x:.2g}<br>%{y:.0%} of clients<extra></extra>",
+            }
+        )
+    layout = {
+        "xaxis": {"type": "log", "title": {"text": "relative squared error"}, "dtick": 1},
+        "yaxis": {"title": {"text": "share of clients"}, "tickformat": ".0%", "rangemode": "tozero"},
+        "showlegend": True,
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"},
+    }
+    told = "; ".join(f"{_words(result.side)}: median {result.median:.2g}" for result in results)
+    return Figure(traces, layout, 340, f"Histograms of reconstruction errors. {told}.")
+
+
+def _words(side: Side) -> str:
+    """Name a side for people."""
+    if not side.circles:
+        return {"random": "random selection"}.get(side.name, side.name)
+    broken = "" if side.aligned else ", survivors of broken circles summed"
+    return f"circles of {side.mates.privacy}{broken}"

@@ -1,0 +1,164 @@
+"""Differencing tried on real training: random cohorts against circles, judged by what was really sent."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from coterie.attacks.differencing import report
+from coterie.attacks.differencing.algebra import (
+    circle_bounds,
+    guess_mean,
+    reconstruct,
+    relative_errors,
+    told_apart,
+)
+from coterie.attacks.finding import Finding, ThreatModel, Watch
+from coterie.attacks.rounds import Side, Sightings, WatchedRound, check_secure_sum, make_sides, play_rounds, stretch
+from coterie.attacks.victims import Victims
+from coterie.auditing.auditor import audit
+from coterie.cohorts.circles import Mask, Reals
+from coterie.cohorts.participation import Participation
+from coterie.errors import ConfigError
+from coterie.training.flatten import ModelArrays
+from coterie.training.local import LocalSGD
+
+Steps = Literal["small", "ordinary"]
+
+
+@dataclass(frozen=True, eq=False)
+class SideTrial:
+    """What differencing made of one window of rounds."""
+
+    errors: Reals = field(repr=False)
+    """For each client that took part."""
+    guesses: Reals = field(repr=False)
+    """The same for who guesses the mean."""
+    told_apart: float
+    bound: float | None
+    """The least mean error that circles allow; None where there are none, or they were broken."""
+    exposed: int
+    """Clients whose update the sums determine, by exact arithmetic."""
+    rounds: int
+    """How many revealed a sum."""
+
+
+@dataclass(frozen=True)
+class Differencing:
+    """Least squares on a window of rounds, after training for a while (So et al. 2023).
+
+    With ``small`` steps the learning rate in the window is that of training divided by the number of rounds before it,
+    as in the code published with the paper: updates hardly change. With ``ordinary`` steps it stays what it was.
+    """
+
+    name: ClassVar[str] = "differencing"
+    title: ClassVar[str] = "Differencing over rounds"
+
+    clients: int = 40
+    cohort: int = 8
+    policies: tuple[str, ...] = ("random", "multi-round")
+    privacy: tuple[int, ...] = (2, 4)
+    rounds: int = 60
+    trials: int = 3
+    steps: Steps = "small"
+    dropouts: float = 0.0
+    data: str = "digits"
+    model: str = "mlp"
+    data_dir: str | None = None
+    examples: int = 0
+    by_label: bool = True
+    before: int = 100
+    learning_rate: float = 0.1
+    batch_size: int = 20
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.policies or not self.privacy:
+            raise ConfigError("at least one policy and one T are needed")
+        if min(self.rounds, self.trials, self.before) < 1:
+            raise ConfigError("rounds, trials and rounds before must be at least 1")
+        if not 0 <= self.dropouts < 1:
+            raise ConfigError(f"dropouts must be a probability below 1, not {self.dropouts}")
+
+    @property
+    def threat(self) -> ThreatModel:
+        """An honest-but-curious server with a memory."""
+        return ThreatModel(
+            who="the server, honest but curious: it follows the protocol and keeps what it sees",
+            sees="the sum of each round's updates, as secure aggregation reveals it; no update of its own",
+            knows="who was aggregated in which round",
+            may="compute; it selects cohorts as the policy says, and sends nothing it should not",
+        )
+
+    @property
+    def window_rate(self) -> float:
+        """The clients' learning rate while the attacker watches."""
+        return self.learning_rate / self.before if self.steps == "small" else self.learning_rate
+
+    def play(self, watch: Watch) -> Finding:
+        """Train, watch the same clients under every policy, and reconstruct."""
+        found: dict[str, list[SideTrial]] = {}
+        off = 0.0
+        for trial in range(self.trials):
+            began = trial / self.trials
+            victims, state = self.prepare(trial, stretch(watch, "training", began, 0.5 / self.trials))
+            sides = self.sides(trial)
+            for number, side in enumerate(sides):
+                watch(side.name, began + (0.5 + number / 2 / len(sides)) / self.trials)
+                found.setdefault(side.name, []).append(self.attack(victims, state, side))
+            if not trial:
+                off = check_secure_sum(next(self.window(victims, state, sides[0])))
+        watch("telling", 1.0)
+        return report.tell(self, self.sides(0), found, off)
+
+    def prepare(self, trial: int, watch: Callable[[float], None] = lambda _share: None) -> tuple[Victims, ModelArrays]:
+        """Return the clients of a trial, and the model that random cohorts have trained before the window begins."""
+        victims = Victims.gather(
+            self.data,
+            self.model,
+            self.clients,
+            self.seed + trial,
+            examples=self.examples,
+            by_label=self.by_label,
+            data_dir=self.data_dir,
+        )
+        work = LocalSGD(self.learning_rate, batch_size=self.batch_size)
+        (side,) = make_sides(("random",), (1,), self.clients, self.cohort, victims.seed, naive=False)
+        state = victims.start
+        for played in play_rounds(victims, side, state, range(1, self.before + 1), work):
+            state = played.after
+            watch(played.number / self.before)
+        return victims, state
+
+    def sides(self, trial: int) -> list[Side]:
+        """Return what is compared."""
+        naive = self.dropouts > 0
+        return make_sides(self.policies, self.privacy, self.clients, self.cohort, self.seed + trial, naive=naive)
+
+    def window(self, victims: Victims, state: ModelArrays, side: Side) -> Iterator[WatchedRound]:
+        """Yield the rounds that are watched."""
+        work = LocalSGD(self.window_rate, batch_size=self.batch_size)
+        rounds = range(self.before + 1, self.before + self.rounds + 1)
+        return play_rounds(victims, side, state, rounds, work, self.dropouts)
+
+    def attack(self, victims: Victims, state: ModelArrays, side: Side) -> SideTrial:
+        """Watch a window, reconstruct, and compare with what was sent."""
+        seen = Sightings.of(self.window(victims, state, side), len(victims))
+        estimate = reconstruct(seen.participation, seen.means)
+        guess = guess_mean(seen.participation, seen.means)
+        truth, there = seen.truth[seen.seen], seen.seen
+        whole = side.circles and (side.aligned or not self.dropouts) and there.all()
+        return SideTrial(
+            errors=relative_errors(truth, estimate[there]),
+            guesses=relative_errors(truth, guess),
+            told_apart=told_apart(seen.truth, estimate, side.mates),
+            bound=float(np.average(circle_bounds(seen.truth, side.mates), weights=side.mates.sizes)) if whole else None,
+            exposed=count_exposed(seen.participation),
+            rounds=len(seen.means),
+        )
+
+
+def count_exposed(participation: Mask) -> int:
+    """Return how many clients' unit vectors lie in the row space: what the sums determine, if updates are constant."""
+    return len(audit(Participation.from_matrix(participation), weak_budget_seconds=0).exposed)

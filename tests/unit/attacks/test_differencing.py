@@ -1,0 +1,269 @@
+import json
+from itertools import permutations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from coterie.attacks.differencing.algebra import (
+    circle_bounds,
+    guess_mean,
+    reconstruct,
+    relative_errors,
+    told_apart,
+    unexplained,
+)
+from coterie.attacks.differencing.recorded import matched, read_sums
+from coterie.attacks.differencing.simulated import Differencing
+from coterie.attacks.rounds import Matrix, check_secure_sum, make_sides, play_rounds
+from coterie.attacks.victims import Victims
+from coterie.cli import app
+from coterie.cohorts.circles import Circles, Mask, Reals
+from coterie.cohorts.participation import Label, Participation
+from coterie.cohorts.policies import PolicySettings, make_policy, simulate
+from coterie.errors import ConfigError, InputError
+from coterie.training.local import LocalSGD
+
+RUNNER = CliRunner()
+SMALL = Differencing(clients=12, cohort=4, rounds=30, trials=1, before=20, privacy=(2,))
+
+
+def history(policy: str, clients: int, cohort: int, privacy: int, rounds: int, seed: int) -> Mask:
+    settings = PolicySettings(np.zeros(clients), cohort, privacy)
+    rng = np.random.default_rng(seed)
+    return simulate(make_policy(policy, settings, rng), settings.dropout, rounds, rng)
+
+
+def sums(participation: Mask, updates: Matrix) -> Matrix:
+    return np.asarray(participation @ updates / participation.sum(1)[:, None])
+
+
+def groups(participation: Mask) -> Circles:
+    columns = participation.T.tolist()
+    return Circles.of(
+        [[j for j, other in enumerate(columns) if other == one] for one in map(list, set(map(tuple, columns)))]
+    )
+
+
+@given(st.integers(0, 1000))
+def test_constant_updates_are_recovered_exactly_from_random_cohorts(seed: int) -> None:
+    updates = np.random.default_rng(seed).normal(size=(20, 7))
+    participation = history("random", 20, 4, 1, 40, seed)
+    if np.linalg.matrix_rank(participation) == 20:  # nearly always, by Theorem 3 of So et al.
+        errors = relative_errors(updates, reconstruct(participation, sums(participation, updates)))
+        assert errors.max() < 1e-18
+
+
+@given(st.integers(0, 1000), st.sampled_from([2, 3, 4, 6]))
+def test_of_circles_exactly_their_means_come_out(seed: int, privacy: int) -> None:
+    updates = np.random.default_rng(seed).normal(size=(24, 5))
+    participation = history("multi-round", 24, 12, privacy, 60, seed)
+    estimate = reconstruct(participation, sums(participation, updates))
+    for circle in groups(participation):
+        members = list(circle)
+        assert np.allclose(estimate[members], updates[members].mean(0))
+        assert np.array_equal(estimate[members], np.repeat(estimate[members[:1]], len(members), axis=0))
+    assert told_apart(updates, estimate, groups(participation)) == 0.5
+
+
+@given(st.integers(0, 1000))
+def test_where_sums_leave_it_open_the_shortest_solution_is_taken(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    participation = rng.random((6, 15)) < 0.4
+    participation[:, 0] |= ~participation.any(1)
+    means = rng.normal(size=(6, 3))
+    expected = np.linalg.pinv(participation.astype(float)) @ (means * participation.sum(1)[:, None])
+    assert np.allclose(reconstruct(participation, means), expected)
+
+
+def test_a_client_that_never_took_part_gets_zeros() -> None:
+    participation = np.array([[1, 1, 0], [1, 0, 0]], np.bool_)
+    assert not reconstruct(participation, np.ones((2, 4)))[2].any()
+
+
+@given(st.integers(0, 10_000), st.integers(2, 4))
+def test_no_estimate_that_does_not_know_who_is_who_beats_the_bound(seed: int, size: int) -> None:
+    rng = np.random.default_rng(seed)
+    updates = rng.normal(size=(size, 3)) * rng.exponential(size=(size, 1))
+    estimate = rng.normal(size=(size, 3)) * rng.exponential()  # any function of what does not depend on the order
+    (bound,) = circle_bounds(updates, Circles.of([range(size)]))
+    orders = [relative_errors(updates[list(order)], estimate).mean() for order in permutations(range(size))]
+    assert np.mean(orders) >= bound - 1e-12
+    weights = 1 / np.square(updates).sum(1)
+    best = weights @ updates / weights.sum()
+    assert relative_errors(updates, best).mean() == pytest.approx(bound)
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_orthogonal_updates_of_equal_norm_keep_all_but_a_share_of_one_in_t(size: int) -> None:
+    updates = np.eye(size)
+    assert circle_bounds(updates, Circles.of([range(size)])) == pytest.approx((size - 1) / size)
+    assert relative_errors(updates, updates.mean(0)) == pytest.approx((size - 1) / size)
+
+
+def test_equal_updates_have_nothing_to_hide_from_each_other() -> None:
+    assert circle_bounds(np.ones((2, 3)), Circles.of([(0, 1)])) == pytest.approx(0)
+
+
+def test_mates_are_told_apart_by_estimates_that_fit() -> None:
+    truth, pair = np.array([[1.0, 0.0], [0.0, 1.0]]), Circles.of([(0, 1)])
+    assert told_apart(truth, 0.1 * truth, pair) == 1
+    assert told_apart(truth, truth[::-1], pair) == 0
+    assert told_apart(truth, np.ones((2, 2)), pair) == 0.5
+
+
+def test_the_mean_is_guessed_from_all_sums_alike() -> None:
+    participation = np.array([[1, 1, 0], [0, 0, 1]], np.bool_)
+    assert guess_mean(participation, np.array([[1.0], [4.0]])) == pytest.approx(2.0)
+
+
+def test_what_constant_updates_do_not_explain() -> None:
+    rng = np.random.default_rng(0)
+    participation, updates = history("random", 10, 4, 1, 40, 0), rng.normal(size=(10, 50))
+    means = sums(participation, updates)
+    assert unexplained(participation, means, reconstruct(participation, means)) < 1e-20
+    noise = rng.normal(size=means.shape)
+    assert unexplained(participation, noise, reconstruct(participation, noise)) == pytest.approx(0.75, abs=0.1)
+
+
+def test_a_matrix_must_fit_its_sums() -> None:
+    with pytest.raises(InputError, match="every mean"):
+        reconstruct(np.ones((2, 3), np.bool_), np.ones((3, 1)))
+    with pytest.raises(InputError, match="must not be zero"):
+        relative_errors(np.zeros((1, 2)), np.ones((1, 2)))
+
+
+def test_a_secure_session_reveals_the_same_sum() -> None:
+    victims = Victims.gather("digits", "softmax-regression", 8, 0)
+    (side,) = make_sides(["multi-round"], [2], 8, 4, 0, naive=False)
+    (played,) = play_rounds(victims, side, victims.start, range(1, 2), LocalSGD(0.1))
+    assert check_secure_sum(played) < 1e-9
+
+
+def test_circles_survive_losses_only_if_broken_ones_are_left_out() -> None:
+    victims = Victims.gather("digits", "softmax-regression", 12, 0)
+    aligned, naive = make_sides(["multi-round"], [2], 12, 6, 0, naive=True)
+    work = LocalSGD(0.1)
+    for played in play_rounds(victims, aligned, victims.start, range(1, 12), work, dropouts=0.2):
+        assert all(
+            set(circle) <= set(played.members) or set(circle).isdisjoint(played.members) for circle in aligned.mates
+        )
+    rounds = list(play_rounds(victims, naive, victims.start, range(1, 12), work, dropouts=0.2))
+    assert any(0 < len(set(circle) & set(played.members)) < 2 for played in rounds for circle in naive.mates)
+
+
+def test_the_attack_on_digits() -> None:
+    found = SMALL.play(lambda _doing, _share: None)
+    policies = found.measures["policies"]
+    random, circles = policies["random"], policies["multi-round"]
+    assert random["median_error"] < 0.05 < 0.3 < circles["median_error"]
+    assert random["clients_determined"] == 12
+    assert circles["clients_determined"] == 0
+    assert circles["circle_mates_told_apart"] == 0.5
+    assert circles["mean_error"] >= circles["least_mean_error_by_theory"]
+    assert found.level == "safe"
+    assert [str(line.outcome) for line in found.card] == ["not eliminated", "eliminated", "reduced"]
+
+
+def test_what_is_wrong_is_refused() -> None:
+    for wrong in {"policies": ()}, {"rounds": 0}, {"dropouts": 1.0}:
+        with pytest.raises(ConfigError):
+            Differencing(**wrong)
+    with pytest.raises(ConfigError, match="unknown policy 'randon'"):
+        make_sides(["randon"], [2], 8, 4, 0, naive=False)
+
+
+def invoke(*arguments: str) -> str:
+    result = RUNNER.invoke(app, ["attack", "differencing", *arguments])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return str(result.stdout)
+
+
+def test_the_command_with_losses_as_json_and_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    small = ("--clients", "12", "--cohort", "6", "--rounds", "40", "--trials", "1", "--before", "10", "--privacy", "2")
+    printed = json.loads(invoke(*small, "--dropouts", "0.15", "--html", str(page), "--json"))
+    policies = printed["policies"]
+    assert list(policies) == ["random", "multi-round", "multi-round naive"]
+    assert policies["multi-round"]["clients_determined"] == 0
+    assert policies["multi-round naive"]["clients_determined"] > 0
+    assert policies["multi-round naive"]["circle_mates_told_apart"] > 0.5
+    assert printed["threat_model"]["knows"] == "who was aggregated in which round"
+    assert printed["window"]["steps"] == "small"
+    assert "Histograms of reconstruction errors" in page.read_text()
+
+
+def test_saved_sums_and_a_log_are_attacked(tmp_path: Path) -> None:
+    updates = np.random.default_rng(1).normal(size=(6, 4))
+    participation = np.array(
+        [[1, 1, 1, 0, 0, 0], [0, 1, 1, 1, 0, 0], [1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1], [1, 1, 1, 1, 0, 0]], np.bool_
+    )
+    log, kept, out = tmp_path / "log.csv", tmp_path / "sums.npz", tmp_path / "found.npz"
+    lines = [f"{row + 1},client-{column}" for row, column in np.argwhere(participation)]
+    log.write_text("\n".join(["round,client", *lines]))
+    np.savez(kept, **{str(row + 1): mean for row, mean in enumerate(sums(participation, updates))})
+    printed = json.loads(invoke("--ledger", str(log), "--sums", str(kept), "--out", str(out), "--json"))
+    assert sorted(printed["determined"]) == ["client-0", "client-1", "client-2", "client-3"]
+    found = np.load(out)
+    truth = {f"client-{number}": update for number, update in enumerate(updates)}
+    for name, update in zip(found["clients"].tolist(), found["updates"], strict=True):
+        assert update == pytest.approx(truth[name])
+    assert {"client-4", "client-5"}.isdisjoint(found["clients"].tolist())
+    assert "determine the updates of" in invoke("--ledger", str(log), "--sums", str(kept)).replace("\n", " ")
+
+
+def test_sums_must_belong_to_the_log(tmp_path: Path) -> None:
+    log = Participation.from_matrix([[1, 1], [0, 0], [1, 0]])
+    means: dict[Label, Reals] = {1: np.ones(2), 3: np.zeros(2)}
+    participation, rows = matched(log, means)
+    assert participation.rounds == (1, 3)
+    assert rows.tolist() == [[1, 1], [0, 0]]
+    with pytest.raises(InputError, match="knows no round 7"):
+        matched(log, {7: np.ones(2)})
+    with pytest.raises(InputError, match="of no round"):
+        matched(log, {2: np.ones(2)})
+    with pytest.raises(InputError, match="finite"):
+        matched(log, {1: np.array([np.nan])})
+    np.save(tmp_path / "one.npy", np.ones(3))
+    np.savez(tmp_path / "odd.npz", a=np.ones(3), b=np.ones(4))
+    (tmp_path / "text").write_text("x")
+    (tmp_path / "empty").mkdir()
+    for name, why in {
+        "one.npy": "one array",
+        "odd.npz": "one shape",
+        "text": "cannot read",
+        "empty": "no sums",
+    }.items():
+        with pytest.raises(InputError, match=why):
+            read_sums(tmp_path / name)
+    assert read_sums(tmp_path).keys() == {"one"}
+
+
+def test_options_that_contradict_are_refused() -> None:
+    for wrong in ["--sums", "x"], ["--out", "x"], ["--run", "x", "--ledger", "y", "--sums", "z"]:
+        assert RUNNER.invoke(app, ["attack", "differencing", *wrong]).exit_code == 2
+
+
+def test_a_run_that_kept_its_sums_is_attacked(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    changes = ["rounds=16", "clients.count=6", "cohort.size=3", "cohort.policy=random", "tracking.sums=true"]
+    changes += ["availability.kind=equal", "availability.dropout=0.0", "faults.dropout=0.0", "training.epochs=1"]
+    options = [part for change in changes for part in ("--set", change)]
+    assert RUNNER.invoke(app, ["run", "--out", str(folder), *options]).exit_code == 0
+    assert len(list((folder / "sums").glob("*.npy"))) == 16
+    printed = json.loads(invoke("--run", str(folder), "--json"))
+    assert len(printed["determined"]) == 6
+    assert printed["unexplained"] > 0.05
+
+
+def test_a_run_without_sums_says_how_to_keep_them(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    options = ["--set", "rounds=1", "--set", "training.epochs=1", "--set", "clients.count=8", "--set", "cohort.size=4"]
+    assert RUNNER.invoke(app, ["run", "--out", str(folder), *options]).exit_code == 0
+    with pytest.raises(ConfigError, match=r"tracking\.sums=true"):
+        invoke("--run", str(folder))

@@ -9,7 +9,6 @@ model that the rounds make is everybody's, under secure aggregation too: it is i
 """
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -48,7 +47,7 @@ class Faces:
     """The probability of an edge in CCESA's graph."""
     trials: int = 3
     seed: int = 0
-    data_dir: Path | None = None
+    data_dir: str | None = None
 
     def __post_init__(self) -> None:
         if self.rounds < 1 or self.trials < 1:

@@ -32,4 +32,5 @@ def faces(
     """
     from coterie.attacks.faces import Faces
 
-    show(Faces(data, rounds, epochs, learning_rate, connection, trials, seed, data_dir), html, as_json)
+    folder = str(data_dir) if data_dir else None
+    show(Faces(data, rounds, epochs, learning_rate, connection, trials, seed, folder), html, as_json)

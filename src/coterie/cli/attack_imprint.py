@@ -46,6 +46,6 @@ def imprint(
         tuple(noise or (1e-6, 1e-5, 1e-4, 0.01, 1.0)),
         trials,
         seed,
-        data_dir,
+        str(data_dir) if data_dir else None,
     )
     show(attack, html, as_json)

@@ -36,8 +36,20 @@ def inversion(
     The same attack with the same budget for T = 1, 2 and 4, beside the guesses of somebody who saw no update. Circles
     are attacked in two ways: as if the mean were the client's, and for all pictures of the circle at once.
     """
-    from coterie.attacks.inversion import Budget, Inversion
+    from coterie.attacks.inversion import Inversion
 
-    budget = Budget(steps, step_size, variation)
-    sizes = tuple(privacy) if privacy else (2, 4)
-    show(Inversion(data, model, clients, examples, sizes, trained, budget, trials, seed, data_dir), html, as_json)
+    attack = Inversion(
+        data,
+        model,
+        clients,
+        examples,
+        tuple(privacy) if privacy else (2, 4),
+        trained,
+        steps,
+        step_size,
+        variation,
+        trials,
+        seed,
+        str(data_dir) if data_dir else None,
+    )
+    show(attack, html, as_json)

@@ -34,15 +34,15 @@ def test_nothing_comes_of_a_model_without_weights() -> None:
 
 
 def test_listeners_get_people_in_the_clear_and_nobody_under_masks() -> None:
-    trials = [Faces(rounds=2, epochs=3, seed=seed).trial(0) for seed in range(3)]
+    trials = [Faces(rounds=4, epochs=10, seed=seed).trial(0) for seed in range(2)]
 
     def hits(row: str) -> int:
         return round(sum(10 * trial.reading(row).recognised for trial in trials))
 
-    chance = binom(30, 0.1)
+    chance = binom(20, 0.1)
     assert chance.sf(hits(PLAIN) - 1) < 1e-6
     assert all(chance.sf(hits(row) - 1) > 1e-3 for row in (SA, CCESA))
-    assert hits(GUESS) == 3  # one person in ten, by construction
+    assert hits(GUESS) == 2  # one person in ten, by construction
     assert chance.sf(hits(GLOBAL) - 1) < 1e-3
 
 

@@ -6,7 +6,6 @@ are in it as they were. Everything here is one round: a crafted model, a real se
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -48,7 +47,7 @@ class Imprint:
     """Multipliers z: noise of the deviation z C goes into each entry of a sum of updates of a length of C at most."""
     trials: int = 3
     seed: int = 0
-    data_dir: Path | None = None
+    data_dir: str | None = None
 
     def __post_init__(self) -> None:
         if self.trials < 1 or self.examples < 1 or not self.bins or min(self.bins) < 2:

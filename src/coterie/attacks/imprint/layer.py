@@ -9,6 +9,7 @@ there is one such example, their ratio is x. Sums over clients are sums over exa
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,6 @@ from torch import nn
 
 from coterie.cohorts.circles import Reals
 from coterie.errors import InputError
-from coterie.training.data.datasets import Inputs
 from coterie.training.flatten import ModelArrays
 
 _SHRINK = 0.01
@@ -34,7 +34,7 @@ class Imprinter:
     """The weights u from every unit to the outputs."""
 
     @classmethod
-    def of(cls, public: Inputs, bins: int, outputs: int, rng: np.random.Generator) -> "Imprinter":
+    def of(cls, public: npt.NDArray[Any], bins: int, outputs: int, rng: np.random.Generator) -> "Imprinter":
         """Choose a direction at random, and bins into which equally many public examples fall."""
         if bins < 2:
             raise InputError(f"examples cannot be told apart by {bins} bins")

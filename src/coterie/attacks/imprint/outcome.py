@@ -67,8 +67,8 @@ def make_finding(attack: "Imprint", rounds: Sequence[Round]) -> Finding:
         setting=(
             f"{attack.data}; {count(attack.examples, 'example')} a client, one step of descent; cohorts of whole "
             f"circles of {attack.privacy}, summed by real sessions of secure aggregation; "
-            f"{count(attack.trials, 'trial')} a row. The agreed model is a softmax regression; the crafted one has a layer "
-            "in front of it."
+            f"{count(attack.trials, 'trial')} a row. The agreed model is a softmax regression; the crafted one has a "
+            "layer in front of it."
         ),
         measures={
             "cases": [_case(case, some) for case, some in by_case.items()],

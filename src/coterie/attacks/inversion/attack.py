@@ -6,8 +6,7 @@ it were the client's own update, which is what the figure shows; and *together*,
 whole circle at once, which asks for nothing that the attacker does not have, and is the stronger where they are few.
 """
 
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import ClassVar
 
 from coterie.attacks.finding import Finding, ThreatModel, Watch
@@ -37,16 +36,19 @@ class Inversion:
     """The sizes T of circles, beside T = 1."""
     trained: int = 0
     """Rounds of federated averaging before the attack; 0 attacks the first round, when updates say most."""
-    budget: Budget = field(default_factory=Budget)
+    steps: int = Budget.steps
+    step_size: float = Budget.step_size
+    variation: float = Budget.variation
     trials: int = 6
     seed: int = 0
-    data_dir: Path | None = None
+    data_dir: str | None = None
 
     def __post_init__(self) -> None:
         if self.trials < 1 or self.examples < 1 or self.trained < 0:
             raise ConfigError("an inversion needs at least one trial, and one picture of each client")
         if not self.privacy or any(not 2 <= privacy <= self.clients for privacy in self.privacy):
             raise ConfigError(f"circles have from 2 to {self.clients} clients, not {self.privacy}")
+        _ = self.budget
 
     @property
     def threat(self) -> ThreatModel:
@@ -59,6 +61,11 @@ class Inversion:
             "many pictures each has, and every label",
             may="compute; it changes neither the model nor who takes part",
         )
+
+    @property
+    def budget(self) -> Budget:
+        """What the attacker spends on every inversion."""
+        return Budget(self.steps, self.step_size, self.variation)
 
     @property
     def rows(self) -> list[Row]:

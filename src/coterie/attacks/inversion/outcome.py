@@ -107,7 +107,7 @@ def _setting(attack: "Inversion", numbers: int) -> str:
     return (
         f"{attack.data}, {attack.model} ({numbers:,} numbers in an update) {stage}; {attack.clients} clients with "
         f"{count(attack.examples, 'picture')} each, all in one step of descent. {count(attack.trials, 'client')} "
-        f"attacked, each with other data and another model; {attack.budget.steps:,} steps for every inversion. "
+        f"attacked, each with other data and another model; {attack.steps:,} steps for every inversion. "
         "A circle's mean is what a real session of secure aggregation opened."
     )
 

@@ -6,7 +6,6 @@ A job is one trial of an attack of :mod:`coterie.attacks`, with the settings of 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
@@ -65,16 +64,17 @@ class PictureAttack(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     def prepared(self, seed: int, data: Path | None) -> Drawing:
         """Return the attack with its settings."""
         from coterie.attacks.faces import Faces
-        from coterie.attacks.inversion import Budget, Inversion
+        from coterie.attacks.inversion import Inversion
 
         settings = dict(self.settings)
+        folder = str(data) if data else None
         try:
             if self.attack == "faces":
-                return Faces(seed=seed, data_dir=data, **settings)
-            budget = replace(Budget(), **settings.pop("budget", {}))
-            privacy = tuple(settings.pop("privacy", (2, 4)))
-            return Inversion(seed=seed, data_dir=data, budget=budget, privacy=privacy, **settings)
-        except TypeError as error:
+                return Faces(seed=seed, data_dir=folder, **settings)
+            settings |= settings.pop("budget", {})
+            settings["privacy"] = tuple(settings["privacy"])
+            return Inversion(seed=seed, data_dir=folder, **settings)
+        except (KeyError, TypeError) as error:
             raise ConfigError(f"the attack does not have these settings: {error}") from None
 
     def progress(self, job: Job, folder: Path) -> float:

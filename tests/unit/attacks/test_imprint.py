@@ -58,14 +58,6 @@ def test_a_bin_with_two_examples_gives_a_mixture() -> None:
     assert 0 < weight < 1
 
 
-def test_how_many_are_alone_is_as_expected() -> None:
-    """Against counts of bins drawn at random, within four standard errors."""
-    rng = np.random.default_rng(1)
-    imprinter = Imprinter(np.ones(1), np.arange(50.0), np.ones(1))
-    alone = [np.count_nonzero(np.bincount(rng.integers(0, 50, 30), minlength=50) == 1) for _ in range(2000)]
-    assert imprinter.expected(30) == pytest.approx(np.mean(alone), abs=4 * np.std(alone) / np.sqrt(2000))
-
-
 def test_a_real_session_over_circles_gives_examples_away_and_noise_does_not() -> None:
     played = SMALL.round(0, 4, 256)
     assert played.bare.exact >= 0.7 * played.expected > 8

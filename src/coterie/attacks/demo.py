@@ -154,6 +154,8 @@ def make_finding(demo: Demo, told: Sequence[Sequence[Act]]) -> Finding:
             "it; and nothing in it says whose a digit is. Circles are no defence against inversion as such: a wider "
             "model gives the pictures of whole circles away (coterie attack inversion --model mlp), a crafted one "
             "those of any sum (coterie attack imprint).",
+            "Sums are added up in the clear, since the server sees nothing else of a round; in every row the first "
+            "round was also played as a real session of secure aggregation, which opened the same sum.",
             "With ordinary steps updates change from round to round, and subtraction alone fails: coterie attack "
             "differencing --steps ordinary.",
         ],

@@ -24,7 +24,7 @@ def test_an_update_of_noise_gives_no_more_than_guessing_by_label() -> None:
 
 def test_listeners_get_people_in_the_clear_and_nobody_under_masks() -> None:
     """Twenty people, each of ten by chance; the model of all is not spared by masking."""
-    trials = [Faces(rounds=4, epochs=10, seed=seed).trial(0) for seed in range(2)]
+    trials = [Faces(rounds=2, epochs=3, seed=seed).trial(0) for seed in range(2)]
 
     def surprise(row: str) -> float:
         hits = round(sum(10 * trial.reading(row).recognised for trial in trials))

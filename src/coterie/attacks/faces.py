@@ -2,7 +2,8 @@
 
 Every client is one person, with pictures of that person only, and all train one softmax regression to tell people
 apart (Choi et al. 2020, Figures 2 and A.4). Whoever has a model climbs from a grey picture towards one that the model
-takes for the person, along the gradient of p(person | picture).
+takes for the person, along the gradient of p(person | picture). What a model began with is subtracted first: the server
+chose it, and tells everybody.
 
 A masked vector is uniformly random by construction, so that failing on it shows no more than that masking is on. The
 model that the rounds make is everybody's, under secure aggregation too: it is inverted beside.
@@ -23,7 +24,7 @@ from coterie.attacks.victims import Vector, Victims, shaped
 from coterie.errors import ConfigError
 from coterie.graphs.topology import Complete, ErdosRenyi
 from coterie.training.data.partitions import by_person
-from coterie.training.flatten import ModelArrays, moved
+from coterie.training.flatten import ModelArrays, difference, moved
 from coterie.training.local import LocalSGD
 from coterie.training.streams import stream
 
@@ -60,7 +61,8 @@ class Faces:
             who="a listener on every client's line (or the server, which has the same); and anybody who gets the model",
             sees="what each client sends in the last round: its model in plain averaging, a masked vector under SA and "
             "CCESA; and, under all three, the model of all clients after that round",
-            knows="the model before that round, which class is whose, how bright and how rich in contrast pictures are",
+            knows="the first model and the one before that round, which class is whose, how bright and how rich in "
+            "contrast pictures are",
             may="compute; it sends nothing",
         )
 
@@ -91,16 +93,19 @@ class Faces:
         everybody = scale.pictures(victims.dataset.train_x)
         firsts = np.array([part[0] for part in victims.parts])
 
+        def learnt(model: ModelArrays) -> ModelArrays:
+            return difference(model, victims.start)  # random numbers that a model began with are in nobody's way
+
         def seen(heard: Vector | None, person: int) -> Pictures:
             if heard is None:  # it left before it sent anything
                 return np.asarray(public.mean(0))
-            return draw(moved(state, shaped(heard, state)), person, public)
+            return draw(learnt(moved(state, shaped(heard, state))), person, public)
 
         drawn = {
             PLAIN: np.stack([seen(update, person) for person, update in enumerate(updates)]),
             SA: np.stack([seen(complete.overheard.get(person), person) for person in range(len(victims))]),
             CCESA: np.stack([seen(sparse.overheard.get(person), person) for person in range(len(victims))]),
-            GLOBAL: np.stack([draw(after, person, public) for person in range(len(victims))]),
+            GLOBAL: np.stack([draw(learnt(after), person, public) for person in range(len(victims))]),
             GUESS: np.stack([public.mean(0)] * len(victims)),
         }
         return Trial(everybody[firsts], people[firsts], drawn, everybody, people)

@@ -121,7 +121,7 @@ def _remarks(attack: "Inversion", numbers: int, pixels: int) -> list[str]:
             f"With T = {', '.join(map(str, within))} they are no more than that, and nothing but the attacker's "
             "skill keeps it from all pictures of the circle."
             if within
-            else "Where pixels are more, the update does not determine them."
+            else "Where pixels are more, the update does not determine all of them."
         ),
         "Circles hide whose a picture is, among T; they hide what is in it only as far as a larger batch does. Wide "
         "models give large batches away (--model mlp), and stronger attacks than this one are known. More pictures and "

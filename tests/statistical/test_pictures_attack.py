@@ -7,7 +7,7 @@ from coterie.attacks.faces import Faces
 from coterie.attacks.faces_outcome import CCESA, GLOBAL, GUESS, PLAIN, SA
 from coterie.attacks.imprint import Imprinter
 from coterie.attacks.inversion import Budget
-from coterie.attacks.inversion.scene import ALONE, MEAN, Row, Scene
+from coterie.attacks.inversion.scene import ALONE, MEAN, Origin, Scene
 from coterie.attacks.victims import Victims
 
 
@@ -17,7 +17,7 @@ def test_an_update_of_noise_gives_no_more_than_guessing_by_label() -> None:
     for seed in range(6):
         scene = Scene.set(Victims.gather("digits", "softmax-regression", 8, seed, examples=4), 0)
         noise = np.random.default_rng(seed).normal(size=sum(array.size for array in scene.state))
-        trial = scene.trial({Row(1, ALONE): scene.recover(Row(1, ALONE), noise, Budget(60))})
+        trial = scene.trial({Origin(1, ALONE): scene.recover(Origin(1, ALONE), noise, Budget(60))})
         gains.append(trial.reading("T = 1").psnr - trial.reading(MEAN).psnr)
     assert ttest_1samp(gains, 0, alternative="less").pvalue < 0.01
 

@@ -15,7 +15,7 @@ import numpy as np
 from coterie.attacks.differencing.algebra import reconstruct, relative_errors
 from coterie.attacks.finding import CardLine, Finding, Outcome, Plot, Strip, Table, ThreatModel, Watch
 from coterie.attacks.inversion.descent import Budget
-from coterie.attacks.inversion.scene import ALONE, MEAN, TARGET, TOGETHER, Row, Scene
+from coterie.attacks.inversion.scene import ALONE, MEAN, TARGET, TOGETHER, Origin, Scene
 from coterie.attacks.readings import Reading, Trial
 from coterie.attacks.rounds import Side, Sightings, check_secure_sum, make_sides, play_rounds
 from coterie.attacks.victims import Victims
@@ -52,7 +52,7 @@ class Act:
 
 
 @dataclass(frozen=True)
-class Demo:
+class Story:
     """Random selection, circles of 2 and circles of 4, attacked alike."""
 
     name: ClassVar[str] = "demo"
@@ -106,7 +106,7 @@ class Demo:
         solved = [
             reconstruct(seen.participation[:count], seen.means[:count])[TARGET] for count in range(1, len(played) + 1)
         ]
-        rows = [Row(privacy, way) for way in ((ALONE,) if privacy == 1 else (ALONE, TOGETHER))]
+        rows = [Origin(privacy, way) for way in ((ALONE,) if privacy == 1 else (ALONE, TOGETHER))]
         drawn = scene.trial({row: scene.recover(row, solved[-1], Budget(self.steps)) for row in rows})
         best = max(rows, key=lambda row: drawn.reading(row.label).psnr)
         errors = np.array([relative_errors(truth, one[None])[0] for one in solved])
@@ -121,7 +121,7 @@ def writers(seed: int) -> Victims:
     return replace(victims, parts=list(np.stack(dealt, axis=1)))
 
 
-def make_finding(demo: Demo, told: Sequence[Sequence[Act]]) -> Finding:
+def make_finding(story: Story, told: Sequence[Sequence[Act]]) -> Finding:
     """Put the story together."""
     acts = list(zip(*told, strict=True))
     recognised = {group[0].privacy: float(np.mean([act.reading.recognised for act in group])) for group in acts}
@@ -132,12 +132,12 @@ def make_finding(demo: Demo, told: Sequence[Sequence[Act]]) -> Finding:
     level = Level.DANGER if Outcome.NOT_ELIMINATED in circles else Level.CAUTION
     return Finding(
         level=level if works else Level.NOTHING,
-        headline=_headline(demo, recognised, guessed),
+        headline=_headline(story, recognised, guessed),
         setting=(
             f"{_CLIENTS} clients have written the digits from 1 to 9 once each. They train a softmax regression, "
             f"{_COHORT} of them in every round, in steps so small that their updates hardly change. Each round is "
-            f"secure: the server is shown one sum. After {demo.rounds} rounds it solves for the update of one client "
-            f"and inverts that into pictures. Told for {count(demo.trials, 'client')}; the pictures are those of the "
+            f"secure: the server is shown one sum. After {story.rounds} rounds it solves for the update of one client "
+            f"and inverts that into pictures. Told for {count(story.trials, 'client')}; the pictures are those of the "
             "first."
         ),
         measures={
@@ -168,10 +168,10 @@ _FIGURE = (
 )
 
 
-def _headline(demo: Demo, recognised: Mapping[int, float], guessed: float) -> str:
+def _headline(story: Story, recognised: Mapping[int, float], guessed: float) -> str:
     within = " and ".join(f"{recognised[size]:.0%} from circles of {size}" for size in _SIZES)
     return (
-        f"Every one of {demo.rounds} rounds was secure. Together they give away {recognised[1]:.0%} of a client's "
+        f"Every one of {story.rounds} rounds was secure. Together they give away {recognised[1]:.0%} of a client's "
         f"digits if cohorts are drawn at random, {within}; guessing gets {guessed:.0%}"
     )
 

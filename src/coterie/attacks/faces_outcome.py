@@ -1,4 +1,4 @@
-"""What model inversion found, in words, numbers and pictures."""
+"""Findings of model inversion, in words, numbers and pictures."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

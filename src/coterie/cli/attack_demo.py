@@ -24,11 +24,11 @@ def demo(
     Then the same attack on circles of 2 and of 4, which multi-round cohorts keep together. Everything comes along: no
     data set is needed, and it takes a minute or two. The page is for showing around.
     """
-    from coterie.attacks.demo import Demo
+    from coterie.attacks.demo import Story
     from coterie.errors import ConfigError
 
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"cannot write to {out}: {error.strerror}") from None
-    show(Demo(rounds, trials, steps, seed), out / PAGE, as_json)
+    show(Story(rounds, trials, steps, seed), out / PAGE, as_json)

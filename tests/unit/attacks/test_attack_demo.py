@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from coterie.attacks.demo import Demo, writers
+from coterie.attacks.demo import Story, writers
 from coterie.cli import app
 from coterie.errors import ConfigError
 
@@ -21,7 +21,7 @@ def test_everybody_writes_each_digit_once() -> None:
 
 def test_a_story_needs_rounds() -> None:
     with pytest.raises(ConfigError):
-        Demo(rounds=0)
+        Story(rounds=0)
 
 
 def test_the_story_is_told_on_a_page(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from coterie.attacks.inversion import Budget, Inversion, exact_input, invert
-from coterie.attacks.inversion.scene import ALONE, TARGET, TOGETHER, Row, Scene
+from coterie.attacks.inversion.scene import ALONE, TARGET, TOGETHER, Origin, Scene
 from coterie.attacks.likeness import psnr
 from coterie.attacks.protected import secure_mean
 from coterie.attacks.rounds import make_sides
@@ -42,7 +42,7 @@ def test_no_example_is_in_an_update_that_does_not_move() -> None:
 
 def test_descent_finds_the_same_example() -> None:
     set_up = scene(0)
-    row = Row(1, ALONE)
+    row = Origin(1, ALONE)
     drawn = set_up.recover(row, set_up.update([TARGET]), Budget(200))
     assert psnr(set_up.pictures([TARGET]), drawn)[0] > 40
 
@@ -52,7 +52,9 @@ def test_a_circle_of_two_gives_both_examples_away_to_who_looks_for_both() -> Non
     set_up = scene(1)
     circle = set_up.circle(2)
     update, original = set_up.update(circle), set_up.pictures([TARGET])
-    alone, together = (psnr(original, set_up.recover(Row(2, way), update, Budget(300)))[0] for way in (ALONE, TOGETHER))
+    alone, together = (
+        psnr(original, set_up.recover(Origin(2, way), update, Budget(300)))[0] for way in (ALONE, TOGETHER)
+    )
     assert together > 35 > alone
 
 

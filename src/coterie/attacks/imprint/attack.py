@@ -13,7 +13,7 @@ import numpy as np
 from coterie.attacks.finding import Finding, ThreatModel, Watch
 from coterie.attacks.imprint.defences import refused_for_architecture, refused_for_length
 from coterie.attacks.imprint.layer import Imprinter, craft, examples_in, network
-from coterie.attacks.imprint.outcome import Caught, Round, make_finding
+from coterie.attacks.imprint.outcome import Caught, CraftedRound, make_finding
 from coterie.attacks.likeness import Pictures, PixelScale, psnr
 from coterie.attacks.protected import secure_mean
 from coterie.attacks.victims import Vector, Victims, shaped
@@ -69,7 +69,7 @@ class Imprint:
 
     def play(self, watch: Watch) -> Finding:
         """Send crafted models to cohorts, with each defence off and on."""
-        rounds: list[Round] = []
+        rounds: list[CraftedRound] = []
         for number in range(self.trials):
             for done, (cohort, bins) in enumerate(self._cases()):
                 share = (number + done / len(self._cases())) / self.trials
@@ -77,7 +77,7 @@ class Imprint:
                 rounds.append(self.round(number, cohort, bins))
         return make_finding(self, rounds)
 
-    def round(self, number: int, cohort: int, bins: int) -> Round:
+    def round(self, number: int, cohort: int, bins: int) -> CraftedRound:
         """Play one round, unprotected but for secure aggregation over circles, then with noise."""
         seed = int(stream(self.seed, "imprint", number, cohort, bins).integers(2**62))
         victims = Victims.gather(self.data, HONEST, cohort, seed, examples=self.examples, data_dir=self.data_dir)
@@ -107,7 +107,7 @@ class Imprint:
         }
         public = scale.pictures(dataset.test_x)
         guessed = public[stream(seed, "guessing").choice(len(public), min(bins, len(public)), replace=False)]
-        return Round(
+        return CraftedRound(
             cohort=cohort,
             bins=bins,
             expected=imprinter.expected(len(truth)),

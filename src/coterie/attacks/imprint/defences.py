@@ -1,4 +1,4 @@
-"""What a client can look at before it trains a model that it was sent."""
+"""Defences of a client: a look at the model that it was sent, before it trains it."""
 
 from torch import nn
 

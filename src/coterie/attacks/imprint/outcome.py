@@ -1,4 +1,4 @@
-"""What a crafted model left in the sums, in words, numbers and pictures."""
+"""Findings about a crafted model: examples left in sums, in words, numbers and pictures."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ class Caught:
 
 
 @dataclass(frozen=True, eq=False)
-class Round:
+class CraftedRound:
     """One round with a crafted model."""
 
     cohort: int
@@ -54,7 +54,7 @@ class Round:
     """Whether the pin helps where the agreed model has such a layer anyway, and only its numbers are crafted."""
 
 
-def make_finding(attack: "Imprint", rounds: Sequence[Round]) -> Finding:
+def make_finding(attack: "Imprint", rounds: Sequence[CraftedRound]) -> Finding:
     """Put together what came of all rounds."""
     cases = sorted({(one.cohort, one.bins) for one in rounds})
     by_case = {case: [one for one in rounds if (one.cohort, one.bins) == case] for case in cases}
@@ -94,7 +94,7 @@ def _share(caught: Sequence[Caught]) -> float:
     return float(np.mean([one.share for one in caught]))
 
 
-def _headline(attack: "Imprint", rounds: Sequence[Round], *, works: bool) -> str:
+def _headline(attack: "Imprint", rounds: Sequence[CraftedRound], *, works: bool) -> str:
     one = rounds[0]
     found = f"{_share([each.bare for each in rounds]):.0%} of {len(one.bare.originals):,} examples"
     if not works:
@@ -112,7 +112,7 @@ def _silent(caught: Caught, guess: Caught) -> bool:
     return caught.share <= _FEW and caught.psnr <= guess.psnr
 
 
-def _case(case: tuple[int, int], rounds: Sequence[Round]) -> dict[str, float]:
+def _case(case: tuple[int, int], rounds: Sequence[CraftedRound]) -> dict[str, float]:
     cohort, bins = case
     return {
         "cohort": cohort,
@@ -126,7 +126,7 @@ def _case(case: tuple[int, int], rounds: Sequence[Round]) -> dict[str, float]:
     }
 
 
-def _recovered(attack: "Imprint", by_case: Mapping[tuple[int, int], Sequence[Round]]) -> Table:
+def _recovered(attack: "Imprint", by_case: Mapping[tuple[int, int], Sequence[CraftedRound]]) -> Table:
     rows = []
     for (cohort, bins), rounds in by_case.items():
         case = _case((cohort, bins), rounds)
@@ -153,7 +153,7 @@ def _recovered(attack: "Imprint", by_case: Mapping[tuple[int, int], Sequence[Rou
     )
 
 
-def _defended(attack: "Imprint", rounds: Sequence[Round]) -> Table:
+def _defended(attack: "Imprint", rounds: Sequence[CraftedRound]) -> Table:
     one = rounds[0]
     nobody = "0%, refused"
     bare = f"{_share([each.bare for each in rounds]):.0%}"
@@ -184,7 +184,7 @@ def _psnr(caught: Sequence[Caught]) -> str:
     return f"{np.mean([one.psnr for one in caught]):.1f}"
 
 
-def _card(attack: "Imprint", rounds: Sequence[Round]) -> list[CardLine]:
+def _card(attack: "Imprint", rounds: Sequence[CraftedRound]) -> list[CardLine]:
     one = rounds[0]
     bare = _share([each.bare for each in rounds])
     guess = _share([each.guess for each in rounds])
@@ -213,7 +213,7 @@ def _card(attack: "Imprint", rounds: Sequence[Round]) -> list[CardLine]:
     return lines
 
 
-def _strip(attack: "Imprint", one: Round) -> Strip:
+def _strip(attack: "Imprint", one: CraftedRound) -> Strip:
     rows = [("original", one.bare.originals[:_SHOWN]), ("from the sum", one.bare.nearest[:_SHOWN])]
     rows += [(f"noise, z = {z:g}", one.noisy[z].nearest[:_SHOWN]) for z in attack.noise]
     rows.append(("guess: a public picture", one.guess.nearest[:_SHOWN]))

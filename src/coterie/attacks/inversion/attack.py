@@ -12,7 +12,7 @@ from typing import ClassVar
 from coterie.attacks.finding import Finding, ThreatModel, Watch
 from coterie.attacks.inversion.descent import Budget
 from coterie.attacks.inversion.outcome import make_finding
-from coterie.attacks.inversion.scene import ALONE, TOGETHER, Progress, Row, Scene
+from coterie.attacks.inversion.scene import ALONE, TOGETHER, Origin, Scene, Telling
 from coterie.attacks.likeness import Pictures
 from coterie.attacks.readings import Trial
 from coterie.attacks.victims import Victims
@@ -68,9 +68,9 @@ class Inversion:
         return Budget(self.steps, self.step_size, self.variation)
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[Origin]:
         """What is drawn from updates."""
-        return [Row(1, ALONE), *(Row(privacy, way) for privacy in self.privacy for way in (ALONE, TOGETHER))]
+        return [Origin(1, ALONE), *(Origin(privacy, way) for privacy in self.privacy for way in (ALONE, TOGETHER))]
 
     def victims(self, seed: int) -> Victims:
         """Return the clients of a trial."""
@@ -87,11 +87,11 @@ class Inversion:
             trials.append(self.trial(number, progress))
         return make_finding(self, trials, sum(array.size for array in self.victims(self.seed).start))
 
-    def trial(self, number: int, watch: Progress = lambda _: None) -> Trial:
+    def trial(self, number: int, watch: Telling = lambda _: None) -> Trial:
         """Attack one client, among clients, circles and a model of this trial's own."""
         seed = int(stream(self.seed, "inversion", number).integers(2**62))
         scene = Scene.set(self.victims(seed), self.trained)
-        drawn: dict[Row, Pictures] = {}
+        drawn: dict[Origin, Pictures] = {}
         for done, row in enumerate(self.rows):
 
             def progress(share: float, done: int = done) -> None:

@@ -1,11 +1,11 @@
-"""What an inversion found, in words, numbers and pictures."""
+"""Findings of an inversion, in words, numbers and pictures."""
 
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from coterie.attacks.finding import CardLine, Finding, Outcome
-from coterie.attacks.inversion.scene import ALONE, MEAN, PICTURE, TOGETHER, Row
+from coterie.attacks.inversion.scene import ALONE, MEAN, PICTURE, TOGETHER, Origin
 from coterie.attacks.readings import Readings, Trial, excess, read, readings_table
 from coterie.reports.words import Level, count
 
@@ -28,7 +28,7 @@ def make_finding(attack: "Inversion", trials: Sequence[Trial], numbers: int) -> 
     """Put together what came of all trials, where an update has so many ``numbers``."""
     found = read(trials)
     guess = max((found[MEAN], found[PICTURE]), key=lambda readings: readings.mean("psnr"))
-    own = found[Row(1, ALONE).label]
+    own = found[Origin(1, ALONE).label]
     circles = {privacy: _stronger(found, privacy) for privacy in attack.privacy}
     works = _beats(own, guess) or own.mean("recognised") >= _MANY
     lines = [_line(1, own, guess), *(_line(privacy, best, guess) for privacy, best in circles.items())]
@@ -51,7 +51,7 @@ def make_finding(attack: "Inversion", trials: Sequence[Trial], numbers: int) -> 
 
 def _stronger(found: Mapping[str, Readings], privacy: int) -> Readings:
     """The better of both ways to attack a circle."""
-    ways = (found[Row(privacy, way).label] for way in (ALONE, TOGETHER))
+    ways = (found[Origin(privacy, way).label] for way in (ALONE, TOGETHER))
     return max(ways, key=lambda readings: readings.mean("psnr"))
 
 

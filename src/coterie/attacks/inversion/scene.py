@@ -17,7 +17,7 @@ from coterie.training.flatten import ModelArrays
 from coterie.training.local import LocalSGD
 from coterie.training.streams import stream, torch_seed
 
-Progress: TypeAlias = Callable[[float], None]
+Telling: TypeAlias = Callable[[float], None]
 
 ALONE, TOGETHER = "alone", "together"
 """As if the update were the client's own; as what it is, that of a whole circle."""
@@ -30,7 +30,7 @@ _RATE = 0.01  # of the one step that clients take; an update's length does not e
 _CROWD = 2000
 
 
-class Row(NamedTuple):
+class Origin(NamedTuple):
     """A way in which pictures are drawn: from the update of a circle of T = ``privacy``."""
 
     privacy: int
@@ -68,7 +68,7 @@ class Scene:
         updates = [self.victims.update(member, self.state, 1, work) for member in members]
         return secure_mean(updates, self.victims.seed).mean if len(members) > 1 else updates[0]
 
-    def recover(self, row: Row, update: Vector, budget: Budget, watch: Progress = lambda _: None) -> Pictures:
+    def recover(self, row: Origin, update: Vector, budget: Budget, watch: Telling = lambda _: None) -> Pictures:
         """Return the pictures that an attacker draws for the target out of an update, in the order of the originals.
 
         Where the pictures of a whole circle are recovered, they are held against those of the whole circle.
@@ -89,7 +89,7 @@ class Scene:
         order = matched(self.pictures(circle), guesses)
         return guesses[order[: self._examples([TARGET]).size]]
 
-    def trial(self, drawn: dict[Row, Pictures]) -> Trial:
+    def trial(self, drawn: dict[Origin, Pictures]) -> Trial:
         """Return what was drawn for the target beside its originals, guesses, and a crowd to recognise them in."""
         dataset, own = self.victims.dataset, self._examples([TARGET])
         others = np.setdiff1d(np.arange(len(dataset.train_x)), own)

@@ -91,11 +91,12 @@ class Inversion:
         """Attack one client, among clients, circles and a model of this trial's own."""
         seed = int(stream(self.seed, "inversion", number).integers(2**62))
         scene = Scene.set(self.victims(seed), self.trained)
+        updates = {privacy: scene.update(scene.circle(privacy)) for privacy in (1, *self.privacy)}
         drawn: dict[Origin, Pictures] = {}
         for done, row in enumerate(self.rows):
 
             def progress(share: float, done: int = done) -> None:
                 watch((done + share) / len(self.rows))
 
-            drawn[row] = scene.recover(row, scene.update(scene.circle(row.privacy)), self.budget, progress)
+            drawn[row] = scene.recover(row, updates[row.privacy], self.budget, progress)
         return scene.trial(drawn)

@@ -44,7 +44,7 @@ class PictureAttack(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     settings: dict[str, Any]
     """Those of the attack."""
     shown: int = 8
-    """How many pictures of the first trial the figure has."""
+    """How many pictures the figure has, of as many trials as it takes."""
     claims: tuple[RowClaim, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -53,10 +53,10 @@ class PictureAttack(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         return [Job("pictures", self.attack, trial) for trial in range(trials)]
 
     def run(self, job: Job, seed: int, context: JobContext) -> Record:
-        """Try once; the first trial keeps its pictures, as bytes in hexadecimal."""
+        """Try once; the first trials keep their pictures, as bytes in hexadecimal."""
         trial = self.prepared(seed, context.data).trial(job.trial)
         record: Record = {"rows": {row: trial.reading(row)._asdict() for row in trial.drawn}}
-        if job.trial == 0:
+        if job.trial * len(trial.originals) < self.shown:
             record["pictures"] = {row: _pixels(pictures[: self.shown]) for row, pictures in _everything(trial).items()}
             record["shape"] = list(trial.originals[: self.shown].shape)
         return record

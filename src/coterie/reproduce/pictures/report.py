@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from coterie.reports import markdown
 from coterie.reports.pictures import draw_strip
@@ -42,12 +43,12 @@ def make_report(experiment: PictureAttack, trials: Sequence[Record]) -> Findings
         "## Notes",
         markdown.bullets(experiment.notes),
     ]
-    first = next((trial for trial in trials if "pictures" in trial), None)
+    shown = [trial for trial in trials if "pictures" in trial]
     return Findings(
         headlines=[claim.headline for claim in claims],
         text="\n\n".join(parts),
         summary={"claims": [claim.summary() for claim in claims], "trials": list(trials)},
-        figures={STRIP: partial(_draw, record=first)} if first else {},
+        figures={STRIP: partial(_draw, trials=shown, most=experiment.shown)} if shown else {},
     )
 
 
@@ -70,10 +71,11 @@ def _shown(values: Reals, measure: str) -> str:
     return f"{values.mean():.{digits}f}" + (f" ± {values.std(ddof=1):.{digits}f}" if values.size > 1 else "")
 
 
-def _draw(path: Path, record: dict[str, Any]) -> None:
-    shape = tuple(record["shape"])
-    rows = [
-        (row, np.frombuffer(bytes.fromhex(pixels), np.uint8).reshape(shape) / 255)
-        for row, pixels in record["pictures"].items()
-    ]
+def _draw(path: Path, trials: Sequence[Record], most: int) -> None:
+    rows = [(row, np.concatenate([_pictures(trial, row) for trial in trials])[:most]) for row in trials[0]["pictures"]]
     draw_strip(path, rows)
+
+
+def _pictures(trial: Record, row: str) -> npt.NDArray[np.float64]:
+    pixels = np.frombuffer(bytes.fromhex(trial["pictures"][row]), np.uint8)
+    return np.asarray(pixels.reshape(trial["shape"]) / 255)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from math import inf
+from math import inf, prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,7 @@ _MEASURES = {"psnr": ("PSNR, dB", 2), "mse": ("MSE", 4), "ssim": ("SSIM", 3), "r
 
 def make_report(experiment: PictureAttack, trials: Sequence[Record]) -> Findings:
     """Put everything together from the trials' records."""
+    trials = [_cut(trial, experiment.shown) for trial in trials]
     rows = list(trials[0]["rows"])
     claims = [_judged(claim, trials) for claim in experiment.claims]
     parts = [
@@ -50,6 +51,19 @@ def make_report(experiment: PictureAttack, trials: Sequence[Record]) -> Findings
         summary={"claims": [claim.summary() for claim in claims], "trials": list(trials)},
         figures={STRIP: partial(_draw, trials=shown, most=experiment.shown)} if shown else {},
     )
+
+
+def _cut(trial: Record, most: int) -> Record:
+    """Return a record with no more pictures than are shown."""
+    if "pictures" not in trial:
+        return trial
+    kept, *shape = trial["shape"]
+    kept = min(kept, most)
+    digits = 2 * kept * prod(shape)
+    return trial | {
+        "shape": [kept, *shape],
+        "pictures": {row: pixels[:digits] for row, pixels in trial["pictures"].items()},
+    }
 
 
 def _judged(claim: RowClaim, trials: Sequence[Record]) -> Claim:

@@ -147,9 +147,9 @@ def _recovered(attack: "Imprint", by_case: Mapping[tuple[int, int], Sequence[Cra
         "Examples recovered from one sum over whole circles",
         ("sum over", "examples", "recovered", "expected", "PSNR, dB", "by guessing", "PSNR, dB"),
         rows,
-        "Recovered: every pixel within 1/32, so that rounding gives the very digit. Expected: examples alone in their "
-        "bin, if bins were equally likely. PSNR: of each example and the nearest that was recovered. Guessing: as many "
-        "public pictures as there are bins.",
+        "Recovered: every pixel within 1/32 of its range; rounding then gives the very digit, of those that come "
+        "along. Expected: examples alone in their bin, if bins were equally likely. PSNR: of each example and the "
+        "nearest that was recovered. Guessing: as many public pictures as there are bins.",
     )
 
 

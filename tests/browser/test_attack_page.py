@@ -1,4 +1,4 @@
-"""An attack's page in a real browser: pictures and plots are drawn, nobody complains, and nothing leaves the machine."""
+"""An attack's page in a real browser: pictures and plots are drawn, nobody complains, nothing leaves the machine."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

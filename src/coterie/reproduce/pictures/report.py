@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 STRIP = "pictures.png"
 _EXPLANATION = (
-    "Mean ± standard deviation over trials, each with other clients and another model. PSNR and MSE compare pixels, "
-    "SSIM structures. *Recognised* is the share of drawn pictures that are nearest, of all, to the right one."
+    "Mean ± standard deviation over trials, which differ in their seeds. PSNR and MSE compare pixels, SSIM structures. "
+    " *Recognised* is the share of drawn pictures that are nearest, of all, to the right one."
 )
 _MEASURES = {"psnr": ("PSNR, dB", 2), "mse": ("MSE", 4), "ssim": ("SSIM", 3), "recognised": ("recognised", 2)}
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 STRIP = "pictures.png"
 _EXPLANATION = (
     "Mean ± standard deviation over trials, which differ in their seeds. PSNR and MSE compare pixels, SSIM structures. "
-    " *Recognised* is the share of drawn pictures that are nearest, of all, to the right one."
+    "*Recognised* is the share of drawn pictures that are nearest, of all, to the right one."
 )
 _MEASURES = {"psnr": ("PSNR, dB", 2), "mse": ("MSE", 4), "ssim": ("SSIM", 3), "recognised": ("recognised", 2)}
 

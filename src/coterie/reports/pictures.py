@@ -2,6 +2,7 @@
 
 import base64
 import io
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,6 +80,33 @@ def picture_uri(pixels: npt.NDArray[Any]) -> str:
     file = io.BytesIO()
     imsave(file, np.clip(pixels, 0, 1), vmin=0, vmax=1, cmap="gray", format="png")
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+
+
+def draw_strip(path: Path, rows: Sequence[tuple[str, npt.NDArray[Any]]]) -> None:
+    """Write rows of pictures to a PNG, each under the one before, with its label at the left."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    across = max(len(pictures) for _, pictures in rows)
+    height, width = rows[0][1].shape[1:3]
+    tall = 0.9 * height / width
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(2.7 + 0.9 * across, tall * len(rows)), facecolor="white")
+        left = 2.7 / (2.7 + 0.9 * across)
+        grid = figure.add_gridspec(
+            len(rows), across, left=left, right=0.995, top=0.995, bottom=0.005, wspace=0.06, hspace=0.06
+        )
+        for line, (label, pictures) in enumerate(rows):
+            for column, picture in enumerate(pictures):
+                axes = figure.add_subplot(grid[line, column])
+                axes.imshow(np.clip(picture, 0, 1), vmin=0, vmax=1, cmap="gray", interpolation="nearest")
+                axes.set(xticks=[], yticks=[])
+                axes.spines[:].set(visible=True, color=HAIRLINE, linewidth=0.6)
+                if column == 0:
+                    axes.set_ylabel(
+                        "\n".join(textwrap.wrap(label, 30)), rotation=0, ha="right", va="center", labelpad=8, color=TEXT
+                    )
+        figure.savefig(path, dpi=150, format="png")
 
 
 def _picture(axes: "Axes", column: Column, shape: tuple[int, int]) -> None:

@@ -134,6 +134,7 @@ _KINDS = {
     "membership": "coterie.reproduce.membership.experiment:MembershipTable",
     "multi-round-metrics": "coterie.reproduce.multi_round.experiment:MultiRoundMetrics",
     "reconstruction": "coterie.reproduce.reconstruction.experiment:Reconstruction",
+    "picture-attack": "coterie.reproduce.pictures.experiment:PictureAttack",
     "reliability": "coterie.reproduce.reliability.experiment:Reliability",
     "training-table": "coterie.reproduce.training_table.experiment:TrainingTable",
 }

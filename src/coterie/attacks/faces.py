@@ -1,0 +1,144 @@
+"""Model inversion: the face that a model has learnt for a person, out of the model (Fredrikson et al. 2015).
+
+Every client is one person, with pictures of that person only, and all train one softmax regression to tell people
+apart (Choi et al. 2020, Figures 2 and A.4). Whoever has a model climbs from a grey picture towards one that the model
+takes for the person, along the gradient of p(person | picture). What a model began with is subtracted first: the server
+chose it, and tells everybody.
+
+A masked vector is uniformly random by construction, so that failing on it shows no more than that masking is on. The
+model that the rounds make is everybody's, under secure aggregation too: it is inverted beside.
+"""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from coterie.attacks.faces_outcome import CCESA, GLOBAL, GUESS, PLAIN, SA, make_finding
+from coterie.attacks.finding import Finding, ThreatModel, Watch
+from coterie.attacks.likeness import Pictures, PixelScale
+from coterie.attacks.protected import secure_mean
+from coterie.attacks.readings import Trial
+from coterie.attacks.victims import Vector, Victims, shaped
+from coterie.errors import ConfigError
+from coterie.graphs.topology import Complete, ErdosRenyi
+from coterie.training.data.partitions import by_person
+from coterie.training.flatten import ModelArrays, difference, moved
+from coterie.training.local import LocalSGD
+from coterie.training.streams import stream
+
+_STEPS, _STEP = 25, 0.02  # so that a pixel may just come from grey to black or white
+
+
+@dataclass(frozen=True)
+class Faces:
+    """Model inversion against what each party sees of a client, and against the model that all get."""
+
+    name: ClassVar[str] = "faces"
+    title: ClassVar[str] = "Model inversion: the face behind a class"
+
+    data: str = "digits"
+    rounds: int = 5
+    """Rounds of training; the last is listened to."""
+    epochs: int = 10
+    """Of each client in a round."""
+    learning_rate: float = 0.05
+    connection: float = 0.7
+    """The probability of an edge in CCESA's graph."""
+    trials: int = 3
+    seed: int = 0
+    data_dir: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1 or self.trials < 1:
+            raise ConfigError("model inversion needs at least one round of training, and one trial")
+
+    @property
+    def threat(self) -> ThreatModel:
+        """A listener on the line of a client, and whoever gets the model."""
+        return ThreatModel(
+            who="a listener on every client's line (or the server, which has the same); and anybody who gets the model",
+            sees="what each client sends in the last round: its model in plain averaging, a masked vector under SA and "
+            "CCESA; and, under all three, the model of all clients after that round",
+            knows="the first model and the one before that round, which class is whose, how bright and how rich in "
+            "contrast pictures are",
+            may="compute; it sends nothing",
+        )
+
+    def play(self, watch: Watch) -> Finding:
+        """Train, listen and invert, for every trial with another model."""
+        trials = []
+        for number in range(self.trials):
+            watch(f"training model {number + 1} of {self.trials}, one person a client", number / self.trials)
+            trials.append(self.trial(number))
+        return make_finding(self, trials)
+
+    def trial(self, number: int) -> Trial:
+        """Train one model, listen to its last round, and invert what was heard for every person."""
+        seed = int(stream(self.seed, "faces", number).integers(2**62))
+        victims = Victims.gather(self.data, "softmax-regression", 1, seed, data_dir=self.data_dir)
+        people = np.asarray(victims.dataset.train_y, np.int64)
+        victims = replace(victims, parts=by_person(people))
+        work = LocalSGD(self.learning_rate, self.epochs)
+        state = victims.start
+        for past in range(1, self.rounds):
+            state = moved(state, shaped(_mean(victims, state, past, work), state))
+        updates = [victims.update(client, state, self.rounds, work) for client in range(len(victims))]
+        complete = secure_mean(updates, seed, topology=Complete())
+        sparse = secure_mean(updates, seed, topology=ErdosRenyi(self.connection))
+        scale = PixelScale.of(victims.dataset.train_x)
+        public = scale.pictures(victims.dataset.test_x)
+        after = moved(state, shaped(complete.mean, state))
+        everybody = scale.pictures(victims.dataset.train_x)
+        firsts = np.array([part[0] for part in victims.parts])
+
+        def learnt(model: ModelArrays) -> ModelArrays:
+            return difference(model, victims.start)  # random numbers that a model began with are in nobody's way
+
+        def seen(heard: Vector | None, person: int) -> Pictures:
+            if heard is None:  # it left before it sent anything
+                return np.asarray(public.mean(0))
+            return draw(learnt(moved(state, shaped(heard, state))), person, public)
+
+        drawn = {
+            PLAIN: np.stack([seen(update, person) for person, update in enumerate(updates)]),
+            SA: np.stack([seen(complete.overheard.get(person), person) for person in range(len(victims))]),
+            CCESA: np.stack([seen(sparse.overheard.get(person), person) for person in range(len(victims))]),
+            GLOBAL: np.stack([draw(learnt(after), person, public) for person in range(len(victims))]),
+            GUESS: np.stack([public.mean(0)] * len(victims)),
+        }
+        return Trial(everybody[firsts], people[firsts], drawn, everybody, people)
+
+
+def draw(model: ModelArrays, person: int, public: Pictures) -> Pictures:
+    """Return the picture that a softmax regression has of a person, as bright and rich in contrast as public ones."""
+    weights, bias = (np.asarray(array, np.float64) for array in model)
+    face = invert_class(weights, bias, person).reshape(public.shape[1:])
+    spread = max(float(face.std()), 1e-12)
+    contrast = float(public.std(axis=tuple(range(1, public.ndim))).mean())
+    return np.asarray(np.clip(float(public.mean()) + (face - face.mean()) * contrast / spread, 0, 1))
+
+
+def invert_class(weights: npt.NDArray[np.float64], bias: npt.NDArray[np.float64], label: int) -> Vector:
+    """Climb from a grey picture towards what a softmax regression takes for a class.
+
+    With p = softmax(W x + b), the gradient of p_label is p_label (1 - p_label) times that of the log odds,
+    W_label - sum_j q_j W_j, where q is p among the other classes. The latter is the same direction, and does not vanish
+    where the model is certain. Steps have a fixed length for the pixel that moves most; pixels stay between 0 and 1.
+    """
+    x = np.full(weights.shape[1], 0.5)
+    others = np.arange(len(weights)) != label
+    for _ in range(_STEPS):
+        scores = weights[others] @ x + bias[others]
+        likely = np.exp(scores - scores.max())
+        uphill = weights[label] - likely / likely.sum() @ weights[others]
+        largest = np.abs(uphill).max()
+        if not largest > 0:
+            break
+        x = np.clip(x + _STEP * uphill / largest, 0, 1)
+    return x
+
+
+def _mean(victims: Victims, state: ModelArrays, number: int, work: LocalSGD) -> Vector:
+    return np.asarray(np.mean([victims.update(client, state, number, work) for client in range(len(victims))], axis=0))

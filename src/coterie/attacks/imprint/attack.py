@@ -1,0 +1,131 @@
+"""Examples out of any sum, by a model that the server crafted: where circles do not help, and what does.
+
+Secure aggregation opens the sum over whole circles and nothing else; examples that the model keeps apart within a sum
+are in it as they were. Everything here is one round: a crafted model, a real session, one look at what it opened.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from coterie.attacks.finding import Finding, ThreatModel, Watch
+from coterie.attacks.imprint.defences import refused_for_architecture, refused_for_length
+from coterie.attacks.imprint.layer import Imprinter, craft, examples_in, network
+from coterie.attacks.imprint.outcome import Caught, CraftedRound, make_finding
+from coterie.attacks.likeness import Pictures, PixelScale, psnr
+from coterie.attacks.protected import secure_mean
+from coterie.attacks.victims import Vector, Victims, shaped
+from coterie.cohorts.circles import random_circles
+from coterie.errors import ConfigError
+from coterie.privacy.encoding import clip_norm
+from coterie.training.local import LocalSGD, Problem
+from coterie.training.streams import stream
+
+HONEST = "softmax-regression"
+"""What clients agreed to train; an imprint layer in front of it makes it the two-layer network ``mlp``."""
+EXACT = 1 / 32
+"""How near every pixel must be: half of a step of the bundled digits' grey, so that rounding gives the very picture."""
+
+
+@dataclass(frozen=True)
+class Imprint:
+    """Imprinting: how many examples a crafted model leaves in the sum of a cohort of whole circles."""
+
+    name: ClassVar[str] = "imprint"
+    title: ClassVar[str] = "A crafted model: examples out of any sum"
+
+    data: str = "digits"
+    cohorts: tuple[int, ...] = (8, 32)
+    """Clients in the sum."""
+    bins: tuple[int, ...] = (64, 256, 1024)
+    examples: int = 8
+    """Of each client."""
+    privacy: int = 4
+    noise: tuple[float, ...] = (1e-6, 1e-5, 1e-4, 0.01, 1.0)
+    """Multipliers z: noise of the deviation z C goes into each entry of a sum of updates of a length of C at most."""
+    trials: int = 3
+    seed: int = 0
+    data_dir: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.trials < 1 or self.examples < 1 or not self.bins or min(self.bins) < 2:
+            raise ConfigError("imprinting needs at least one trial, one example of each client, and two bins")
+        if not self.cohorts or any(cohort % self.privacy or cohort < 2 for cohort in self.cohorts):
+            raise ConfigError(f"cohorts are whole circles of {self.privacy}, not {self.cohorts}")
+        if any(not 0 < multiplier < float("inf") for multiplier in self.noise):
+            raise ConfigError("noise is given by multipliers above 0")
+
+    @property
+    def threat(self) -> ThreatModel:
+        """A server that may choose the model."""
+        return ThreatModel(
+            who="the server, which chooses the model that clients train",
+            sees="the mean update of a cohort of whole circles, as secure aggregation opens it; nothing of one client",
+            knows="public examples of the same kind; no label",
+            may="send any model; the protocol it follows to the letter",
+        )
+
+    def play(self, watch: Watch) -> Finding:
+        """Send crafted models to cohorts, with each defence off and on."""
+        rounds: list[CraftedRound] = []
+        for number in range(self.trials):
+            for done, (cohort, bins) in enumerate(self._cases()):
+                share = (number + done / len(self._cases())) / self.trials
+                watch(f"a crafted model with {bins} bins for {cohort} clients", share)
+                rounds.append(self.round(number, cohort, bins))
+        return make_finding(self, rounds)
+
+    def round(self, number: int, cohort: int, bins: int) -> CraftedRound:
+        """Play one round, unprotected but for secure aggregation over circles, then with noise."""
+        seed = int(stream(self.seed, "imprint", number, cohort, bins).integers(2**62))
+        victims = Victims.gather(self.data, HONEST, cohort, seed, examples=self.examples, data_dir=self.data_dir)
+        dataset, honest = victims.dataset, victims.problem.model
+        imprinter = Imprinter.of(dataset.test_x, bins, dataset.outputs, stream(seed, "imprinter"))
+        crafted = network(dataset.input_shape, bins, dataset.outputs)
+        craft(crafted, imprinter)
+        victims = replace(victims, problem=Problem(crafted, victims.problem.data))
+        work = LocalSGD(0.1, batch_size=self.examples)
+        state = victims.start
+        updates = [victims.update(client, state, 1, work) for client in range(cohort)]
+        circles = random_circles(cohort, self.privacy, stream(seed, "circles"))
+        numbers = {client: number for number, circle in enumerate(circles) for client in circle}
+        opened = secure_mean(updates, seed, circles=[numbers[client] for client in range(cohort)]).mean
+        scale = PixelScale.of(dataset.train_x)
+        truth = scale.pictures(dataset.train_x[np.concatenate(victims.parts)])
+
+        def caught(mean: Vector) -> Caught:
+            found = examples_in(shaped(mean, [np.asarray(array, np.float64) for array in state]))
+            return compare(truth, scale.pictures(found.reshape(len(found), *dataset.input_shape)))
+
+        length = float(np.median([np.linalg.norm(update) for update in updates]))
+        clipped = np.mean([clip_norm(update, length)[0] for update in updates], axis=0)
+        noisy = {
+            z: caught(clipped + stream(seed, "noise", str(z)).normal(0, z * length / cohort, clipped.size))
+            for z in self.noise
+        }
+        public = scale.pictures(dataset.test_x)
+        guessed = public[stream(seed, "guessing").choice(len(public), min(bins, len(public)), replace=False)]
+        return CraftedRound(
+            cohort=cohort,
+            bins=bins,
+            expected=imprinter.expected(len(truth)),
+            bare=caught(opened),
+            noisy=noisy,
+            guess=compare(truth, guessed),
+            refused_for_length=refused_for_length(crafted, honest),
+            refused_for_architecture=refused_for_architecture(crafted, honest),
+            refused_where_wide=refused_for_architecture(crafted, network(dataset.input_shape, bins, dataset.outputs)),
+        )
+
+    def _cases(self) -> Sequence[tuple[int, int]]:
+        return [(cohort, bins) for cohort in self.cohorts for bins in self.bins]
+
+
+def compare(truth: Pictures, found: Pictures) -> Caught:
+    """Hold every original against the nearest of what was found."""
+    flat, guesses = truth.reshape(len(truth), -1), found.reshape(len(found), -1)
+    nearest = found[[int(np.square(guesses - one).sum(1).argmin()) for one in flat]]
+    exact = np.abs(truth - nearest).reshape(len(truth), -1).max(1) < EXACT
+    return Caught(int(exact.sum()), float(psnr(truth, nearest).mean()), truth, nearest)

@@ -1,0 +1,120 @@
+"""Readings of recovered pictures: how like the originals they are, over several trials of an attack."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from coterie.attacks.finding import Strip, Table
+from coterie.attacks.likeness import Pictures, psnr, squared_error, ssim
+from coterie.cohorts.circles import Indices, Reals
+
+ORIGINAL = "original"
+
+
+class Reading(NamedTuple):
+    """Likeness to the originals, on average over the pictures of a trial."""
+
+    psnr: float
+    mse: float
+    ssim: float
+    recognised: float
+    """The share of drawn pictures whose nearest picture, of all there are, is the right one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """Pictures, and what was drawn in their place, row by row."""
+
+    originals: Pictures
+    names: Indices
+    """What it is to recognise each original: the number of a person, or of the picture itself."""
+    drawn: Mapping[str, Pictures]
+    crowd: Pictures
+    """All pictures that a drawn one might be of."""
+    crowd_names: Indices
+
+    def reading(self, row: str) -> Reading:
+        """Measure what was drawn."""
+        guesses = self.drawn[row]
+        return Reading(
+            float(psnr(self.originals, guesses).mean()),
+            float(squared_error(self.originals, guesses).mean()),
+            float(ssim(self.originals, guesses).mean()),
+            float(np.mean(nearest(guesses, self.crowd, self.crowd_names) == self.names)),
+        )
+
+    def strip(self, title: str, caption: str, most: int = 10) -> Strip:
+        """Return a few of them for a page, the originals first."""
+        rows = [(ORIGINAL, self.originals[:most]), *((row, drawn[:most]) for row, drawn in self.drawn.items())]
+        return Strip(title, rows, caption)
+
+
+@dataclass(frozen=True, eq=False)
+class Readings:
+    """Readings of a row over all trials."""
+
+    row: str
+    values: Sequence[Reading]
+
+    def of(self, measure: str) -> Reals:
+        """Return one measure, for each trial."""
+        return np.array([getattr(value, measure) for value in self.values])
+
+    def mean(self, measure: str) -> float:
+        """Return its mean."""
+        return float(self.of(measure).mean())
+
+    def shown(self, measure: str, digits: int) -> str:
+        """Return mean and standard deviation over the trials."""
+        values = self.of(measure)
+        spread = f" ± {values.std(ddof=1):.{digits}f}" if values.size > 1 else ""
+        return f"{values.mean():.{digits}f}{spread}"
+
+    def record(self) -> dict[str, Any]:
+        """All of it for JSON."""
+        return {
+            measure: {"mean": self.mean(measure), "trials": self.of(measure).tolist()} for measure in Reading._fields
+        }
+
+
+def read(trials: Sequence[Trial]) -> dict[str, Readings]:
+    """Measure every row of every trial."""
+    return {row: Readings(row, [trial.reading(row) for trial in trials]) for row in trials[0].drawn}
+
+
+def nearest(guesses: Pictures, crowd: Pictures, names: Indices) -> Indices:
+    """Return the name of the picture of the crowd that each guess is nearest to, by the squared error."""
+    flat, others = guesses.reshape(len(guesses), -1), crowd.reshape(len(crowd), -1)
+    return names[[int(np.square(others - one).sum(1).argmin()) for one in flat]]
+
+
+def excess(found: Readings, baseline: Readings, measure: str) -> tuple[float, float]:
+    """Return the interval, of a confidence of 95%, for the mean by which a row is above another on the same trials."""
+    from scipy.stats import t
+
+    gain = found.of(measure) - baseline.of(measure)
+    if gain.size < 2:
+        return float("-inf"), float("inf")
+    reach = float(t.ppf(0.975, gain.size - 1) * gain.std(ddof=1) / np.sqrt(gain.size))
+    return float(gain.mean()) - reach, float(gain.mean()) + reach
+
+
+def readings_table(found: Mapping[str, Readings], note: str) -> Table:
+    """Return all readings as a table."""
+    return Table(
+        "How like the originals",
+        ("drawn from", "PSNR, dB", "MSE", "SSIM", "recognised"),
+        [
+            (
+                row,
+                readings.shown("psnr", 1),
+                readings.shown("mse", 4),
+                readings.shown("ssim", 2),
+                f"{readings.mean('recognised'):.0%}",
+            )
+            for row, readings in found.items()
+        ],
+        note,
+    )

@@ -1,0 +1,1 @@
+"""Attacks that draw pictures, run again as the papers did."""

@@ -1,0 +1,30 @@
+"""An attack's page in a real browser: pictures and plots are drawn, nobody complains, nothing leaves the machine."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from coterie.attacks.demo import Story
+from coterie.attacks.page import attack_page
+
+if TYPE_CHECKING:
+    from tests.browser.conftest import Page
+
+
+@pytest.fixture(scope="module")
+def told() -> str:
+    story = Story(rounds=4, trials=1, steps=2)
+    return attack_page(story, story.play(lambda _doing, _share: None))
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_story_is_drawn_and_calls_nobody(page: "Page", tmp_path: Path, told: str, dark: bool) -> None:
+    file = tmp_path / "attack.html"
+    file.write_text(told, encoding="utf-8")
+    page.open(file, 1, dark=dark)
+    assert page.complaints == []
+    assert [request for request in page.requests if not request.startswith("data:")] == [file.as_uri()]
+    assert page.evaluate("[...document.images].filter((picture) => picture.naturalWidth === 8).length") == 45
+    assert page.evaluate("[...document.images].every((picture) => picture.alt)")
+    assert page.evaluate("document.querySelectorAll('.scatterlayer .js-line').length") == 3

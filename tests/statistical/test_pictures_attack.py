@@ -1,0 +1,43 @@
+"""Drawing pictures where theory says that nothing can be drawn: no better than guessing, by real statistics."""
+
+import numpy as np
+from scipy.stats import binom, ttest_1samp
+
+from coterie.attacks.faces import Faces
+from coterie.attacks.faces_outcome import CCESA, GLOBAL, GUESS, PLAIN, SA
+from coterie.attacks.imprint import Imprinter
+from coterie.attacks.inversion import Budget
+from coterie.attacks.inversion.scene import ALONE, MEAN, Origin, Scene
+from coterie.attacks.victims import Victims
+
+
+def test_an_update_of_noise_gives_no_more_than_guessing_by_label() -> None:
+    """What a masked vector is to an inversion."""
+    gains = []
+    for seed in range(6):
+        scene = Scene.set(Victims.gather("digits", "softmax-regression", 8, seed, examples=4), 0)
+        noise = np.random.default_rng(seed).normal(size=sum(array.size for array in scene.state))
+        trial = scene.trial({Origin(1, ALONE): scene.recover(Origin(1, ALONE), noise, Budget(60))})
+        gains.append(trial.reading("T = 1").psnr - trial.reading(MEAN).psnr)
+    assert ttest_1samp(gains, 0, alternative="less").pvalue < 0.01
+
+
+def test_listeners_get_people_in_the_clear_and_nobody_under_masks() -> None:
+    """Twenty people, each of ten by chance; the model of all is not spared by masking."""
+    trials = [Faces(rounds=2, epochs=3, seed=seed).trial(0) for seed in range(2)]
+
+    def surprise(row: str) -> float:
+        hits = round(sum(10 * trial.reading(row).recognised for trial in trials))
+        return float(binom.sf(hits - 1, 20, 0.1))
+
+    assert surprise(PLAIN) < 1e-6
+    assert surprise(GLOBAL) < 1e-3
+    assert min(surprise(SA), surprise(CCESA), surprise(GUESS)) > 1e-3
+
+
+def test_examples_alone_in_a_bin_are_as_many_as_expected() -> None:
+    """Against counts of bins drawn at random, within four standard errors."""
+    rng = np.random.default_rng(1)
+    imprinter = Imprinter(np.ones(1), np.arange(50.0), np.ones(1))
+    alone = [np.count_nonzero(np.bincount(rng.integers(0, 50, 30), minlength=50) == 1) for _ in range(2000)]
+    assert abs(imprinter.expected(30) - np.mean(alone)) < 4 * np.std(alone) / np.sqrt(2000)

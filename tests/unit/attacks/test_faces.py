@@ -1,0 +1,49 @@
+"""Model inversion: a planted picture comes out, a masked vector gives nothing, and the model of all is not spared."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from coterie.attacks.faces import Faces, draw, invert_class
+from coterie.cli import app
+from coterie.errors import ConfigError
+
+
+@pytest.mark.parametrize("label", [0, 3])
+def test_a_planted_picture_comes_out_exactly(label: int) -> None:
+    """Where one row of weights is a picture and the others are zero, the climb goes straight towards it."""
+    face = np.random.default_rng(label).uniform(-1, 1, 64)
+    face /= np.abs(face).max()
+    weights = np.zeros((5, 64))
+    weights[label] = face
+    assert invert_class(weights, np.zeros(5), label) == pytest.approx(0.5 + 0.5 * face)
+
+
+def test_a_model_that_is_certain_of_everything_is_still_climbed() -> None:
+    weights = 1e6 * np.eye(3, 4)
+    assert invert_class(weights, np.array([1e9, 0, 0]), 0)[0] == 1
+
+
+def test_nothing_comes_of_a_model_without_weights() -> None:
+    assert (draw([np.zeros((3, 64)), np.zeros(3)], 0, np.random.default_rng(0).random((4, 8, 8))) < 1).all()
+
+
+def test_settings_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(ConfigError):
+        Faces(rounds=0)
+
+
+def test_the_command_says_what_the_model_gives_away(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    options = ["--rounds", "2", "--epochs", "3", "--trials", "2", "--json", "--html", str(page)]
+    result = CliRunner().invoke(app, ["attack", "faces", *options])
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    outcomes = {line["against"]: line["outcome"] for line in told["card"]}
+    assert outcomes["secure aggregation (SA), a listener"] == "eliminated"
+    assert outcomes["plain averaging, a listener"] == "not eliminated"
+    assert told["chance"] == pytest.approx(0.1)
+    assert "data:image/png" in page.read_text()

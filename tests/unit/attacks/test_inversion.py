@@ -1,0 +1,136 @@
+"""Inversion of updates: exact where theory says so, and circles attacked in both ways."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from coterie.attacks.inversion import Budget, Inversion, exact_input, invert
+from coterie.attacks.inversion.scene import ALONE, TARGET, TOGETHER, Origin, Scene
+from coterie.attacks.likeness import psnr
+from coterie.attacks.protected import secure_mean
+from coterie.attacks.rounds import make_sides
+from coterie.attacks.victims import Victims, shaped
+from coterie.cli import app
+from coterie.errors import ConfigError, InputError
+from coterie.graphs.topology import ErdosRenyi
+from coterie.training.local import LocalSGD
+
+
+def scene(seed: int, examples: int = 1, model: str = "softmax-regression") -> Scene:
+    return Scene.set(Victims.gather("digits", model, 8, seed, examples=examples), 0)
+
+
+@pytest.mark.parametrize("model", ["softmax-regression", "mlp"])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_one_example_is_in_the_update_of_a_first_linear_layer_exactly(model: str, seed: int) -> None:
+    set_up = scene(seed, model=model)
+    weights, bias, *_ = shaped(set_up.update([TARGET]), set_up.state)
+    found = exact_input(weights, bias)
+    planted = set_up.victims.dataset.train_x[set_up.victims.parts[TARGET][0]]
+    # The digits have 17 levels of grey: nearer than half a level, rounding gives the very picture.
+    assert (np.round(16 * found) / 16).reshape(planted.shape) == pytest.approx(planted, abs=1e-6)
+
+
+def test_no_example_is_in_an_update_that_does_not_move() -> None:
+    with pytest.raises(InputError):
+        exact_input(np.zeros((3, 4)), np.zeros(3))
+
+
+def test_descent_finds_the_same_example() -> None:
+    set_up = scene(0)
+    row = Origin(1, ALONE)
+    drawn = set_up.recover(row, set_up.update([TARGET]), Budget(200))
+    assert psnr(set_up.pictures([TARGET]), drawn)[0] > 40
+
+
+def test_a_circle_of_two_gives_both_examples_away_to_who_looks_for_both() -> None:
+    """The pair of ways to attack a circle: taken for one client's, its mean gives much less."""
+    set_up = scene(1)
+    circle = set_up.circle(2)
+    update, original = set_up.update(circle), set_up.pictures([TARGET])
+    alone, together = (
+        psnr(original, set_up.recover(Origin(2, way), update, Budget(300)))[0] for way in (ALONE, TOGETHER)
+    )
+    assert together > 35 > alone
+
+
+def test_a_circles_mean_does_not_tell_whose_is_what() -> None:
+    """With examples exchanged between members the mean is the same: nothing can be attributed, by any attack."""
+    set_up = scene(2, examples=4)
+    circle = set_up.circle(4)
+    parts = list(set_up.victims.parts)
+    for one, other in zip(circle, reversed(circle), strict=True):
+        parts[one] = set_up.victims.parts[other]
+    exchanged = replace(set_up, victims=replace(set_up.victims, parts=parts))
+    work = LocalSGD(0.01, batch_size=4, shuffle=False)
+
+    def mean(of: Scene) -> "np.typing.NDArray[np.float64]":
+        return np.asarray(np.mean([of.victims.update(member, of.state, 1, work) for member in circle], axis=0))
+
+    assert mean(exchanged) == pytest.approx(mean(set_up), abs=1e-12)
+
+
+def test_a_gradient_must_be_one_of_the_model() -> None:
+    set_up = scene(0)
+    network, shape = set_up.victims.problem.model, set_up.victims.dataset.input_shape
+    labels = np.zeros(1, np.int64)
+    with pytest.raises(InputError):
+        invert(network, [np.zeros((2, 2))], labels, shape, set_up.scale, Budget(1), 0)
+    with pytest.raises(InputError):
+        invert(network, [np.zeros_like(array) for array in set_up.state], labels, shape, set_up.scale, Budget(1), 0)
+
+
+def test_circles_are_those_of_the_policy() -> None:
+    set_up = scene(5)
+    (side,) = make_sides(("multi-round",), (4,), 8, 4, 5, naive=False)
+    assert sorted(set_up.circle(4)) in [sorted(circle) for circle in side.mates]
+
+
+@pytest.mark.parametrize("change", [{"trials": 0}, {"privacy": ()}, {"privacy": (17,)}, {"examples": 0}])
+def test_settings_that_make_no_sense_are_refused(change: dict[str, int]) -> None:
+    with pytest.raises(ConfigError):
+        replace(Inversion(), **change)  # type: ignore[arg-type]
+
+
+def test_a_budget_has_steps() -> None:
+    with pytest.raises(ConfigError):
+        Budget(0)
+
+
+def test_the_finding_follows_from_the_numbers() -> None:
+    attack = Inversion(examples=1, privacy=(2,), trials=2, steps=120)
+    finding = attack.play(lambda _doing, _share: None)
+    rows = finding.measures["rows"]
+    assert rows["T = 1"]["recognised"]["mean"] == 1
+    assert finding.card[0].outcome == "not eliminated"
+    assert finding.card[1].outcome == "not eliminated"  # of single examples, a pair is given away, and it says so
+    assert finding.level == "danger"
+    assert "100% of a client's pictures" in finding.headline
+
+
+def test_a_session_opens_the_mean_and_lets_nobody_hear_anything() -> None:
+    rng = np.random.default_rng(0)
+    updates = [rng.normal(size=2000) for _ in range(8)]
+    for topology in None, ErdosRenyi(0.9):
+        opened = secure_mean(updates, 3, topology=topology)
+        assert opened.mean == pytest.approx(np.mean(updates, axis=0), abs=1e-5)
+        for client, heard in opened.overheard.items():
+            assert abs(np.corrcoef(heard, updates[client])[0, 1]) < 5 / np.sqrt(2000)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    options = ["--examples", "1", "--trials", "2", "--steps", "20", "-T", "2", "--json", "--html", str(page)]
+    result = CliRunner().invoke(app, ["attack", "inversion", *options])
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert set(told["rows"]) == {
+        "T = 1", "T = 2, alone", "T = 2, together",
+        "guess: mean picture of the label", "guess: another picture of the label",
+    }  # fmt: skip
+    assert told["unknown_pixels"] == {"1": 64, "2": 128}
+    assert "data:image/png" in page.read_text()

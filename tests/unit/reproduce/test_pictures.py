@@ -1,0 +1,56 @@
+"""Attacks that draw pictures, as experiments: run, reported, judged, and told again."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from coterie.errors import ConfigError
+from coterie.reproduce.claims import Judgement
+from coterie.reproduce.declarations import FULL, QUICK, Declaration, declared, read_declaration
+from coterie.reproduce.pictures.experiment import PictureAttack
+from coterie.reproduce.runner import REPORT, Run
+
+NAMES = ("ccesa-inversion", "multi-round-inversion")
+
+
+def shipped(name: str) -> Declaration:
+    return read_declaration(declared()[name])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_shipped_experiments_can_be_run(name: str) -> None:
+    declaration = shipped(name)
+    assert {QUICK, FULL} <= set(declaration.sizes)
+    for size in declaration.sizes:
+        experiment = declaration.experiment(size)
+        assert isinstance(experiment, PictureAttack)
+        experiment.prepared(0, None)  # its settings are the attack's
+
+
+def test_pictures_are_reported_and_can_be_told_again(tmp_path: Path) -> None:
+    inversion = shipped("multi-round-inversion")
+    small = {"data": "digits", "model": "softmax-regression", "clients": 8, "examples": 1, "privacy": [2, 4]}
+    declaration = msgspec.structs.replace(
+        inversion,
+        settings={"attack": "inversion", "settings": {**small, "budget": {"steps": 60}}},
+        sizes={FULL: msgspec.structs.replace(inversion.sizes[FULL], settings={})},
+    )
+    run = Run("small", declaration, tmp_path, trials=3)
+    run.work()
+    findings = run.write_report()
+    text = (tmp_path / REPORT).read_text()
+    first = findings.summary["claims"][0]
+    assert first["judgement"] == Judgement.HOLDS
+    assert len(findings.summary["claims"]) == len(inversion.remarks["claims"])
+    assert (tmp_path / "pictures.png").stat().st_size > 0
+    run.rewrite_report()
+    assert (tmp_path / REPORT).read_text() == text
+    with pytest.raises(ConfigError, match="do not hold the readings"):
+        run.experiment.retell({})
+
+
+def test_settings_that_the_attack_does_not_have_are_refused() -> None:
+    experiment = PictureAttack(attack="faces", settings={"mood": 1})
+    with pytest.raises(ConfigError, match="mood"):
+        experiment.prepared(0, None)

@@ -2,7 +2,10 @@
 
 import typer
 
+from coterie.cli import attack_active_membership
+
 app = typer.Typer(
     help="Run attacks without their defence and with it: who attacks and how, what comes of it, a privacy card.",
     no_args_is_help=True,
 )
+app.command("active-membership")(attack_active_membership.active_membership)

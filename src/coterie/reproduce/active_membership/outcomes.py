@@ -1,0 +1,59 @@
+"""Outcomes of an attack in a table: all trials of one method, and what can be asked of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from coterie.attacks.active_membership.course import Trial
+from coterie.attacks.active_membership.inference import Inferred
+from coterie.attacks.active_membership.summary import Phase, Success, Summary
+from coterie.cohorts.circles import Reals
+
+if TYPE_CHECKING:
+    from coterie.reproduce.active_membership.experiment import AttackClaim
+
+
+class Attacked(msgspec.Struct, frozen=True, kw_only=True):
+    """All trials of a method in a table."""
+
+    table: str
+    method: str
+    numbers: tuple[int, ...]
+    """Of the trials."""
+    trials: tuple[Trial, ...]
+    nothing: tuple[Inferred, ...]
+    """What a model that saw no target comes to, in the same trials."""
+
+    @property
+    def summary(self) -> Summary:
+        """The trials put together."""
+        return Summary(self.trials[0].method, self.trials)
+
+    @property
+    def guess(self) -> Success:
+        """What is inferred without information."""
+        return Success(self.nothing)
+
+    def values(self, claim: AttackClaim, phase: Phase) -> Reals:
+        """Return what a claim is about, for each trial: in points, but areas from 0 to 1."""
+        if claim.measure in ("utility", "spread"):
+            name = "mean" if claim.measure == "utility" else "spread"
+            return 100 * np.array([getattr(course.last.utility, name) for course in phase.courses])
+        success = self.inferred(claim, phase)
+        return np.array(success.aucs) if claim.measure == "auc" else 100 * np.array(success.accuracies)
+
+    def inferred(self, claim: AttackClaim, phase: Phase) -> Success:
+        """Return what is inferred from the model that a claim names; from the attackers' own, if it names none."""
+        views = phase.views
+        return views[claim.view or next(iter(views))]
+
+
+def paired(ours: Attacked, our_values: Reals, theirs: Attacked, their_values: Reals) -> Reals:
+    """Return the differences in the trials that both have."""
+    others = dict(zip(theirs.numbers, their_values, strict=True))
+    pairs: Sequence[tuple[int, float]] = list(zip(ours.numbers, our_values, strict=True))
+    return np.array([value - others[number] for number, value in pairs if number in others])

@@ -47,7 +47,6 @@ from coterie.confined import (
 from coterie.confined.cached import CachedGroups
 from coterie.confined.grid import Grid
 from coterie.confined.network import zero_anchor
-from coterie.training import flatten
 from coterie.training.streams import stream
 
 MethodName: TypeAlias = Literal["fedavg", "ditto", "confined", "confined-checked", "confined-anchored"]
@@ -161,7 +160,7 @@ class AttackedDescent:
         elif self.method in CHECKED:
             for name in descent.participants[:most]:
                 start = descent.offsets.of(name)
-                yield flatten.moved(start, self._taken[name]) if name in self._taken else start
+                yield _sum(start, self._taken[name]) if name in self._taken else start
         elif self._confined:
             yield from map(descent.confined, descent.participants[:most])
         else:
@@ -188,7 +187,7 @@ class AttackedDescent:
             groups.advance(step, rng)
         if self.method in CHECKED:
             for name in set(descent.participants).difference(refused):
-                self._taken[name] = flatten.moved(step, self._taken[name]) if name in self._taken else step
+                self._taken[name] = _sum(step, self._taken[name]) if name in self._taken else step
         return len(refused)
 
     def _honest_groups(self, state: DescentState | None = None) -> CachedGroups:
@@ -225,6 +224,10 @@ def outputs(x: FloatArray, parameters: Sequence[FloatArray]) -> FloatArray:
     w1, b1, w2, b2 = parameters
     found: FloatArray = np.maximum(x @ w1 + b1, 0) @ w2 + b2
     return found
+
+
+def _sum(first: Sequence[FloatArray], second: Sequence[FloatArray]) -> Parameters:
+    return [np.asarray(one + other, one.dtype) for one, other in zip(first, second, strict=True)]
 
 
 def _mean_gradient(groups: CachedGroups, one: int | None = None) -> Parameters:

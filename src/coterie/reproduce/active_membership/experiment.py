@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from coterie.attacks.active_membership.descents import MethodName
 from coterie.errors import ConfigError
 from coterie.reproduce.declarations import Job, Record
 
@@ -20,15 +21,13 @@ if TYPE_CHECKING:
     from coterie.attacks.active_membership import ActiveMembership
     from coterie.reproduce.declarations import Findings, JobContext
 
-Method = Literal["fedavg", "ditto", "confined", "confined-checked", "confined-anchored"]
-
 
 class AttackTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What all rows of a table share: settings of :class:`~coterie.attacks.active_membership.ActiveMembership`."""
 
     name: str
     settings: dict[str, Any] = msgspec.field(name="set", default={})
-    without: tuple[Method, ...] = ()
+    without: tuple[MethodName, ...] = ()
 
 
 class AttackClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -41,7 +40,7 @@ class AttackClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     says: str
     tables: tuple[str, ...] = ()
     """Where it is judged; everywhere if none is named."""
-    method: Method
+    method: MethodName
     against: Literal["", "watched", "fedavg", "ditto", "confined"] = ""
     """Another method under the same attack; or ``watched``, this one where attackers only watch."""
     measure: Literal["accuracy", "auc", "utility", "spread"] = "accuracy"
@@ -56,7 +55,7 @@ class AttackExperiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     attack: dict[str, Any] = {}
     """Settings of all attacks."""
     tables: tuple[AttackTable, ...]
-    methods: tuple[Method, ...]
+    methods: tuple[MethodName, ...]
     paper: dict[str, dict[str, float]] = {}
     """What the paper printed as success of the attack, in percent: by method, then by table."""
     paper_utility: dict[str, dict[str, float]] = {}
@@ -97,7 +96,8 @@ class AttackExperiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         attack = self.attacked(job.part, seed, context.data)
         scene = attack.scene(job.trial)
         strengths = (0.0, attack.strength or 0.0)
-        trial = play(job.case, scene, attack.recipe, attack.schedule, strengths, lambda _: None)  # type: ignore[arg-type]
+        method: MethodName = msgspec.convert(job.case, MethodName)
+        trial = play(method, scene, attack.recipe, attack.schedule, strengths)
         nothing = know_nothing(scene, attack.recipe, attack.rounds)
         return {"trial": asdict(trial), "nothing": asdict(nothing)}
 

@@ -31,7 +31,7 @@ class Preset:
 
 
 PRESETS = {
-    "digits": Preset(examples=60, threshold=0.9, rounds=400),
+    "digits": Preset(examples=60, threshold=0.9, rounds=300),
     "location30": Preset(examples=200, threshold=0.5, rounds=150),
     "mnist": Preset(examples=200, threshold=0.85, rounds=150, options={"unit": True}),
     "cifar10-features": Preset(examples=200, threshold=0.35, rounds=150, options={"train_rows": 5000}),
@@ -54,7 +54,7 @@ class ActiveMembership:
     examples: int = 60
     threshold: float = 0.9
     patience: int = 300
-    rounds: int = 400
+    rounds: int = 300
     strength: float | None = None
     """If not given, the one that does best on FedAvg, in a trial of its own."""
     step: float = 0.5
@@ -78,7 +78,7 @@ class ActiveMembership:
             who=f"{self.malicious} of {self.participants + self.malicious} participants, who collude; the others and "
             "the server, if there is one, are honest",
             sees="what every participant sees: in FedAvg and Ditto the common model after each round; in confined "
-            "descent the sum of each round and their own confined models, never a model of anybody else's",
+            "descent the sum of each round, as an eavesdropper does, and their own confined models, nobody else's",
             knows=f"{self.examples} labelled records each, half of which some honest participant trains on; the "
             "network, the step size; nothing of who trains on what",
             may="send anything in place of their gradients, in every round; they cannot see or change what others send",

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coterie.attacks.active_membership.descents import MethodName
+from coterie.attacks.active_membership.descents import PUBLIC, MethodName
 from coterie.attacks.active_membership.figures import areas, utilities
 from coterie.attacks.active_membership.inference import mean_interval
 from coterie.attacks.active_membership.summary import Success, Summary
@@ -114,8 +114,8 @@ def _setting(attack: "ActiveMembership", strength: float, tuning: Mapping[float,
         f"{attack.examples} examples and, for each attacker, {attack.examples // 2 * 2} targets, half of them members. "
         f"Network with one hidden layer of 256, full batches, steps of {attack.step:g} along the mean of all, starts "
         f"of deviation {attack.spread:g}. {before} Once their models classify {attack.threshold:.0%} of the targets "
-        f"correctly, or after {attack.patience} rounds, they attack for {attack.rounds} rounds with {chosen}; methods, "
-        f"trials and rounds of the attack are the same for all. Sums are made in the clear, because the attack uses "
+        f"correctly, or after {attack.patience} rounds, they attack for {attack.rounds} rounds with {chosen}; all of "
+        f"that is the same for every method. Sums are made in the clear, because the attack uses "
         f"nothing but sums; made once by additive sharing, one differs by {secure_error:.0e} of its largest entry. "
         f"{count(attack.trials, 'trial')}."
     )
@@ -199,16 +199,17 @@ def _refused(summaries: Iterable[Summary]) -> Table:
 def _card_line(summary: Summary, baseline: Summary) -> CardLine:
     view, found = summary.active.best
     outcome = outcome_against(summary, baseline)
-    if summary.method == "fedavg":
-        why = "everybody downloads the common model, which shows what honest participants learn again"
-    elif summary.method == "ditto":
-        why = "personal models stay at home, but attackers see the same common model as in FedAvg"
-    elif found.beats_guess:
-        why = f"the {view}, which follows from the sums, tells members from others"
-    else:
+    if not found.beats_guess:
         why = "nothing was seen at this size, and nothing proves it"
         if summary.active.refused > _STANDS_STILL:
             why += "; the loss check refuses the poison, and honest participants stand still"
+    elif summary.method == "fedavg":
+        why = "everybody downloads the common model, which shows what honest participants learn again"
+    elif summary.method == "ditto":
+        why = "personal models stay at home, but attackers see the same common model as in FedAvg"
+    else:
+        why = f"the {view} tells members from others"
+        why += ", and follows from the sums alone" if view == PUBLIC else ""
     why += f" (AUC {_area(found)})"
     return CardLine("active membership inference", NAMES[summary.method], outcome, why)
 

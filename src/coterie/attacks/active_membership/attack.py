@@ -31,7 +31,7 @@ class Preset:
 
 
 PRESETS = {
-    "digits": Preset(examples=60, threshold=0.9, rounds=300),
+    "digits": Preset(examples=40, threshold=0.9, rounds=400),
     "location30": Preset(examples=200, threshold=0.5, rounds=150),
     "mnist": Preset(examples=200, threshold=0.85, rounds=150, options={"unit": True}),
     "cifar10-features": Preset(examples=200, threshold=0.35, rounds=150, options={"train_rows": 5000}),
@@ -51,10 +51,10 @@ class ActiveMembership:
     participants: int = 8
     """Honest ones."""
     malicious: int = 2
-    examples: int = 60
+    examples: int = 40
     threshold: float = 0.9
     patience: int = 300
-    rounds: int = 300
+    rounds: int = 400
     strength: float | None = None
     """If not given, the one that does best on FedAvg, in a trial of its own."""
     step: float = 0.5

@@ -1,6 +1,6 @@
 """The course of an attack: honest training until it is worth attacking, then attack, or watch, from there."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,14 +86,7 @@ class Trial:
     courses: Sequence[Course]
 
 
-def play(
-    method: MethodName,
-    scene: Scene,
-    recipe: Recipe,
-    schedule: Schedule,
-    strengths: Sequence[float],
-    watch: Callable[[float], None] = lambda _: None,
-) -> Trial:
+def play(method: MethodName, scene: Scene, recipe: Recipe, schedule: Schedule, strengths: Sequence[float]) -> Trial:
     """Train a method, then attack it from where it stands with each of the strengths.
 
     Where attackers train on their targets before, they do so with the largest of them.
@@ -105,10 +98,9 @@ def play(
         ready = descent.rounds % _EVERY == 0 and _own_accuracy(descent) >= schedule.threshold
     began, standing, before = descent.rounds, descent.standing(), Utility.of(descent)
     courses = []
-    for number, strength in enumerate(strengths, start=1):
+    for strength in strengths:
         descent.prepare_attack(standing)
         courses.append(_attack(descent, strength, schedule))
-        watch(number / len(strengths))
     return Trial(method, began, ready, before, refused / (began * scene.participants), courses)
 
 

@@ -20,14 +20,11 @@ NAMES: Mapping[MethodName, str] = {
     "ditto": "Ditto",
     "confined": "confined, no loss check",
     "confined-checked": "confined, loss check",
-    "confined-anchored": "confined, loss check, attackers at the anchor",
+    "confined-anchored": "confined, loss check, anchored attackers",
 }
-_AGAINST: Mapping[MethodName, str] = {
-    "confined": "with confined descent",
-    "confined-checked": "with its loss check on",
-    "confined-anchored": "and if attackers then start at the anchor",
-}
+_CONFINED: tuple[MethodName, ...] = ("confined", "confined-checked", "confined-anchored")
 _STANDS_STILL = 0.9  # refusing this share of all steps is to stand still
+_NOTABLE = 0.05
 
 
 def tell(
@@ -41,7 +38,7 @@ def tell(
     """Put everything together."""
     found = list(summaries.values())
     card = [_card_line(summary, summaries["fedavg"]) for summary in found]
-    confined = [line.outcome for method, line in zip(summaries, card, strict=True) if method in _AGAINST]
+    confined = [line.outcome for method, line in zip(summaries, card, strict=True) if method in _CONFINED]
     return Finding(
         level=Level.DANGER if Outcome.NOT_ELIMINATED in confined else Level.CAUTION,
         headline=_headline(summaries),
@@ -80,25 +77,20 @@ def _headline(summaries: Mapping[MethodName, Summary]) -> str:
     baseline = summaries["fedavg"]
     _, won = baseline.active.best
     if not won.beats_guess:
-        return "The attack does no better than a guess on FedAvg at this size, so that nothing is said of any defence."
-    said = [
-        f"With FedAvg, attackers get {won.accuracy:.0%} of their answers right and rank members above others "
-        f"{won.auc:.0%} of the time, where a guess has 50%"
-    ]
-    for method, against in _AGAINST.items():
-        summary = summaries[method]
-        view, found = summary.active.best
-        worth = f"{found.auc:.0%} from the {view}" if found.beats_guess else "no more than a guess shows"
-        said.append(f"{against}, {worth}{_at_what_price(summary)}")
-    return "; ".join(said) + "."
-
-
-def _at_what_price(summary: Summary) -> str:
-    """Say what the attack costs honest participants, in a clause."""
-    lost = summary.passive.utility.mean - summary.active.utility.mean
-    if summary.active.refused > _STANDS_STILL:
-        return f", but {summary.active.refused:.0%} of all steps are refused and learning has stopped"
-    return f", and {100 * lost:.0f} points of accuracy are lost" if lost > 0.05 else ""
+        return "The attack does no better than a guess on FedAvg here, so that it says nothing of any defence."
+    confined = [summaries[method] for method in _CONFINED]
+    best = max((summary.active.best[1] for summary in confined), key=lambda success: success.auc)
+    against = f"{best.auc:.0%} at best" if best.beats_guess else "no more often than a guess"
+    said = (
+        f"Attackers rank members above others {won.auc:.0%} of the time with FedAvg, and {against} with confined "
+        "descent; a guess has 50%."
+    )
+    lost = confined[0].passive.utility.mean - confined[0].active.utility.mean
+    if lost > _NOTABLE:
+        said += f" Without a loss check, confined models lose {100 * lost:.0f} points of accuracy to the attack."
+    if all(summary.active.refused > _STANDS_STILL for summary in confined[1:]):
+        said += " With it, they refuse the poison, and all learning stops."
+    return said
 
 
 def _setting(attack: "ActiveMembership", strength: float, tuning: Mapping[float, float], secure_error: float) -> str:

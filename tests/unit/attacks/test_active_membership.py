@@ -263,8 +263,11 @@ class TestVerdict:
 
         def summary(*aucs: float) -> Summary:
             def with_area(auc: float) -> Trial:
-                look = replace(trial.courses[1].last, inferred={COMMON: success([auc]).found[0]})
-                return replace(trial, courses=[trial.courses[0], replace(trial.courses[1], looks=[look])])
+                watched, attacked = (
+                    replace(course, looks=[replace(course.last, inferred={COMMON: success([area]).found[0]})])
+                    for course, area in zip(trial.courses, (0.5, auc), strict=True)
+                )
+                return replace(trial, courses=[watched, attacked])
 
             return Summary("confined", [with_area(auc) for auc in aucs])
 

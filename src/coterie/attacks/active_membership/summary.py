@@ -11,7 +11,7 @@ from coterie.attacks.active_membership.descents import MethodName
 from coterie.attacks.active_membership.inference import Inferred, area_by_chance, guess_interval, mean_interval
 
 GUESS = 0.5
-_LEVEL = 0.05 / 4  # two rules, and up to two models to infer from: together one false alarm in twenty
+_LEVEL = 0.05 / 8  # two rules, two models to infer from, watching and attacking: together one false alarm in twenty
 
 
 @dataclass(frozen=True)
@@ -134,6 +134,15 @@ class Phase:
 
 
 @dataclass(frozen=True)
+class Best:
+    """What attackers do best: how, from which model, and what it comes to."""
+
+    doing: str
+    view: str
+    success: Success
+
+
+@dataclass(frozen=True)
 class Summary:
     """All trials of one method, watched and attacked from the same standings."""
 
@@ -149,6 +158,13 @@ class Summary:
     def active(self) -> Phase:
         """Attackers attack."""
         return Phase([trial.courses[1] for trial in self.trials])
+
+    @property
+    def best(self) -> "Best":
+        """The best that attackers can do, be it only to watch: by the area, which no threshold spoils."""
+        found = [Best("watching", *item) for item in self.passive.views.items()]
+        found += [Best("attacking", *item) for item in self.active.views.items()]
+        return max(found, key=lambda one: one.success.auc)
 
     @property
     def before(self) -> Utility:

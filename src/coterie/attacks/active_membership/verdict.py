@@ -65,8 +65,7 @@ def outcome_against(summary: Summary, baseline: Summary) -> Outcome:
 
     Never *eliminated*: no theorem says that confined descent hides members, whatever was measured.
     """
-    _, own = summary.active.best
-    _, other = baseline.active.best
+    own, other = summary.best.success, baseline.best.success
     if not own.beats_guess:
         return Outcome.REDUCED if other.beats_guess else Outcome.NOT_ELIMINATED
     _, high = mean_interval([one - reference for one, reference in zip(own.aucs, other.aucs, strict=True)])
@@ -74,13 +73,14 @@ def outcome_against(summary: Summary, baseline: Summary) -> Outcome:
 
 
 def _headline(summaries: Mapping[MethodName, Summary]) -> str:
-    baseline = summaries["fedavg"]
-    _, won = baseline.active.best
+    won = summaries["fedavg"].active.best[1]
     if not won.beats_guess:
         return "The attack does no better than a guess on FedAvg here, so that it says nothing of any defence."
     confined = [summaries[method] for method in _CONFINED]
-    best = max((summary.active.best[1] for summary in confined), key=lambda success: success.auc)
-    against = f"{best.auc:.0%} at best" if best.beats_guess else "no more often than a guess"
+    best = max((summary.best for summary in confined), key=lambda one: one.success.auc)
+    against = "no more often than a guess"
+    if best.success.beats_guess:
+        against = f"{best.success.auc:.0%} at best ({best.doing}, from the {best.view})"
     said = (
         f"Attackers rank members above others {won.auc:.0%} of the time with FedAvg, and {against} with confined "
         "descent; a guess has 50%."
@@ -189,9 +189,8 @@ def _refused(summaries: Iterable[Summary]) -> Table:
 
 
 def _card_line(summary: Summary, baseline: Summary) -> CardLine:
-    view, found = summary.active.best
-    outcome = outcome_against(summary, baseline)
-    if not found.beats_guess:
+    best, outcome = summary.best, outcome_against(summary, baseline)
+    if not best.success.beats_guess:
         why = "nothing was seen at this size, and nothing proves it"
         if summary.active.refused > _STANDS_STILL:
             why += "; the loss check refuses the poison, and honest participants stand still"
@@ -200,9 +199,9 @@ def _card_line(summary: Summary, baseline: Summary) -> CardLine:
     elif summary.method == "ditto":
         why = "personal models stay at home, but attackers see the same common model as in FedAvg"
     else:
-        why = f"the {view} tells members from others"
-        why += ", and follows from the sums alone" if view == PUBLIC else ""
-    why += f" (AUC {_area(found)})"
+        why = f"the {best.view} tells members from others"
+        why += ", and follows from the sums alone" if best.view == PUBLIC else ""
+    why += f" (AUC {_area(best.success)}, {best.doing})"
     return CardLine("active membership inference", NAMES[summary.method], outcome, why)
 
 

@@ -33,14 +33,14 @@ def attack_claims(experiment: AttackExperiment, outcomes: Mapping[tuple[str, str
 
 def _judged(table: str, claim: AttackClaim, row: Attacked, other: Attacked) -> Claim:
     says = f"{table}: {claim.says}"
-    attacked = row.summary.active
+    phase = row.summary.passive if claim.watching else row.summary.active
     if claim.measure == "accuracy" and not claim.against:
-        found = row.inferred(claim, attacked).found
+        found = row.inferred(claim, phase).found
         right, targets = sum(one.right for one in found), sum(one.targets for one in found)
         low, high = (100 * end for end in share_interval(right, targets))
         written = f"{low:.1f}% to {high:.1f}%, {targets:,} targets"
         return Claim(says, written, judge((low, high), claim.least, claim.most))
-    values = row.values(claim, attacked)
+    values = row.values(claim, phase)
     if claim.against:
         beside = row.summary.passive if claim.against == "watched" else other.summary.active
         values = paired(row, values, other, other.values(claim, beside))

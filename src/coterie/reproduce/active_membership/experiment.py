@@ -45,6 +45,8 @@ class AttackClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """Another method under the same attack; or ``watched``, this one where attackers only watch."""
     measure: Literal["accuracy", "auc", "utility", "spread"] = "accuracy"
     view: str = ""
+    watching: bool = False
+    """Whether it is about attackers who only watch."""
     least: float = float("-inf")
     most: float = float("inf")
 

@@ -3,22 +3,22 @@
 import numpy as np
 import pytest
 
-from coterie.attacks.active_membership.course import Schedule, know_nothing, play
+from coterie.attacks.active_membership.course import AttackSchedule, know_nothing, play
 from coterie.attacks.active_membership.descents import COMMON, AttackedDescent, Recipe
 from coterie.attacks.active_membership.inference import guess_interval, infer
-from coterie.attacks.active_membership.scene import Scene
-from coterie.attacks.active_membership.summary import Success
+from coterie.attacks.active_membership.scene import MembershipScene
+from coterie.attacks.active_membership.summary import InferenceSuccess
 
 SEEDS = range(4)
 
 
 @pytest.fixture(scope="module")
-def scenes() -> list[Scene]:
-    return [Scene.deal("digits", 8, 2, 60, seed, tests=200) for seed in SEEDS]
+def scenes() -> list[MembershipScene]:
+    return [MembershipScene.deal("digits", 8, 2, 60, seed, tests=200) for seed in SEEDS]
 
 
-def test_a_model_that_saw_no_target_is_right_half_the_time(scenes: list[Scene]) -> None:
-    found = Success([know_nothing(scene, Recipe(), 100) for scene in scenes])
+def test_a_model_that_saw_no_target_is_right_half_the_time(scenes: list[MembershipScene]) -> None:
+    found = InferenceSuccess([know_nothing(scene, Recipe(), 100) for scene in scenes])
     low, high = found.interval
     assert low < 0.5 < high
     assert not found.beats_guess
@@ -32,11 +32,11 @@ def test_a_random_model_is_right_half_the_time() -> None:
     assert low < 0.5 < high
 
 
-def test_the_attack_beats_a_guess_on_fedavg_and_watching_tells_less(scenes: list[Scene]) -> None:
-    schedule = Schedule(threshold=0.9, patience=200, rounds=300, looks=1)
+def test_the_attack_beats_a_guess_on_fedavg_and_watching_tells_less(scenes: list[MembershipScene]) -> None:
+    schedule = AttackSchedule(threshold=0.9, patience=200, rounds=300, looks=1)
     played = [play("fedavg", scene, Recipe(), schedule, (0.0, 0.75)) for scene in scenes]
     watched, attacked = (
-        Success([trial.courses[number].last.inferred[COMMON] for trial in played]) for number in (0, 1)
+        InferenceSuccess([trial.courses[number].last.inferred[COMMON] for trial in played]) for number in (0, 1)
     )
     assert attacked.beats_guess
     assert attacked.interval[0] > 0.5
@@ -45,7 +45,7 @@ def test_the_attack_beats_a_guess_on_fedavg_and_watching_tells_less(scenes: list
 
 def test_members_learnt_by_heart_are_recovered_exactly() -> None:
     """Few examples, random labels, long training: a model can be right about them only if it has seen them."""
-    scene = Scene.deal("digits", 2, 1, 12, seed=5, tests=100)
+    scene = MembershipScene.deal("digits", 2, 1, 12, seed=5, tests=100)
     rng = np.random.default_rng(1)
     labels = (scene.honest.y + rng.integers(1, 10, len(scene.honest))) % 10
     known = {row.tobytes(): label for row, label in zip(scene.honest.x, labels, strict=True)}

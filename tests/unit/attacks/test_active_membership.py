@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from coterie.attacks.active_membership import PRESETS, ActiveMembership
-from coterie.attacks.active_membership.course import Schedule, Trial, Utility, know_nothing, play
+from coterie.attacks.active_membership.course import AttackSchedule, HonestUtility, MethodTrial, know_nothing, play
 from coterie.attacks.active_membership.descents import (
     COMMON,
     METHODS,
@@ -24,9 +24,9 @@ from coterie.attacks.active_membership.descents import (
     outputs,
 )
 from coterie.attacks.active_membership.inference import area_under_curve, infer, losses, mean_interval
-from coterie.attacks.active_membership.scene import Scene, other_labels
+from coterie.attacks.active_membership.scene import MembershipScene, other_labels
 from coterie.attacks.active_membership.secure_sum import secure_error
-from coterie.attacks.active_membership.summary import Success, Summary
+from coterie.attacks.active_membership.summary import InferenceSuccess, MethodSummary
 from coterie.attacks.active_membership.verdict import outcome_against
 from coterie.attacks.finding import Outcome
 from coterie.cli import app
@@ -42,8 +42,8 @@ HONEST, MALICIOUS, EXAMPLES = 3, 2, 12
 
 
 @pytest.fixture(scope="module")
-def scene() -> Scene:
-    return Scene.deal("digits", HONEST, MALICIOUS, EXAMPLES, seed=0, tests=200)
+def scene() -> MembershipScene:
+    return MembershipScene.deal("digits", HONEST, MALICIOUS, EXAMPLES, seed=0, tests=200)
 
 
 def flat(parameters: list[np.ndarray]) -> np.ndarray:
@@ -82,7 +82,7 @@ class TestInference:
 
 
 class TestScene:
-    def test_members_are_trained_on_and_others_are_in_no_other_part(self, scene: Scene) -> None:
+    def test_members_are_trained_on_and_others_are_in_no_other_part(self, scene: MembershipScene) -> None:
         def rows(x: np.ndarray) -> list[bytes]:
             return [row.tobytes() for row in x]
 
@@ -93,12 +93,14 @@ class TestScene:
         assert not set(aside) & (set(rows(scene.cover.x)) | set(rows(scene.test.x)))
         assert not trained & (set(rows(scene.cover.x)) | set(rows(scene.test.x)))
 
-    def test_random_labels_are_never_the_true_ones(self, scene: Scene) -> None:
+    def test_random_labels_are_never_the_true_ones(self, scene: MembershipScene) -> None:
         assert (scene.decoys != scene.targets.y).all()
         assert ((scene.decoys >= 0) & (scene.decoys < scene.classes)).all()
 
-    def test_a_scene_depends_on_its_seed_alone(self, scene: Scene) -> None:
-        again, other = (Scene.deal("digits", HONEST, MALICIOUS, EXAMPLES, seed=seed, tests=200) for seed in (0, 1))
+    def test_a_scene_depends_on_its_seed_alone(self, scene: MembershipScene) -> None:
+        again, other = (
+            MembershipScene.deal("digits", HONEST, MALICIOUS, EXAMPLES, seed=seed, tests=200) for seed in (0, 1)
+        )
         assert (again.honest.x == scene.honest.x).all()
         assert (again.decoys == scene.decoys).all()
         assert (other.honest.x != scene.honest.x).any()
@@ -108,11 +110,11 @@ class TestScene:
     )
     def test_too_little_is_refused(self, honest: int, examples: int, refused: str) -> None:
         with pytest.raises(ConfigError, match=refused):
-            Scene.deal("digits", honest, MALICIOUS, examples, seed=0)
+            MembershipScene.deal("digits", honest, MALICIOUS, examples, seed=0)
 
     def test_a_regression_is_refused(self) -> None:
         with pytest.raises(ConfigError, match="no labels"):
-            Scene.deal("energy", HONEST, MALICIOUS, EXAMPLES, seed=0)
+            MembershipScene.deal("energy", HONEST, MALICIOUS, EXAMPLES, seed=0)
 
 
 def turned(parameters: list[np.ndarray]) -> list[np.ndarray]:
@@ -121,7 +123,7 @@ def turned(parameters: list[np.ndarray]) -> list[np.ndarray]:
 
 
 class TestMethods:
-    def test_in_fedavg_everybody_has_the_common_model_after_every_round(self, scene: Scene) -> None:
+    def test_in_fedavg_everybody_has_the_common_model_after_every_round(self, scene: MembershipScene) -> None:
         descent = AttackedDescent("fedavg", scene, Recipe())
         for _ in range(3):
             descent.train()
@@ -132,7 +134,7 @@ class TestMethods:
             assert all((flat(one) == flat(common)).all() for one in everybody)
 
     @pytest.mark.parametrize("method", ["fedavg", "ditto"])
-    def test_fedavg_and_ditto_are_those_of_the_product(self, scene: Scene, method: MethodName) -> None:
+    def test_fedavg_and_ditto_are_those_of_the_product(self, scene: MembershipScene, method: MethodName) -> None:
         recipe = Recipe(step=0.5, penalty=0.3)
         ours = AttackedDescent(method, scene, recipe)
         start = ours._honest.descent.confined("group-0")
@@ -161,7 +163,7 @@ class TestMethods:
             assert np.allclose(flat(turned(own)), flat(wanted), atol=1e-5)
         assert np.allclose(ours.answers()[COMMON], outputs(scene.targets.x, turned(expected["global"])), atol=1e-4)
 
-    def test_confined_models_are_apart_and_attackers_have_sums_and_their_own(self, scene: Scene) -> None:
+    def test_confined_models_are_apart_and_attackers_have_sums_and_their_own(self, scene: MembershipScene) -> None:
         descent = AttackedDescent("confined", scene, Recipe())
         before = [flat(model) for model in descent.honest_models(9)]
         descent.train()
@@ -174,12 +176,12 @@ class TestMethods:
         assert np.allclose(descent.answers()[PUBLIC], outputs(scene.targets.x, public))
         assert not np.allclose(descent.answers()[OWN], descent.answers()[PUBLIC])
 
-    def test_attackers_at_the_anchor_have_the_displacement_for_their_model(self, scene: Scene) -> None:
+    def test_attackers_at_the_anchor_have_the_displacement_for_their_model(self, scene: MembershipScene) -> None:
         descent = AttackedDescent("confined-anchored", scene, Recipe())
         descent.train()
         assert np.allclose(descent.answers()[OWN], descent.answers()[PUBLIC])
 
-    def test_what_attackers_send_climbs_the_loss_of_their_targets(self, scene: Scene) -> None:
+    def test_what_attackers_send_climbs_the_loss_of_their_targets(self, scene: MembershipScene) -> None:
         descent = AttackedDescent("fedavg", scene, Recipe())
         (model,) = descent.honest_models(1)
         targets = scene.targets
@@ -189,7 +191,7 @@ class TestMethods:
         moved = [w - 0.01 * s for w, s in zip(model, sent, strict=True)]
         assert loss_and_gradient(targets.x, targets.y, moved)[0] > loss_and_gradient(targets.x, targets.y, model)[0]
 
-    def test_the_round_of_an_attack_steps_along_the_mean_of_what_everybody_sends(self, scene: Scene) -> None:
+    def test_the_round_of_an_attack_steps_along_the_mean_of_what_everybody_sends(self, scene: MembershipScene) -> None:
         descent = AttackedDescent("confined", scene, Recipe(step=0.5))
         descent.train()
         descent.prepare_attack(descent.standing())
@@ -199,7 +201,7 @@ class TestMethods:
         assert np.allclose(step, -0.5 * np.mean([flat(one) for one in sent], axis=0), atol=1e-6)
 
     @pytest.mark.parametrize("method", METHODS)
-    def test_with_strength_0_attackers_only_watch(self, scene: Scene, method: MethodName) -> None:
+    def test_with_strength_0_attackers_only_watch(self, scene: MembershipScene, method: MethodName) -> None:
         descent = AttackedDescent(method, scene, Recipe())
         descent.train()
         standing = descent.standing()
@@ -213,14 +215,14 @@ class TestMethods:
         for view, found in told[0].items():
             assert (found == told[1][view]).all()
 
-    def test_attacks_from_one_standing_do_not_know_of_each_other(self, scene: Scene) -> None:
-        schedule = Schedule(threshold=0.3, patience=20, rounds=6, looks=2)
+    def test_attacks_from_one_standing_do_not_know_of_each_other(self, scene: MembershipScene) -> None:
+        schedule = AttackSchedule(threshold=0.3, patience=20, rounds=6, looks=2)
         alone = play("ditto", scene, Recipe(), schedule, (0.5,))
         second = play("ditto", scene, Recipe(), schedule, (2.0, 0.5))
         assert alone.courses[0] == second.courses[1]
         assert alone.began == second.began
 
-    def test_training_on_targets_makes_members_of_all_of_them(self, scene: Scene) -> None:
+    def test_training_on_targets_makes_members_of_all_of_them(self, scene: MembershipScene) -> None:
         def called_members(recipe: Recipe) -> float:
             descent = AttackedDescent("fedavg", scene, recipe)
             for _ in range(300):
@@ -232,8 +234,8 @@ class TestMethods:
 
 class TestLossCheck:
     def test_it_takes_up_clean_steps_and_refuses_poison(self) -> None:
-        scene = Scene.deal("digits", 4, 1, 20, seed=3, tests=100)
-        schedule = Schedule(threshold=0.7, patience=60, rounds=20, looks=1)
+        scene = MembershipScene.deal("digits", 4, 1, 20, seed=3, tests=100)
+        schedule = AttackSchedule(threshold=0.7, patience=60, rounds=20, looks=1)
         checked, bare = (
             play(method, scene, Recipe(), schedule, (0.0, 20.0)) for method in ("confined-checked", "confined")
         )
@@ -245,8 +247,8 @@ class TestLossCheck:
         assert bare.courses[1].last.utility.mean < bare.before.mean - 0.2
 
 
-def success(aucs: list[float], targets: int = 200) -> Success:
-    return Success([replace(EVEN, auc=auc, right=targets // 2, targets=targets) for auc in aucs])
+def success(aucs: list[float], targets: int = 200) -> InferenceSuccess:
+    return InferenceSuccess([replace(EVEN, auc=auc, right=targets // 2, targets=targets) for auc in aucs])
 
 
 EVEN = infer(np.eye(2)[[0, 1, 0, 1]], np.array([0, 0, 0, 0]), np.array([True, True, False, False]))
@@ -258,18 +260,18 @@ class TestVerdict:
         assert not success([0.51, 0.5, 0.53]).beats_guess
         assert success([0.6, 0.62, 0.61]).beats_guess
 
-    def test_an_outcome_follows_from_the_numbers_and_is_never_elimination(self, scene: Scene) -> None:
-        trial = play("fedavg", scene, Recipe(), Schedule(0.3, 20, 4, 1), (0.0, 0.5))
+    def test_an_outcome_follows_from_the_numbers_and_is_never_elimination(self, scene: MembershipScene) -> None:
+        trial = play("fedavg", scene, Recipe(), AttackSchedule(0.3, 20, 4, 1), (0.0, 0.5))
 
-        def summary(*aucs: float) -> Summary:
-            def with_area(auc: float) -> Trial:
+        def summary(*aucs: float) -> MethodSummary:
+            def with_area(auc: float) -> MethodTrial:
                 watched, attacked = (
                     replace(course, looks=[replace(course.last, inferred={COMMON: success([area]).found[0]})])
                     for course, area in zip(trial.courses, (0.5, auc), strict=True)
                 )
                 return replace(trial, courses=[watched, attacked])
 
-            return Summary("confined", [with_area(auc) for auc in aucs])
+            return MethodSummary("confined", [with_area(auc) for auc in aucs])
 
         baseline, nothing = summary(0.8, 0.82, 0.81), summary(0.5, 0.51, 0.49)
         assert outcome_against(nothing, baseline) is Outcome.REDUCED
@@ -278,20 +280,20 @@ class TestVerdict:
         assert outcome_against(baseline, baseline) is Outcome.NOT_ELIMINATED
         assert outcome_against(nothing, nothing) is Outcome.NOT_ELIMINATED  # it shows nothing where there is nothing
 
-    def test_utility_is_of_honest_participants(self, scene: Scene) -> None:
+    def test_utility_is_of_honest_participants(self, scene: MembershipScene) -> None:
         descent = AttackedDescent("fedavg", scene, Recipe())
-        found = Utility.of(descent)
+        found = HonestUtility.of(descent)
         assert found.mean == found.worst
         assert found.spread == 0
 
 
-def test_a_secure_sum_opens_what_the_attack_works_with(scene: Scene) -> None:
+def test_a_secure_sum_opens_what_the_attack_works_with(scene: MembershipScene) -> None:
     descent = AttackedDescent("confined", scene, Recipe())
     descent.prepare_attack(descent.standing())
     assert secure_error(descent.contributions(3.0), MALICIOUS, 0) < 1e-7
 
 
-def test_a_model_that_saw_no_target_is_scored_as_any_other(scene: Scene) -> None:
+def test_a_model_that_saw_no_target_is_scored_as_any_other(scene: MembershipScene) -> None:
     found = know_nothing(scene, Recipe(), 50)
     assert found.targets == 24
     assert found == know_nothing(scene, Recipe(), 50)

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from coterie.attacks.active_membership.course import Course, Look, Trial, Utility
+from coterie.attacks.active_membership.course import AttackCourse, AttackLook, HonestUtility, MethodTrial
 from coterie.attacks.active_membership.descents import COMMON, OWN, PUBLIC
 from coterie.attacks.active_membership.inference import Inferred
 from coterie.errors import ConfigError
@@ -18,18 +18,18 @@ from coterie.reproduce.declarations import FULL, QUICK, Job, declared, read_decl
 from coterie.reproduce.runner import REPORT, Run
 
 NAMES = ("cgd-active", "cgd-active-scale")
-UTILITY = Utility(0.8, 0.02, 0.7)
+UTILITY = HonestUtility(0.8, 0.02, 0.7)
 
 
 def trial(method: str, accuracy: float, auc: float, utility: float = 0.8) -> dict[str, object]:
     found = Inferred(round(1000 * accuracy), 1000, accuracy, 1 - accuracy, auc)
     views = (COMMON,) if method in ("fedavg", "ditto") else (OWN, PUBLIC)
 
-    def course(strength: float, mean: float) -> Course:
-        return Course(strength, [Look(5, dict.fromkeys(views, found), Utility(mean, 0.02, 0.5))], 0.0)
+    def course(strength: float, mean: float) -> AttackCourse:
+        return AttackCourse(strength, [AttackLook(5, dict.fromkeys(views, found), HonestUtility(mean, 0.02, 0.5))], 0.0)
 
     courses = [course(0.0, 0.8), course(1.0, utility)]
-    return asdict(Trial(method, 10, True, UTILITY, 0.0, courses))  # type: ignore[arg-type]
+    return asdict(MethodTrial(method, 10, True, UTILITY, 0.0, courses))  # type: ignore[arg-type]
 
 
 def told(claim: AttackClaim, rows: dict[str, list[dict[str, object]]]) -> Judgement:

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
-from coterie.attacks.active_membership.course import Schedule, Trial, know_nothing, play
+from coterie.attacks.active_membership.course import AttackSchedule, MethodTrial, know_nothing, play
 from coterie.attacks.active_membership.descents import COMMON, METHODS, AttackedDescent, MethodName, Recipe
-from coterie.attacks.active_membership.scene import Scene
+from coterie.attacks.active_membership.scene import MembershipScene
 from coterie.attacks.active_membership.secure_sum import secure_error
-from coterie.attacks.active_membership.summary import Success, Summary
+from coterie.attacks.active_membership.summary import InferenceSuccess, MethodSummary
 from coterie.attacks.active_membership.verdict import NAMES, tell
 from coterie.attacks.finding import Finding, ThreatModel, Watch
 from coterie.training.streams import sequence
@@ -90,16 +90,16 @@ class ActiveMembership:
         return Recipe(self.step, self.spread, self.penalty, self.check, self.train_on_targets)
 
     @property
-    def schedule(self) -> Schedule:
+    def schedule(self) -> AttackSchedule:
         """When attackers attack."""
-        return Schedule(self.threshold, self.patience, self.rounds)
+        return AttackSchedule(self.threshold, self.patience, self.rounds)
 
     def play(self, watch: Watch) -> Finding:
         """Tune the strength on FedAvg, then attack every method."""
         watch("tuning the strength on FedAvg", 0.0)
         tuning = self.tune() if self.strength is None else {}
         strength = max(tuning, key=lambda tried: tuning[tried]) if self.strength is None else self.strength
-        played: dict[MethodName, list[Trial]] = {method: [] for method in METHODS}
+        played: dict[MethodName, list[MethodTrial]] = {method: [] for method in METHODS}
         nothing = []
         for trial in range(self.trials):
             scene = self.scene(trial)
@@ -108,18 +108,18 @@ class ActiveMembership:
                 done = (1 + trial * len(METHODS) + position) / (1 + self.trials * len(METHODS))
                 watch(f"trial {trial + 1} of {self.trials}: {NAMES[method]}", done)
                 played[method].append(play(method, scene, self.recipe, self.schedule, (0.0, strength)))
-        summaries = {method: Summary(method, trials) for method, trials in played.items()}
-        return tell(self, strength, tuning, Success(nothing), summaries, self.secure_error(strength))
+        summaries = {method: MethodSummary(method, trials) for method, trials in played.items()}
+        return tell(self, strength, tuning, InferenceSuccess(nothing), summaries, self.secure_error(strength))
 
     def tune(self) -> dict[float, float]:
         """Return the accuracy of each strength against FedAvg, in a trial that is used for nothing else."""
         found = play("fedavg", self.scene(TUNING), self.recipe, self.schedule, STRENGTHS)
         return {course.strength: course.last.inferred[COMMON].accuracy for course in found.courses}
 
-    def scene(self, trial: int) -> Scene:
+    def scene(self, trial: int) -> MembershipScene:
         """Deal the examples of a trial."""
         seed = int(sequence(self.seed, "trial", trial).generate_state(1)[0])
-        return Scene.deal(
+        return MembershipScene.deal(
             self.data,
             self.participants,
             self.malicious,

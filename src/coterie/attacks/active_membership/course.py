@@ -7,7 +7,7 @@ import numpy as np
 
 from coterie.attacks.active_membership.descents import AttackedDescent, MethodName, Recipe, outputs
 from coterie.attacks.active_membership.inference import Inferred, infer
-from coterie.attacks.active_membership.scene import Scene
+from coterie.attacks.active_membership.scene import MembershipScene
 from coterie.confined import Spread, balanced_start
 from coterie.confined.network import accuracy, loss_and_gradient, zero_anchor
 from coterie.training.streams import stream
@@ -17,7 +17,7 @@ _MODELS = 20  # honest participants whose models are tested
 
 
 @dataclass(frozen=True)
-class Schedule:
+class AttackSchedule:
     """When attackers attack, and for how long: the same for every method."""
 
     threshold: float
@@ -31,7 +31,7 @@ class Schedule:
 
 
 @dataclass(frozen=True)
-class Utility:
+class HonestUtility:
     """The accuracy of honest participants' models on the test examples."""
 
     mean: float
@@ -40,7 +40,7 @@ class Utility:
     worst: float
 
     @classmethod
-    def of(cls, descent: AttackedDescent) -> "Utility":
+    def of(cls, descent: AttackedDescent) -> "HonestUtility":
         """Test the models of the first participants."""
         test = descent.scene.test
         scores = np.array([accuracy(test.x, test.y, model) for model in descent.honest_models(_MODELS)])
@@ -48,32 +48,32 @@ class Utility:
 
 
 @dataclass(frozen=True)
-class Look:
+class AttackLook:
     """What can be measured after some rounds of an attack."""
 
     round: int
     inferred: Mapping[str, Inferred]
     """By what attackers infer from."""
-    utility: Utility
+    utility: HonestUtility
 
 
 @dataclass(frozen=True)
-class Course:
+class AttackCourse:
     """One attack on one method: strength 0 is to watch."""
 
     strength: float
-    looks: Sequence[Look]
+    looks: Sequence[AttackLook]
     refused: float
     """The share of honest participants' decisions, over the rounds of the attack, to refuse the step."""
 
     @property
-    def last(self) -> Look:
+    def last(self) -> AttackLook:
         """What the attack comes to."""
         return self.looks[-1]
 
 
 @dataclass(frozen=True)
-class Trial:
+class MethodTrial:
     """One method, with all that was tried on it from the same standing."""
 
     method: MethodName
@@ -81,12 +81,14 @@ class Trial:
     """Rounds of honest training before the attack."""
     ready: bool
     """Whether the threshold was reached, and not patience exhausted."""
-    before: Utility
+    before: HonestUtility
     refused_before: float
-    courses: Sequence[Course]
+    courses: Sequence[AttackCourse]
 
 
-def play(method: MethodName, scene: Scene, recipe: Recipe, schedule: Schedule, strengths: Sequence[float]) -> Trial:
+def play(
+    method: MethodName, scene: MembershipScene, recipe: Recipe, schedule: AttackSchedule, strengths: Sequence[float]
+) -> MethodTrial:
     """Train a method, then attack it from where it stands with each of the strengths.
 
     Where attackers train on their targets before, they do so with the largest of them.
@@ -96,15 +98,15 @@ def play(method: MethodName, scene: Scene, recipe: Recipe, schedule: Schedule, s
     while not ready and descent.rounds < schedule.patience:
         refused += descent.train(max(strengths))
         ready = descent.rounds % _EVERY == 0 and _own_accuracy(descent) >= schedule.threshold
-    began, standing, before = descent.rounds, descent.standing(), Utility.of(descent)
+    began, standing, before = descent.rounds, descent.standing(), HonestUtility.of(descent)
     courses = []
     for strength in strengths:
         descent.prepare_attack(standing)
         courses.append(_attack(descent, strength, schedule))
-    return Trial(method, began, ready, before, refused / (began * scene.participants), courses)
+    return MethodTrial(method, began, ready, before, refused / (began * scene.participants), courses)
 
 
-def _attack(descent: AttackedDescent, strength: float, schedule: Schedule) -> Course:
+def _attack(descent: AttackedDescent, strength: float, schedule: AttackSchedule) -> AttackCourse:
     scene, looks, refused = descent.scene, [], 0
     due = {round(number) for number in np.linspace(0, schedule.rounds, schedule.looks + 1)[1:]}
     for number in range(1, schedule.rounds + 1):
@@ -113,8 +115,8 @@ def _attack(descent: AttackedDescent, strength: float, schedule: Schedule) -> Co
             inferred = {
                 view: infer(logits, scene.targets.y, scene.members) for view, logits in descent.answers().items()
             }
-            looks.append(Look(number, inferred, Utility.of(descent)))
-    return Course(strength, looks, refused / (schedule.rounds * scene.participants))
+            looks.append(AttackLook(number, inferred, HonestUtility.of(descent)))
+    return AttackCourse(strength, looks, refused / (schedule.rounds * scene.participants))
 
 
 def _own_accuracy(descent: AttackedDescent) -> float:
@@ -123,7 +125,7 @@ def _own_accuracy(descent: AttackedDescent) -> float:
     return float((own.argmax(axis=1) == descent.scene.targets.y).mean())
 
 
-def know_nothing(scene: Scene, recipe: Recipe, rounds: int) -> Inferred:
+def know_nothing(scene: MembershipScene, recipe: Recipe, rounds: int) -> Inferred:
     """Infer from a model that attackers train alone, on their own examples: it has seen no target.
 
     What it comes to is what the rule is worth without any information.

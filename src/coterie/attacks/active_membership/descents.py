@@ -31,7 +31,7 @@ import numpy as np
 
 from coterie.arithmetic import FloatArray
 from coterie.attacks.active_membership.personal import PersonalModels
-from coterie.attacks.active_membership.scene import Examples, Scene
+from coterie.attacks.active_membership.scene import LabelledRows, MembershipScene
 from coterie.confined import (
     LOSS_CHECKS,
     ConfinedDescent,
@@ -87,7 +87,7 @@ class Standing:
 class AttackedDescent:
     """Honest participants and attackers in one descent: first they train together, then attackers attack."""
 
-    def __init__(self, method: MethodName, scene: Scene, recipe: Recipe) -> None:
+    def __init__(self, method: MethodName, scene: MembershipScene, recipe: Recipe) -> None:
         """Let everybody start."""
         self.method, self.scene, self.recipe = method, scene, recipe
         self._honest = self._honest_groups()
@@ -122,7 +122,7 @@ class AttackedDescent:
         targets = self.scene.targets
         self._honest = self._honest_groups(standing.honest)
         self._attackers = [
-            self._malicious(Examples(targets.x, labels), standing.attackers)
+            self._malicious(LabelledRows(targets.x, labels), standing.attackers)
             for labels in (targets.y, self.scene.decoys)
         ]
         self._taken = dict(standing.taken)
@@ -194,12 +194,12 @@ class AttackedDescent:
         check = LOSS_CHECKS[self.recipe.check]() if self.method in CHECKED else NoCheck()
         return self._groups("honest", self.scene.honest, self.scene.participants, check, state)
 
-    def _malicious(self, examples: Examples, state: DescentState | None = None) -> CachedGroups:
+    def _malicious(self, examples: LabelledRows, state: DescentState | None = None) -> CachedGroups:
         """Return the attackers, who take every step up: whatever they refuse, they have the sums."""
         return self._groups(MALICIOUS, examples, self.scene.malicious, NoCheck(), state)
 
     def _groups(
-        self, side: str, examples: Examples, count: int, check: LossCheck, state: DescentState | None
+        self, side: str, examples: LabelledRows, count: int, check: LossCheck, state: DescentState | None
     ) -> CachedGroups:
         def generator(name: str) -> np.random.Generator:
             whose = (side, name) if self._confined else ("everybody",)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from coterie.attacks.active_membership.descents import MethodName
-from coterie.attacks.active_membership.summary import GUESS, Summary
+from coterie.attacks.active_membership.summary import GUESS, MethodSummary
 from coterie.reports.html import Figure, text
 
 _COLORS: Mapping[MethodName, str] = {
@@ -17,7 +17,7 @@ _COLORS: Mapping[MethodName, str] = {
 _LEGEND = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "traceorder": "normal"}
 
 
-def areas(summaries: Mapping[MethodName, Summary], names: Mapping[MethodName, str]) -> Figure:
+def areas(summaries: Mapping[MethodName, MethodSummary], names: Mapping[MethodName, str]) -> Figure:
     """Draw the area under the ROC curve over the rounds, from what attackers infer best from."""
 
     def lines() -> Iterator[dict[str, Any]]:
@@ -46,7 +46,7 @@ def areas(summaries: Mapping[MethodName, Summary], names: Mapping[MethodName, st
     return Figure(list(lines()), layout, 340, f"Area under the ROC curve over the rounds of the attack; last: {best}.")
 
 
-def utilities(summaries: Mapping[MethodName, Summary], names: Mapping[MethodName, str]) -> Figure:
+def utilities(summaries: Mapping[MethodName, MethodSummary], names: Mapping[MethodName, str]) -> Figure:
     """Draw the accuracy of honest participants' models over the rounds."""
 
     def lines() -> Iterator[dict[str, Any]]:

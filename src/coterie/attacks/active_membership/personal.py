@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from coterie.arithmetic import FloatArray
-from coterie.attacks.active_membership.scene import Scene
+from coterie.attacks.active_membership.scene import MembershipScene
 from coterie.confined import Parameters
 from coterie.confined.network import loss_and_gradient
 
@@ -16,7 +16,7 @@ from coterie.confined.network import loss_and_gradient
 class PersonalModels:
     """A model for each honest participant, near the common one: argmin F_k(v) + penalty/2 ||v - common||^2."""
 
-    def __init__(self, scene: Scene, step: float, penalty: float, start: Parameters) -> None:
+    def __init__(self, scene: MembershipScene, step: float, penalty: float, start: Parameters) -> None:
         """Let all begin at the common model."""
         self._scene, self._step, self._penalty = scene, step, penalty
         self.models: tuple[Parameters, ...] = (start,) * scene.participants

@@ -22,7 +22,7 @@ from coterie.training.streams import stream
 
 
 @dataclass(frozen=True, eq=False)
-class Examples:
+class LabelledRows:
     """Rows of features with their labels; where they are dealt to several, one after the other, equally many each."""
 
     x: FloatArray = field(repr=False)
@@ -33,18 +33,18 @@ class Examples:
 
 
 @dataclass(frozen=True, eq=False)
-class Scene:
+class MembershipScene:
     """Honest participants and attackers with what each has."""
 
-    honest: Examples
+    honest: LabelledRows
     """What the honest participants train on."""
-    cover: Examples
+    cover: LabelledRows
     """What is the attackers' own; they train on it like anybody else, before they attack."""
-    targets: Examples
+    targets: LabelledRows
     """The records that the attackers ask about; for each attacker first those that are members."""
     decoys: Indices = field(repr=False)
     """Random labels for the targets, fixed for good, and never the true ones."""
-    test: Examples
+    test: LabelledRows
     """What nobody trains on and nobody asks about."""
     participants: int
     """How many are honest."""
@@ -87,10 +87,10 @@ class Scene:
         inside = rng.permutation(honest)[: malicious * half]
         targets = np.concatenate([inside.reshape(malicious, half), outside.reshape(malicious, half)], axis=1).ravel()
 
-        def dealt(chosen: Indices) -> Examples:
+        def dealt(chosen: Indices) -> LabelledRows:
             x = _rows(dataset.train_x, dataset.test_x, chosen)
             y = _rows(dataset.train_y, dataset.test_y, chosen)
-            return Examples(np.asarray(x, np.float32).reshape(len(x), -1), y)
+            return LabelledRows(np.asarray(x, np.float32).reshape(len(x), -1), y)
 
         asked = dealt(targets)
         return cls(

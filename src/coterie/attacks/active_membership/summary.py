@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from coterie.attacks.active_membership.course import Course, Trial, Utility
+from coterie.attacks.active_membership.course import AttackCourse, HonestUtility, MethodTrial
 from coterie.attacks.active_membership.descents import MethodName
 from coterie.attacks.active_membership.inference import Inferred, area_by_chance, guess_interval, mean_interval
 
@@ -15,7 +15,7 @@ _LEVEL = 0.05 / 8  # two rules, two models to infer from, watching and attacking
 
 
 @dataclass(frozen=True)
-class Success:
+class InferenceSuccess:
     """Inference from one kind of model over all trials."""
 
     found: Sequence[Inferred]
@@ -83,24 +83,24 @@ class Success:
 
 
 @dataclass(frozen=True)
-class Phase:
+class AttackPhase:
     """One strength over all trials."""
 
-    courses: Sequence[Course]
+    courses: Sequence[AttackCourse]
 
     @property
-    def views(self) -> Mapping[str, Success]:
+    def views(self) -> Mapping[str, InferenceSuccess]:
         """By what attackers infer from, after the last round."""
         lasts = [course.last.inferred for course in self.courses]
-        return {view: Success([last[view] for last in lasts]) for view in lasts[0]}
+        return {view: InferenceSuccess([last[view] for last in lasts]) for view in lasts[0]}
 
     @property
-    def best(self) -> tuple[str, Success]:
+    def best(self) -> tuple[str, InferenceSuccess]:
         """What attackers infer from best: by the area, which no threshold spoils."""
         return max(self.views.items(), key=lambda item: item[1].auc)
 
     @property
-    def utility(self) -> Utility:
+    def utility(self) -> HonestUtility:
         """Of honest participants, after the last round, the mean over trials."""
         return mean_utility([course.last.utility for course in self.courses])
 
@@ -134,40 +134,40 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Best:
+class BestInference:
     """What attackers do best: how, from which model, and what it comes to."""
 
     doing: str
     view: str
-    success: Success
+    success: InferenceSuccess
 
 
 @dataclass(frozen=True)
-class Summary:
+class MethodSummary:
     """All trials of one method, watched and attacked from the same standings."""
 
     method: MethodName
-    trials: Sequence[Trial]
+    trials: Sequence[MethodTrial]
 
     @property
-    def passive(self) -> Phase:
+    def passive(self) -> AttackPhase:
         """Attackers only watch."""
-        return Phase([trial.courses[0] for trial in self.trials])
+        return AttackPhase([trial.courses[0] for trial in self.trials])
 
     @property
-    def active(self) -> Phase:
+    def active(self) -> AttackPhase:
         """Attackers attack."""
-        return Phase([trial.courses[1] for trial in self.trials])
+        return AttackPhase([trial.courses[1] for trial in self.trials])
 
     @property
-    def best(self) -> "Best":
+    def best(self) -> "BestInference":
         """The best that attackers can do, be it only to watch: by the area, which no threshold spoils."""
-        found = [Best("watching", *item) for item in self.passive.views.items()]
-        found += [Best("attacking", *item) for item in self.active.views.items()]
+        found = [BestInference("watching", *item) for item in self.passive.views.items()]
+        found += [BestInference("attacking", *item) for item in self.active.views.items()]
         return max(found, key=lambda one: one.success.auc)
 
     @property
-    def before(self) -> Utility:
+    def before(self) -> HonestUtility:
         """Of honest participants, when the attack begins."""
         return mean_utility([trial.before for trial in self.trials])
 
@@ -193,7 +193,7 @@ class Summary:
         }
 
 
-def mean_utility(found: Sequence[Utility]) -> Utility:
+def mean_utility(found: Sequence[HonestUtility]) -> HonestUtility:
     """Return the mean over trials of each of the three."""
     mean, spread, worst = np.mean([(one.mean, one.spread, one.worst) for one in found], axis=0).tolist()
-    return Utility(mean, spread, worst)
+    return HonestUtility(mean, spread, worst)

@@ -8,7 +8,7 @@ import numpy as np
 from coterie.attacks.active_membership.descents import PUBLIC, MethodName
 from coterie.attacks.active_membership.figures import areas, utilities
 from coterie.attacks.active_membership.inference import mean_interval
-from coterie.attacks.active_membership.summary import Success, Summary
+from coterie.attacks.active_membership.summary import InferenceSuccess, MethodSummary
 from coterie.attacks.finding import CardLine, Finding, Outcome, Plot, Table
 from coterie.reports.words import Level, count
 
@@ -31,8 +31,8 @@ def tell(
     attack: "ActiveMembership",
     strength: float,
     tuning: Mapping[float, float],
-    nothing: Success,
-    summaries: Mapping[MethodName, Summary],
+    nothing: InferenceSuccess,
+    summaries: Mapping[MethodName, MethodSummary],
     secure_error: float,
 ) -> Finding:
     """Put everything together."""
@@ -60,7 +60,7 @@ def tell(
     )
 
 
-def outcome_against(summary: Summary, baseline: Summary) -> Outcome:
+def outcome_against(summary: MethodSummary, baseline: MethodSummary) -> Outcome:
     """Say what a method does to the attack, beside the baseline under the same one.
 
     Never *eliminated*: no theorem says that confined descent hides members, whatever was measured.
@@ -72,7 +72,7 @@ def outcome_against(summary: Summary, baseline: Summary) -> Outcome:
     return Outcome.REDUCED if high < 0 else Outcome.NOT_ELIMINATED
 
 
-def _headline(summaries: Mapping[MethodName, Summary]) -> str:
+def _headline(summaries: Mapping[MethodName, MethodSummary]) -> str:
     won = summaries["fedavg"].active.best[1]
     if not won.beats_guess:
         return "The attack does no better than a guess on FedAvg here, so that it says nothing of any defence."
@@ -113,7 +113,7 @@ def _setting(attack: "ActiveMembership", strength: float, tuning: Mapping[float,
     )
 
 
-def _inferred(nothing: Success, summaries: Iterable[Summary]) -> Table:
+def _inferred(nothing: InferenceSuccess, summaries: Iterable[MethodSummary]) -> Table:
     rows = [("a model that saw no target", "", _share(nothing), _interval(nothing), "", _area(nothing))]
     for summary in summaries:
         for view, success in summary.active.views.items():
@@ -130,22 +130,22 @@ def _inferred(nothing: Success, summaries: Iterable[Summary]) -> Table:
     )
 
 
-def _share(success: Success) -> str:
+def _share(success: InferenceSuccess) -> str:
     deviation = success.measures()["accuracy_deviation"]
     return f"{success.accuracy:.1%}" + ("" if deviation is None else f" ± {100 * deviation:.1f}")
 
 
-def _interval(success: Success) -> str:
+def _interval(success: InferenceSuccess) -> str:
     low, high = success.interval
     return f"{low:.1%} to {high:.1%}"
 
 
-def _area(success: Success) -> str:
+def _area(success: InferenceSuccess) -> str:
     several = len(success.aucs) > 1
     return f"{success.auc:.3f}" + (f" ± {np.std(success.aucs, ddof=1):.3f}" if several else "")
 
 
-def _left(summaries: Iterable[Summary]) -> Table:
+def _left(summaries: Iterable[MethodSummary]) -> Table:
     rows = [
         (
             NAMES[summary.method],
@@ -168,7 +168,7 @@ def _left(summaries: Iterable[Summary]) -> Table:
     )
 
 
-def _refused(summaries: Iterable[Summary]) -> Table:
+def _refused(summaries: Iterable[MethodSummary]) -> Table:
     rows = [
         (
             NAMES[summary.method],
@@ -188,7 +188,7 @@ def _refused(summaries: Iterable[Summary]) -> Table:
     )
 
 
-def _card_line(summary: Summary, baseline: Summary) -> CardLine:
+def _card_line(summary: MethodSummary, baseline: MethodSummary) -> CardLine:
     best, outcome = summary.best, outcome_against(summary, baseline)
     if not best.success.beats_guess:
         why = "nothing was seen at this size, and nothing proves it"

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from coterie.attacks.active_membership.course import Trial
+from coterie.attacks.active_membership.course import MethodTrial
 from coterie.attacks.active_membership.inference import Inferred
-from coterie.attacks.active_membership.summary import Phase, Success, Summary
+from coterie.attacks.active_membership.summary import AttackPhase, InferenceSuccess, MethodSummary
 from coterie.cohorts.circles import Reals
 
 if TYPE_CHECKING:
@@ -24,21 +24,21 @@ class Attacked(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     numbers: tuple[int, ...]
     """Of the trials."""
-    trials: tuple[Trial, ...]
+    trials: tuple[MethodTrial, ...]
     nothing: tuple[Inferred, ...]
     """What a model that saw no target comes to, in the same trials."""
 
     @property
-    def summary(self) -> Summary:
+    def summary(self) -> MethodSummary:
         """The trials put together."""
-        return Summary(self.trials[0].method, self.trials)
+        return MethodSummary(self.trials[0].method, self.trials)
 
     @property
-    def guess(self) -> Success:
+    def guess(self) -> InferenceSuccess:
         """What is inferred without information."""
-        return Success(self.nothing)
+        return InferenceSuccess(self.nothing)
 
-    def values(self, claim: AttackClaim, phase: Phase) -> Reals:
+    def values(self, claim: AttackClaim, phase: AttackPhase) -> Reals:
         """Return what a claim is about, for each trial: in points, but areas from 0 to 1."""
         if claim.measure in ("utility", "spread"):
             name = "mean" if claim.measure == "utility" else "spread"
@@ -46,7 +46,7 @@ class Attacked(msgspec.Struct, frozen=True, kw_only=True):
         success = self.inferred(claim, phase)
         return np.array(success.aucs) if claim.measure == "auc" else 100 * np.array(success.accuracies)
 
-    def inferred(self, claim: AttackClaim, phase: Phase) -> Success:
+    def inferred(self, claim: AttackClaim, phase: AttackPhase) -> InferenceSuccess:
         """Return what is inferred from the model that a claim names; from the attackers' own, if it names none."""
         views = phase.views
         return views[claim.view or next(iter(views))]

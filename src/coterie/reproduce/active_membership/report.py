@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from coterie.attacks.active_membership.summary import Success
+    from coterie.attacks.active_membership.summary import InferenceSuccess
     from coterie.reproduce.active_membership.experiment import AttackExperiment
     from coterie.reproduce.claims import Claim
     from coterie.reproduce.declarations import Job
@@ -150,17 +150,17 @@ def _printed(paper: Mapping[str, Mapping[str, float]], outcome: Attacked) -> str
     return "" if value is None else f"{value:.2f}"
 
 
-def _percent(success: Success) -> str:
+def _percent(success: InferenceSuccess) -> str:
     shares = 100 * np.array(success.accuracies)
     return f"{shares.mean():.1f}" + (f" ± {shares.std(ddof=1):.1f}" if shares.size > 1 else "")
 
 
-def _interval(success: Success) -> str:
+def _interval(success: InferenceSuccess) -> str:
     low, high = success.interval
     return f"{100 * low:.1f} to {100 * high:.1f}"
 
 
-def _area(success: Success) -> str:
+def _area(success: InferenceSuccess) -> str:
     several = len(success.aucs) > 1
     return f"{success.auc:.3f}" + (f" ± {np.std(success.aucs, ddof=1):.3f}" if several else "")
 

@@ -96,7 +96,9 @@ def test_areas_and_accuracies_are_compared_trial_by_trial() -> None:
     assert told(kept, rows) is Judgement.FAILS
     better = AttackClaim(says="better", method="confined", against="fedavg", measure="utility", least=0.0)
     assert told(better, rows) is Judgement.HOLDS
-    seen = AttackClaim(says="seen", method="confined", view=PUBLIC, measure="auc", most=0.45)
+    less_lost = AttackClaim(says="less lost", method="confined", against="fedavg", measure="lost", most=0.0)
+    assert told(less_lost, rows) is Judgement.HOLDS
+    seen = AttackClaim(says="seen", method="confined", view=PUBLIC, measure="auc", most=0.6)
     assert told(seen, rows) is Judgement.OPEN
 
 

@@ -33,8 +33,8 @@ class AttackTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 class AttackClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A claim that a number under attack lies in a range; or by how much it exceeds another, trial by trial.
 
-    ``accuracy``, ``utility`` and ``spread`` are in points, ``auc`` from 0 to 1. Attackers infer from their own model,
-    or from ``view``.
+    ``accuracy``, ``utility``, what is ``lost`` of it to the attack, and ``spread`` are in points, ``auc`` from 0 to 1.
+    Attackers infer from their own model, or from ``view``.
     """
 
     says: str
@@ -43,7 +43,7 @@ class AttackClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     method: MethodName
     against: Literal["", "watched", "fedavg", "ditto", "confined"] = ""
     """Another method under the same attack; or ``watched``, this one where attackers only watch."""
-    measure: Literal["accuracy", "auc", "utility", "spread"] = "accuracy"
+    measure: Literal["accuracy", "auc", "utility", "lost", "spread"] = "accuracy"
     view: str = ""
     watching: bool = False
     """Whether it is about attackers who only watch."""

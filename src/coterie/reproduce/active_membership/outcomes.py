@@ -40,9 +40,10 @@ class Attacked(msgspec.Struct, frozen=True, kw_only=True):
 
     def values(self, claim: AttackClaim, phase: AttackPhase) -> Reals:
         """Return what a claim is about, for each trial: in points, but areas from 0 to 1."""
+        if claim.measure == "lost":
+            return _points(self.summary.passive, "mean") - _points(phase, "mean")
         if claim.measure in ("utility", "spread"):
-            name = "mean" if claim.measure == "utility" else "spread"
-            return 100 * np.array([getattr(course.last.utility, name) for course in phase.courses])
+            return _points(phase, "mean" if claim.measure == "utility" else "spread")
         success = self.inferred(claim, phase)
         return np.array(success.aucs) if claim.measure == "auc" else 100 * np.array(success.accuracies)
 
@@ -50,6 +51,11 @@ class Attacked(msgspec.Struct, frozen=True, kw_only=True):
         """Return what is inferred from the model that a claim names; from the attackers' own, if it names none."""
         views = phase.views
         return views[claim.view or next(iter(views))]
+
+
+def _points(phase: AttackPhase, name: str) -> Reals:
+    """Return a number of honest participants' models at the end, for each trial, in points."""
+    return 100 * np.array([getattr(course.last.utility, name) for course in phase.courses])
 
 
 def paired(ours: Attacked, our_values: Reals, theirs: Attacked, their_values: Reals) -> Reals:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from coterie.attacks.active_membership.descents import CHECKED
 from coterie.attacks.active_membership.verdict import NAMES
 from coterie.errors import ConfigError
 from coterie.reports import markdown
@@ -114,8 +115,8 @@ def _tables(experiment: AttackExperiment, name: str, outcomes: Sequence[Attacked
             by_rule = printed, _percent(watched), _percent(success), _interval(success)
             rows.append((f"{NAMES[summary.method]}: {view}", *by_rule, f"{watched.auc:.3f}", _area(success)))
             printed = ""
-    inferred = markdown.table((*headings, "AUC, watching", "AUC, attacking"), rows)
-    left = markdown.table(
+    inferred = _table((*headings, "AUC, watching", "AUC, attacking"), rows)
+    left = _table(
         (
             *("", "rounds before", "accuracy before", "watched", "paper, attacked", "attacked", "worst"),
             *("paper's spread", "spread", "refused before", "watched", "attacked", "trials"),
@@ -124,6 +125,12 @@ def _tables(experiment: AttackExperiment, name: str, outcomes: Sequence[Attacked
     )
     targets = sum(one.targets for one in outcomes[0].nothing)
     return f"{inferred}\n\n{targets:,} targets in all trials.\n\n{left}"
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Write a table without the columns that nobody has anything in."""
+    kept = [column for column in range(len(headings)) if any(row[column] for row in rows)]
+    return markdown.table([headings[column] for column in kept], [[row[column] for column in kept] for row in rows])
 
 
 def _left(experiment: AttackExperiment, outcome: Attacked) -> tuple[str, ...]:
@@ -140,7 +147,7 @@ def _left(experiment: AttackExperiment, outcome: Attacked) -> tuple[str, ...]:
         f"{100 * attacked.worst:.1f}",
         _printed(experiment.paper_spread, outcome),
         f"{100 * attacked.spread:.2f}",
-        *(f"{share:.1%}" if any(checks) else "" for share in checks),
+        *(f"{share:.1%}" if summary.method in CHECKED else "" for share in checks),
         str(len(outcome.trials)),
     )
 

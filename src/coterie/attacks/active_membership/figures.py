@@ -18,13 +18,13 @@ _LEGEND = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "traceord
 
 
 def areas(summaries: Mapping[MethodName, MethodSummary], names: Mapping[MethodName, str]) -> Figure:
-    """Draw the area under the ROC curve over the rounds, from what attackers infer best from."""
+    """Draw the area under the ROC curve over the rounds: of the common model, or of the public displacement."""
 
     def lines() -> Iterator[dict[str, Any]]:
         for method, summary in summaries.items():
             if method == "ditto":  # sees what FedAvg sees
                 continue
-            view, _ = summary.active.best
+            *_, view = summary.active.views
             name = f"{names[method]}: {view}"
             yield _line(summary.active.rounds, summary.active.curve(view), name, _COLORS[method], "solid", "%{y:.3f}")
             yield _line(summary.passive.rounds, summary.passive.curve(view), name, _COLORS[method], "dot", "%{y:.3f}")
@@ -42,7 +42,8 @@ def areas(summaries: Mapping[MethodName, MethodSummary], names: Mapping[MethodNa
             }
         ]
     }
-    best = "; ".join(f"{names[method]} {summary.active.best[1].auc:.2f}" for method, summary in summaries.items())
+    last = {method: [*summary.active.views.values()][-1].auc for method, summary in summaries.items()}
+    best = "; ".join(f"{names[method]} {area:.2f}" for method, area in last.items())
     return Figure(list(lines()), layout, 340, f"Area under the ROC curve over the rounds of the attack; last: {best}.")
 
 

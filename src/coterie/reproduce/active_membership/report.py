@@ -174,7 +174,7 @@ def _area(success: InferenceSuccess) -> str:
 
 def _draw(tables: Mapping[str, Sequence[Attacked]], path: Path) -> None:
     subtitle = (
-        "Area under the ROC curve of the loss over the rounds of the attack, from what attackers infer best from.\n"
+        "Area under the ROC curve of the loss over the rounds of the attack: common model, or displacement.\n"
         "Mean over trials; dotted: attackers only watch; a guess has 0.5."
     )
     size = (max(9.0, 2.5 + 4.6 * len(tables)), 5.8)
@@ -184,7 +184,7 @@ def _draw(tables: Mapping[str, Sequence[Attacked]], path: Path) -> None:
                 if outcome.method == "ditto":
                     continue
                 summary, color = outcome.summary, _COLORS[outcome.summary.method]
-                view, _ = summary.active.best
+                *_, view = summary.active.views  # of confined descent, the displacement
                 attacked, watched = summary.active.curve(view), summary.passive.curve(view)
                 axes.plot(summary.active.rounds, attacked, "o-", color=color, linewidth=2, label=NAMES[summary.method])
                 axes.plot(summary.passive.rounds, watched, ":", color=color, linewidth=1.5)

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -233,6 +234,12 @@ class TestMethods:
 
 
 class TestLossCheck:
+    def test_the_rule_of_the_papers_code_notices_harm_too(self) -> None:
+        scene = MembershipScene.deal("digits", 4, 1, 20, seed=3, tests=100)
+        schedule = AttackSchedule(threshold=0.7, patience=60, rounds=30, looks=1)
+        watched, attacked = play("confined-checked", scene, Recipe(check="history"), schedule, (0.0, 20.0)).courses
+        assert attacked.refused > watched.refused
+
     def test_it_takes_up_clean_steps_and_refuses_poison(self) -> None:
         scene = MembershipScene.deal("digits", 4, 1, 20, seed=3, tests=100)
         schedule = AttackSchedule(threshold=0.7, patience=60, rounds=20, looks=1)
@@ -316,6 +323,14 @@ class TestCommand:
         assert len(told["card"]) == len(METHODS)
         assert "eliminated" not in {line["outcome"] for line in told["card"]}
         assert "public displacement" in page.read_text()
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [{"check": "nothing"}, {"strength": -1.0}, {"strength": float("nan")}, {"threshold": 2.0}, {"trials": 0}],
+    )
+    def test_what_makes_no_sense_is_refused_before_anything_is_played(self, wrong: dict[str, Any]) -> None:
+        with pytest.raises(ConfigError):
+            ActiveMembership(**wrong)
 
     def test_presets_fit_their_data_and_what_is_given_wins(self) -> None:
         attack = ActiveMembership.on("mnist", examples=7, threshold=None)

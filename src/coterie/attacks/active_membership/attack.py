@@ -1,5 +1,6 @@
 """The attack as a whole: strength tuned on FedAvg, then all methods under the same attack, and what came of it."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
@@ -11,6 +12,8 @@ from coterie.attacks.active_membership.secure_sum import secure_error
 from coterie.attacks.active_membership.summary import InferenceSuccess, MethodSummary
 from coterie.attacks.active_membership.verdict import NAMES, tell
 from coterie.attacks.finding import Finding, ThreatModel, Watch
+from coterie.confined import LOSS_CHECKS
+from coterie.errors import ConfigError
 from coterie.training.streams import sequence
 
 TUNING = -1
@@ -64,6 +67,14 @@ class ActiveMembership:
     train_on_targets: bool = False
     trials: int = 5
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.check not in LOSS_CHECKS:
+            raise ConfigError(f"unknown loss check {self.check!r}; known are {', '.join(LOSS_CHECKS)}")
+        if self.strength is not None and not 0 <= self.strength < math.inf:
+            raise ConfigError(f"the strength of the attack is a number of at least 0, not {self.strength}")
+        if self.trials < 1 or self.rounds < 1 or self.patience < 1 or not 0 <= self.threshold <= 1:
+            raise ConfigError("trials and rounds are 1 at least, and the threshold is a share")
 
     @classmethod
     def on(cls, data: str, **settings: Any) -> Self:  # noqa: ANN401  (those of this class)

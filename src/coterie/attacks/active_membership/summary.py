@@ -11,7 +11,6 @@ from coterie.attacks.active_membership.descents import MethodName
 from coterie.attacks.active_membership.inference import Inferred, area_by_chance, guess_interval, mean_interval
 
 GUESS = 0.5
-_TWO_SIDED = 1.96  # standard deviations, for a confidence of 95%
 _LEVEL = 0.05 / 8  # two rules, two models to infer from, watching and attacking: together one false alarm in twenty
 
 
@@ -53,20 +52,6 @@ class InferenceSuccess:
         return max(0.0, low), min(1.0, high)
 
     @property
-    def auc_by_chance(self) -> tuple[float, float]:
-        """The mean area, and on both sides of it what chance moves it by in 95 of 100 cases if scores say nothing.
-
-        Where they say something it moves by less, so that the interval is wide enough for that too.
-        """
-        reach = _TWO_SIDED * self._chance
-        return self.auc - reach, self.auc + reach
-
-    @property
-    def _chance(self) -> float:
-        each = self.found[0].targets // 2
-        return area_by_chance(each, each, len(self.found))
-
-    @property
     def beats_guess(self) -> bool:
         """Whether the answers are better than a guess, at the threshold of the rule or at another.
 
@@ -75,8 +60,10 @@ class InferenceSuccess:
         from scipy.stats import binomtest, norm
 
         right, targets = (sum(getattr(one, name) for one in self.found) for name in ("right", "targets"))
+        each = self.found[0].targets // 2
+        chance = area_by_chance(each, each, len(self.found))
         by_rule = binomtest(right, targets, GUESS, alternative="greater").pvalue
-        by_area = norm.sf((self.auc - GUESS) / self._chance)
+        by_area = norm.sf((self.auc - GUESS) / chance)
         return bool(min(by_rule, by_area) < _LEVEL)
 
     def measures(self) -> dict[str, Any]:

@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 
 JUDGED = (
     "The statistic is an interval with a confidence of 95%: for the share of right answers the exact one over the "
-    "targets of all trials (Clopper and Pearson); for an area, the mean over trials and what chance alone moves it by "
-    "(Mann and Whitney); for everything else, and for differences between rows with the same examples, Student's for "
-    "the mean over trials. A claim holds if all of the interval is what the paper says, and "
+    "targets of all trials (Clopper and Pearson); for everything else, and for differences between rows with the same "
+    "examples, Student's for the mean over trials. A claim holds if all of the interval is what the paper says, and "
     "does not if none of it is."
 )
 
@@ -42,10 +41,6 @@ def _judged(table: str, claim: AttackClaim, row: Attacked, other: Attacked) -> C
         written = f"{low:.1f}% to {high:.1f}%, {targets:,} targets"
         return Claim(says, written, judge((low, high), claim.least, claim.most))
     values = row.values(claim, phase)
-    if claim.measure == "auc" and not claim.against:
-        low, high = row.inferred(claim, phase).auc_by_chance
-        written = f"{low:.3f} to {high:.3f}, {count(values.size, 'trial')}"
-        return Claim(says, written, judge((low, high), claim.least, claim.most))
     if claim.against:
         beside = row.summary.passive if claim.against == "watched" else other.summary.active
         values = paired(row, values, other, other.values(claim, beside))

@@ -129,6 +129,7 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 _KINDS = {
+    "active-membership": "coterie.reproduce.active_membership.experiment:AttackExperiment",
     "landscape": "coterie.reproduce.landscape.experiment:Landscape",
     "confined-table": "coterie.reproduce.confined_table.experiment:ConfinedTable",
     "membership": "coterie.reproduce.membership.experiment:MembershipTable",

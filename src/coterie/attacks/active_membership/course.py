@@ -1,0 +1,138 @@
+"""The course of an attack: honest training until it is worth attacking, then attack, or watch, from there."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from coterie.attacks.active_membership.descents import AttackedDescent, MethodName, Recipe, outputs
+from coterie.attacks.active_membership.inference import Inferred, infer
+from coterie.attacks.active_membership.scene import MembershipScene
+from coterie.confined import Spread, balanced_start
+from coterie.confined.network import accuracy, loss_and_gradient, zero_anchor
+from coterie.training.streams import stream
+
+_EVERY = 10  # rounds between two looks at whether to attack
+_MODELS = 20  # honest participants whose models are tested
+
+
+@dataclass(frozen=True)
+class AttackSchedule:
+    """When attackers attack, and for how long: the same for every method."""
+
+    threshold: float
+    """Attack once the attackers' own models classify this share of the targets correctly: they see no more."""
+    patience: int
+    """Attack after so many rounds, if that never happens."""
+    rounds: int
+    """Of the attack; membership is inferred after the last."""
+    looks: int = 5
+    """How often the course of it is measured, evenly spread."""
+
+
+@dataclass(frozen=True)
+class HonestUtility:
+    """The accuracy of honest participants' models on the test examples."""
+
+    mean: float
+    spread: float
+    """Standard deviation over participants: what CGD calls gamma-fairness."""
+    worst: float
+
+    @classmethod
+    def of(cls, descent: AttackedDescent) -> "HonestUtility":
+        """Test the models of the first participants."""
+        test = descent.scene.test
+        scores = np.array([accuracy(test.x, test.y, model) for model in descent.honest_models(_MODELS)])
+        return cls(float(scores.mean()), float(scores.std()), float(scores.min()))
+
+
+@dataclass(frozen=True)
+class AttackLook:
+    """What can be measured after some rounds of an attack."""
+
+    round: int
+    inferred: Mapping[str, Inferred]
+    """By what attackers infer from."""
+    utility: HonestUtility
+
+
+@dataclass(frozen=True)
+class AttackCourse:
+    """One attack on one method: strength 0 is to watch."""
+
+    strength: float
+    looks: Sequence[AttackLook]
+    refused: float
+    """The share of honest participants' decisions, over the rounds of the attack, to refuse the step."""
+
+    @property
+    def last(self) -> AttackLook:
+        """What the attack comes to."""
+        return self.looks[-1]
+
+
+@dataclass(frozen=True)
+class MethodTrial:
+    """One method, with all that was tried on it from the same standing."""
+
+    method: MethodName
+    began: int
+    """Rounds of honest training before the attack."""
+    ready: bool
+    """Whether the threshold was reached, and not patience exhausted."""
+    before: HonestUtility
+    refused_before: float
+    courses: Sequence[AttackCourse]
+
+
+def play(
+    method: MethodName, scene: MembershipScene, recipe: Recipe, schedule: AttackSchedule, strengths: Sequence[float]
+) -> MethodTrial:
+    """Train a method, then attack it from where it stands with each of the strengths.
+
+    Where attackers train on their targets before, they do so with the largest of them.
+    """
+    descent = AttackedDescent(method, scene, recipe)
+    refused, ready = 0, False
+    while not ready and descent.rounds < schedule.patience:
+        refused += descent.train(max(strengths))
+        ready = descent.rounds % _EVERY == 0 and _own_accuracy(descent) >= schedule.threshold
+    began, standing, before = descent.rounds, descent.standing(), HonestUtility.of(descent)
+    courses = []
+    for strength in strengths:
+        descent.prepare_attack(standing)
+        courses.append(_attack(descent, strength, schedule))
+    return MethodTrial(method, began, ready, before, refused / (began * scene.participants), courses)
+
+
+def _attack(descent: AttackedDescent, strength: float, schedule: AttackSchedule) -> AttackCourse:
+    scene, looks, refused = descent.scene, [], 0
+    due = {round(number) for number in np.linspace(0, schedule.rounds, schedule.looks + 1)[1:]}
+    for number in range(1, schedule.rounds + 1):
+        refused += descent.attack(strength)
+        if number in due:
+            inferred = {
+                view: infer(logits, scene.targets.y, scene.members) for view, logits in descent.answers().items()
+            }
+            looks.append(AttackLook(number, inferred, HonestUtility.of(descent)))
+    return AttackCourse(strength, looks, refused / (schedule.rounds * scene.participants))
+
+
+def _own_accuracy(descent: AttackedDescent) -> float:
+    """Return which share of the targets the attackers' own models classify correctly."""
+    own, *_ = descent.answers().values()
+    return float((own.argmax(axis=1) == descent.scene.targets.y).mean())
+
+
+def know_nothing(scene: MembershipScene, recipe: Recipe, rounds: int) -> Inferred:
+    """Infer from a model that attackers train alone, on their own examples: it has seen no target.
+
+    What it comes to is what the rule is worth without any information.
+    """
+    anchor = zero_anchor(scene.cover.x.shape[1], classes=scene.classes)
+    model = balanced_start(anchor, Spread(recipe.spread), stream(scene.seed, "offset", "alone"))
+    for _ in range(rounds):
+        _, gradient = loss_and_gradient(scene.cover.x, scene.cover.y, model)
+        model = [np.asarray(w - recipe.step * g, w.dtype) for w, g in zip(model, gradient, strict=True)]
+    return infer(outputs(scene.targets.x, model), scene.targets.y, scene.members)

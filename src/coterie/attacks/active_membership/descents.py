@@ -1,0 +1,236 @@
+"""The ways to learn that are attacked, and what attackers see of each and may do to it.
+
+All are one descent but for what defends them. Everybody computes the gradient of its mean loss over all its examples,
+at the model it has; a step of the same size is made along the mean of what everybody sends; and every model starts as a
+draw of lambda N(0, 1) around zeros. What differs is who has which model:
+
+- FedAvg: all start alike and take every step up, so that all have one model, as if each downloaded it in every round.
+  A round is one step on one full batch: to average models is then to average gradients. (The baseline in the code of
+  the paper applies a step to the selected participants alone, and nobody ever downloads the common model.)
+- Ditto: the same, and every honest participant trains a model of its own besides, which is pulled to the common one.
+- Confined descent: everybody has a model of its own, from a start of its own, and sees sums; ``checked`` is with the
+  loss check. Everybody chooses its own lambda, so attackers may choose 0 and start at the anchor: their model is then
+  the public displacement, near which honest ones gather, and what they send does less damage (``anchored``, checked).
+
+Before they attack, attackers train on examples of their own. Then they send, instead of a gradient,
+
+    strength (grad F(targets, random labels) - grad F(targets, true labels)),
+
+which makes everybody's step climb the loss of the targets (Nasr et al. 2019, and the code of CGD). Honest participants
+push members back down in every round, and nobody does that for non-members.
+
+Sums are made in the clear here: the attack uses sums alone, which secure addition opens as they are
+(:mod:`coterie.attacks.active_membership.secure_sum`).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+
+from coterie.arithmetic import FloatArray
+from coterie.attacks.active_membership.personal import PersonalModels
+from coterie.attacks.active_membership.scene import LabelledRows, MembershipScene
+from coterie.confined import (
+    LOSS_CHECKS,
+    ConfinedDescent,
+    ConstantStep,
+    Contribution,
+    DescentState,
+    LossCheck,
+    NoCheck,
+    Offsets,
+    Parameters,
+    Spread,
+)
+from coterie.confined.cached import CachedGroups
+from coterie.confined.grid import Grid
+from coterie.confined.network import zero_anchor
+from coterie.training.streams import stream
+
+MethodName: TypeAlias = Literal["fedavg", "ditto", "confined", "confined-checked", "confined-anchored"]
+METHODS: tuple[MethodName, ...] = get_args(MethodName)
+CHECKED: tuple[MethodName, ...] = ("confined-checked", "confined-anchored")
+COMMON, OWN, PUBLIC = "common model", "own confined model", "public displacement"
+"""What attackers infer from."""
+FIRST, MALICIOUS = "group-0", "malicious"
+HIDDEN = 256
+"""Units of the hidden layer: the network of the paper's experiments, whose code has one hidden layer as well."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How everybody learns, whatever the method."""
+
+    step: float = 0.5
+    spread: float = 0.1
+    """lambda of every start."""
+    penalty: float = 0.1
+    """Ditto's pull to the common model."""
+    check: str = "increase"
+    """The loss check of confined descent, where it is on."""
+    train_on_targets: bool = False
+    """Whether attackers train on their targets before they attack, non-members included, as the paper's do."""
+
+
+@dataclass(frozen=True, eq=False)
+class Standing:
+    """Where a descent stands, to attack from there more than once."""
+
+    honest: DescentState
+    attackers: DescentState
+    personal: tuple[Parameters, ...]
+    taken: Mapping[str, Parameters]
+
+
+class AttackedDescent:
+    """Honest participants and attackers in one descent: first they train together, then attackers attack."""
+
+    def __init__(self, method: MethodName, scene: MembershipScene, recipe: Recipe) -> None:
+        """Let everybody start."""
+        self.method, self.scene, self.recipe = method, scene, recipe
+        self._honest = self._honest_groups()
+        self._attackers = [self._malicious(scene.targets if recipe.train_on_targets else scene.cover)]
+        # A confined model is its start and the steps it took up. The same from what it refused, as the descent has it,
+        # would be the difference of two numbers that poison lets grow without bound.
+        self._taken: dict[str, Parameters] = {}
+        start = self._honest.descent.confined(FIRST)
+        self._personal = PersonalModels(scene, recipe.step, recipe.penalty, start) if method == "ditto" else None
+
+    @property
+    def rounds(self) -> int:
+        """How many were played."""
+        return self._honest.descent.iteration
+
+    def train(self, strength: float = 1.0) -> int:
+        """Play a round in which attackers train too; return how many honest participants refused its step.
+
+        Where they train on their targets, they do so with the strength of the attack to come, as the paper's do.
+        """
+        scale = strength if self.recipe.train_on_targets else 1.0
+        (own,) = self._attackers
+        return self._step([scale * array for array in _mean_gradient(own)])
+
+    def standing(self) -> Standing:
+        """Return where everybody stands after training."""
+        personal = self._personal.models if self._personal else ()
+        return Standing(self._honest.descent.state(), self._attackers[0].descent.state(), personal, dict(self._taken))
+
+    def prepare_attack(self, standing: Standing) -> None:
+        """Let everybody stand there, and the attackers be ready to attack."""
+        targets = self.scene.targets
+        self._honest = self._honest_groups(standing.honest)
+        self._attackers = [
+            self._malicious(LabelledRows(targets.x, labels), standing.attackers)
+            for labels in (targets.y, self.scene.decoys)
+        ]
+        self._taken = dict(standing.taken)
+        if self._personal:
+            self._personal.models = standing.personal
+
+    def attack(self, strength: float) -> int:
+        """Play a round in which attackers attack (with strength 0: watch); return how many refused its step."""
+        true, decoys = map(_mean_gradient, self._attackers)
+        return self._step(crafted(true, decoys, strength))
+
+    def contributions(self, strength: float) -> list[Parameters]:
+        """Return what each participant would send to the next round of the attack, honest ones first."""
+        true, decoys = self._attackers
+        honest = [_mean_gradient(self._honest, one) for one in range(self.scene.participants)]
+        return honest + [
+            crafted(_mean_gradient(true, one), _mean_gradient(decoys, one), strength)
+            for one in range(self.scene.malicious)
+        ]
+
+    def answers(self) -> Mapping[str, FloatArray]:
+        """Return the outputs of the models that attackers have, for all targets: by what they infer from."""
+        targets, descent = self.scene.targets.x, self._attackers[0].descent
+        if not self._confined:
+            return {COMMON: outputs(targets, descent.confined(FIRST))}
+        each = targets.reshape(self.scene.malicious, -1, targets.shape[1])
+        own = [outputs(x, descent.confined(name)) for x, name in zip(each, descent.participants, strict=True)]
+        return {OWN: np.concatenate(own), PUBLIC: outputs(targets, descent.public_model)}
+
+    def honest_models(self, most: int) -> Iterator[Parameters]:
+        """Yield the models of the first honest participants: the common one once, where they have that."""
+        descent = self._honest.descent
+        if self._personal:
+            yield from self._personal.models[:most]
+        elif self.method in CHECKED:
+            for name in descent.participants[:most]:
+                start = descent.offsets.of(name)
+                yield _sum(start, self._taken[name]) if name in self._taken else start
+        elif self._confined:
+            yield from map(descent.confined, descent.participants[:most])
+        else:
+            yield descent.confined(FIRST)
+
+    @property
+    def _confined(self) -> bool:
+        return self.method not in ("fedavg", "ditto")
+
+    def _step(self, malicious: Parameters) -> int:
+        """Step along the mean over everybody, given the attackers' mean."""
+        scene, descent = self.scene, self._honest.descent
+        everybody = scene.participants + scene.malicious
+        mean = [
+            (scene.participants * ours + scene.malicious * theirs) / everybody
+            for ours, theirs in zip(_mean_gradient(self._honest), malicious, strict=True)
+        ]
+        if self._personal:
+            self._personal.train(descent.confined(FIRST))
+        rng = stream(scene.seed, "loss check", self.rounds)
+        step = descent.propose(mean)
+        refused = self._honest.advance(step, rng)
+        for groups in self._attackers:
+            groups.advance(step, rng)
+        if self.method in CHECKED:
+            for name in set(descent.participants).difference(refused):
+                self._taken[name] = _sum(step, self._taken[name]) if name in self._taken else step
+        return len(refused)
+
+    def _honest_groups(self, state: DescentState | None = None) -> CachedGroups:
+        check = LOSS_CHECKS[self.recipe.check]() if self.method in CHECKED else NoCheck()
+        return self._groups("honest", self.scene.honest, self.scene.participants, check, state)
+
+    def _malicious(self, examples: LabelledRows, state: DescentState | None = None) -> CachedGroups:
+        """Return the attackers, who take every step up: whatever they refuse, they have the sums."""
+        return self._groups(MALICIOUS, examples, self.scene.malicious, NoCheck(), state)
+
+    def _groups(
+        self, side: str, examples: LabelledRows, count: int, check: LossCheck, state: DescentState | None
+    ) -> CachedGroups:
+        def generator(name: str) -> np.random.Generator:
+            whose = (side, name) if self._confined else ("everybody",)
+            return stream(self.scene.seed, "offset", *whose)
+
+        grid, anchor = Grid(count), zero_anchor(examples.x.shape[1], HIDDEN, self.scene.classes)
+        anchored = self.method == "confined-anchored" and side == MALICIOUS
+        offsets = Offsets(anchor, generator, Spread(0.0 if anchored else self.recipe.spread))
+        descent = ConfinedDescent(offsets, grid.names, ConstantStep(self.recipe.step), check)
+        if state is not None:
+            descent.restore(state)
+        return CachedGroups(examples.x, examples.y, grid, descent)
+
+
+def crafted(true: Sequence[FloatArray], decoys: Sequence[FloatArray], strength: float) -> Parameters:
+    """Return what an attacker sends: strength (gradient under random labels - gradient under true labels)."""
+    return [strength * (other - own) for own, other in zip(true, decoys, strict=True)]
+
+
+def outputs(x: FloatArray, parameters: Sequence[FloatArray]) -> FloatArray:
+    """Return the network's outputs before the softmax."""
+    w1, b1, w2, b2 = parameters
+    found: FloatArray = np.maximum(x @ w1 + b1, 0) @ w2 + b2
+    return found
+
+
+def _sum(first: Sequence[FloatArray], second: Sequence[FloatArray]) -> Parameters:
+    return [np.asarray(one + other, one.dtype) for one, other in zip(first, second, strict=True)]
+
+
+def _mean_gradient(groups: CachedGroups, one: int | None = None) -> Parameters:
+    """Return the mean gradient of all groups, or that of one; nothing is clipped, since attackers would not."""
+    chosen = np.ones(groups.grid.groups, bool) if one is None else np.arange(groups.grid.groups) == one
+    return groups.gradient(chosen, Contribution(None), np.random.default_rng(0))

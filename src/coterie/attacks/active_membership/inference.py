@@ -1,0 +1,93 @@
+"""Inference from models to membership, in plain arrays, and what its success is worth.
+
+The rule of the paper: a record is a member iff the model classifies it correctly. An attack that pushes all targets up
+their loss makes it work, because honest participants push members down again, and nobody pushes the others.
+Beside it stands the area under the ROC curve of the loss (Yeom et al. 2018): the chance that a member's loss is below
+that of a non-member, whatever threshold is taken, so that a rule at one threshold hides nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from coterie.arithmetic import FloatArray
+from coterie.cohorts.circles import Indices, Mask, Reals
+from coterie.errors import InputError
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """What inference came to on targets whose membership is known."""
+
+    right: int
+    """Members called members and non-members called non-members."""
+    targets: int
+    members_found: float
+    """The share of members that are called so."""
+    false_alarms: float
+    """The share of non-members that are called members."""
+    auc: float
+
+    @property
+    def accuracy(self) -> float:
+        """The share of right answers: one half for who knows nothing."""
+        return self.right / self.targets
+
+
+def infer(logits: FloatArray, labels: Indices, members: Mask) -> Inferred:
+    """Call those records members that are classified correctly, and compare with the truth."""
+    if logits.ndim != 2 or logits.shape[0] != labels.size or members.shape != labels.shape:
+        raise InputError("inference needs a row of outputs, a label and the truth for every record")
+    called = logits.argmax(axis=1) == labels
+    return Inferred(
+        right=int((called == members).sum()),
+        targets=members.size,
+        members_found=float(called[members].mean()),
+        false_alarms=float(called[~members].mean()),
+        auc=area_under_curve(-losses(logits, labels), members),
+    )
+
+
+def losses(logits: FloatArray, labels: Indices) -> Reals:
+    """Return the cross-entropy of each record, in float64."""
+    shifted = np.asarray(logits, np.float64) - logits.max(axis=1, keepdims=True)
+    found: Reals = np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(labels.size), labels]
+    return found
+
+
+def area_under_curve(scores: Reals, members: Mask) -> float:
+    """Return the chance that a member scores higher than a non-member, ties counting half (Mann and Whitney)."""
+    from scipy.stats import rankdata
+
+    inside, outside = int(members.sum()), int((~members).sum())
+    if not inside or not outside:
+        raise InputError("there must be members and non-members")
+    ranks = rankdata(np.nan_to_num(scores, nan=-np.inf))
+    return float((ranks[members].sum() - inside * (inside + 1) / 2) / (inside * outside))
+
+
+def area_by_chance(members: int, others: int, trials: int) -> float:
+    """Return the standard deviation of the mean area over trials, if the scores say nothing (Mann and Whitney)."""
+    return float(np.sqrt((members + others + 1) / (12 * members * others * trials)))
+
+
+def guess_interval(right: int, targets: int) -> tuple[float, float]:
+    """Return the exact interval (Clopper and Pearson, 95%) for the chance of being right."""
+    from scipy.stats import binomtest
+
+    found = binomtest(right, targets).proportion_ci(CONFIDENCE, method="exact")
+    return float(found.low), float(found.high)
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return Student's interval (95%) for the mean that trials scatter around; everything for a single one."""
+    from scipy.stats import t
+
+    found = np.asarray(values, float)
+    if found.size < 2:
+        return -np.inf, np.inf
+    reach = float(t.ppf((1 + CONFIDENCE) / 2, found.size - 1) * found.std(ddof=1) / np.sqrt(found.size))
+    return float(found.mean()) - reach, float(found.mean()) + reach

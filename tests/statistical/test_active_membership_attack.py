@@ -1,0 +1,61 @@
+"""Active membership inference over many targets: it beats a guess where it must, and does not where it cannot."""
+
+import numpy as np
+import pytest
+
+from coterie.attacks.active_membership.course import AttackSchedule, know_nothing, play
+from coterie.attacks.active_membership.descents import COMMON, AttackedDescent, Recipe
+from coterie.attacks.active_membership.inference import guess_interval, infer
+from coterie.attacks.active_membership.scene import MembershipScene
+from coterie.attacks.active_membership.summary import InferenceSuccess
+
+SEEDS = range(4)
+
+
+@pytest.fixture(scope="module")
+def scenes() -> list[MembershipScene]:
+    return [MembershipScene.deal("digits", 8, 2, 60, seed, tests=200) for seed in SEEDS]
+
+
+def test_a_model_that_saw_no_target_is_right_half_the_time(scenes: list[MembershipScene]) -> None:
+    found = InferenceSuccess([know_nothing(scene, Recipe(), 100) for scene in scenes])
+    low, high = found.interval
+    assert low < 0.5 < high
+    assert not found.beats_guess
+
+
+def test_a_random_model_is_right_half_the_time() -> None:
+    rng = np.random.default_rng(0)
+    members = np.arange(4000) < 2000
+    found = infer(rng.standard_normal((4000, 10)), rng.integers(0, 10, 4000), members)
+    low, high = guess_interval(found.right, found.targets)
+    assert low < 0.5 < high
+
+
+def test_the_attack_beats_a_guess_on_fedavg_and_watching_tells_less(scenes: list[MembershipScene]) -> None:
+    schedule = AttackSchedule(threshold=0.9, patience=200, rounds=300, looks=1)
+    played = [play("fedavg", scene, Recipe(), schedule, (0.0, 0.75)) for scene in scenes]
+    watched, attacked = (
+        InferenceSuccess([trial.courses[number].last.inferred[COMMON] for trial in played]) for number in (0, 1)
+    )
+    assert attacked.beats_guess
+    assert attacked.interval[0] > 0.5
+    assert attacked.accuracy > watched.accuracy + 0.05
+
+
+def test_members_learnt_by_heart_are_recovered_exactly() -> None:
+    """Few examples, random labels, long training: a model can be right about them only if it has seen them."""
+    scene = MembershipScene.deal("digits", 2, 1, 12, seed=5, tests=100)
+    rng = np.random.default_rng(1)
+    labels = (scene.honest.y + rng.integers(1, 10, len(scene.honest))) % 10
+    known = {row.tobytes(): label for row, label in zip(scene.honest.x, labels, strict=True)}
+    scene.honest.y[:] = labels
+    for number, row in enumerate(scene.targets.x):
+        other = (scene.targets.y[number] + rng.integers(1, 10)) % 10
+        scene.targets.y[number] = known.get(row.tobytes(), other)
+    descent = AttackedDescent("fedavg", scene, Recipe())
+    for _ in range(1500):
+        descent.train()
+    found = infer(descent.answers()[COMMON], scene.targets.y, scene.members)
+    assert found.members_found == 1
+    assert found.accuracy == 1

@@ -1,0 +1,343 @@
+"""Active membership inference: what it must recover, what it cannot, and that its methods are what they are called."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from coterie.attacks.active_membership import PRESETS, ActiveMembership
+from coterie.attacks.active_membership.course import AttackSchedule, HonestUtility, MethodTrial, know_nothing, play
+from coterie.attacks.active_membership.descents import (
+    COMMON,
+    METHODS,
+    OWN,
+    PUBLIC,
+    AttackedDescent,
+    MethodName,
+    Recipe,
+    crafted,
+    outputs,
+)
+from coterie.attacks.active_membership.inference import area_under_curve, infer, losses, mean_interval
+from coterie.attacks.active_membership.scene import MembershipScene, other_labels
+from coterie.attacks.active_membership.secure_sum import secure_error
+from coterie.attacks.active_membership.summary import InferenceSuccess, MethodSummary
+from coterie.attacks.active_membership.verdict import outcome_against
+from coterie.attacks.finding import Outcome
+from coterie.cli import app
+from coterie.confined.network import loss_and_gradient
+from coterie.errors import ConfigError, InputError
+from coterie.training.local import ArrayData, LocalSGD, Problem
+from coterie.training.models import build
+from coterie.training.schedules import Curriculum
+from coterie.training.strategies import Ditto, FedAvg
+from coterie.training.strategies.base import weighted_mean
+
+HONEST, MALICIOUS, EXAMPLES = 3, 2, 12
+
+
+@pytest.fixture(scope="module")
+def scene() -> MembershipScene:
+    return MembershipScene.deal("digits", HONEST, MALICIOUS, EXAMPLES, seed=0, tests=200)
+
+
+def flat(parameters: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate([array.ravel() for array in parameters])
+
+
+class TestInference:
+    @given(st.integers(0, 2**32), st.integers(1, 30))
+    def test_a_model_that_has_learnt_the_members_by_heart_gives_all_of_them_away(self, seed: int, half: int) -> None:
+        rng = np.random.default_rng(seed)
+        members = rng.permutation(np.arange(2 * half) < half)
+        labels = rng.integers(0, 10, members.size)
+        logits = np.eye(10)[np.where(members, labels, other_labels(labels, 10, rng))]
+        found = infer(logits, labels, members)
+        assert (found.accuracy, found.members_found, found.false_alarms, found.auc) == (1, 1, 0, 1)
+
+    @given(st.integers(0, 2**32))
+    def test_the_area_is_the_share_of_pairs_in_the_right_order(self, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        scores, members = rng.integers(0, 4, 15).astype(float), np.arange(15) < 6
+        pairs = np.sign(scores[members][:, None] - scores[~members][None, :])
+        assert area_under_curve(scores, members) == pytest.approx((pairs.mean() + 1) / 2)
+
+    def test_losses_are_cross_entropies_and_never_overflow(self) -> None:
+        found = losses(np.array([[1000.0, 0.0], [0.0, 0.0]]), np.array([1, 0]))
+        assert found == pytest.approx([1000, np.log(2)])
+
+    def test_inference_refuses_what_cannot_be_compared(self) -> None:
+        with pytest.raises(InputError, match="a row of outputs"):
+            infer(np.zeros((3, 2)), np.zeros(2, int), np.ones(2, bool))
+        with pytest.raises(InputError, match="members and non-members"):
+            area_under_curve(np.zeros(2), np.ones(2, bool))
+
+    def test_one_trial_says_nothing_of_others(self) -> None:
+        assert mean_interval([0.7]) == (-np.inf, np.inf)
+
+
+class TestScene:
+    def test_members_are_trained_on_and_others_are_in_no_other_part(self, scene: MembershipScene) -> None:
+        def rows(x: np.ndarray) -> list[bytes]:
+            return [row.tobytes() for row in x]
+
+        trained, targets = set(rows(scene.honest.x)), rows(scene.targets.x)
+        assert scene.members.sum() * 2 == len(targets) == 24
+        assert [row in trained for row in targets] == scene.members.tolist()
+        aside = [row for row, member in zip(targets, scene.members, strict=True) if not member]
+        assert not set(aside) & (set(rows(scene.cover.x)) | set(rows(scene.test.x)))
+        assert not trained & (set(rows(scene.cover.x)) | set(rows(scene.test.x)))
+
+    def test_random_labels_are_never_the_true_ones(self, scene: MembershipScene) -> None:
+        assert (scene.decoys != scene.targets.y).all()
+        assert ((scene.decoys >= 0) & (scene.decoys < scene.classes)).all()
+
+    def test_a_scene_depends_on_its_seed_alone(self, scene: MembershipScene) -> None:
+        again, other = (
+            MembershipScene.deal("digits", HONEST, MALICIOUS, EXAMPLES, seed=seed, tests=200) for seed in (0, 1)
+        )
+        assert (again.honest.x == scene.honest.x).all()
+        assert (again.decoys == scene.decoys).all()
+        assert (other.honest.x != scene.honest.x).any()
+
+    @pytest.mark.parametrize(
+        ("honest", "examples", "refused"), [(1, 12, "at least"), (3, 1, "at least"), (3, 900, "left to test with")]
+    )
+    def test_too_little_is_refused(self, honest: int, examples: int, refused: str) -> None:
+        with pytest.raises(ConfigError, match=refused):
+            MembershipScene.deal("digits", honest, MALICIOUS, examples, seed=0)
+
+    def test_a_regression_is_refused(self) -> None:
+        with pytest.raises(ConfigError, match="no labels"):
+            MembershipScene.deal("energy", HONEST, MALICIOUS, EXAMPLES, seed=0)
+
+
+def turned(parameters: list[np.ndarray]) -> list[np.ndarray]:
+    """The same network's parameters as torch has them."""
+    return [np.ascontiguousarray(array.T) for array in parameters]
+
+
+class TestMethods:
+    def test_in_fedavg_everybody_has_the_common_model_after_every_round(self, scene: MembershipScene) -> None:
+        descent = AttackedDescent("fedavg", scene, Recipe())
+        for _ in range(3):
+            descent.train()
+            (common,) = descent.honest_models(9)
+            assert (descent.answers()[COMMON] == outputs(scene.targets.x, common)).all()
+            everybody = [descent._honest.descent.confined(name) for name in descent._honest.grid.names]
+            everybody += [descent._attackers[0].descent.confined(name) for name in descent._attackers[0].grid.names]
+            assert all((flat(one) == flat(common)).all() for one in everybody)
+
+    @pytest.mark.parametrize("method", ["fedavg", "ditto"])
+    def test_fedavg_and_ditto_are_those_of_the_product(self, scene: MembershipScene, method: MethodName) -> None:
+        recipe = Recipe(step=0.5, penalty=0.3)
+        ours = AttackedDescent(method, scene, recipe)
+        start = ours._honest.descent.confined("group-0")
+        data = ArrayData(
+            np.concatenate([scene.honest.x, scene.cover.x]), np.concatenate([scene.honest.y, scene.cover.y])
+        )
+        parts = np.arange(len(data)).reshape(-1, EXAMPLES)
+        names = [f"client-{number}" for number in range(len(parts))]
+        problem = Problem(build("mlp", (64,), 10, 0), data)
+        work = LocalSGD(recipe.step, batch_size=EXAMPLES, shuffle=False)
+        curriculum = Curriculum(dict(zip(names, parts, strict=True)), work, 0)
+        model = problem.instance(turned(start))
+        theirs = Ditto(model, curriculum, recipe.penalty) if method == "ditto" else FedAvg(model, curriculum)
+        for number in range(1, 5):
+            ours.train()
+            tasks = [theirs.task(number, name) for name in names]
+            updates = [theirs.contribution(task.work(problem, task, lambda: False)) for task in tasks]
+            if isinstance(theirs, Ditto):
+                for name in names:
+                    task = theirs.personal_task(number, name)
+                    theirs.keep(task.work(problem, task, lambda: False))
+            theirs.apply(number, weighted_mean(updates, [1] * len(updates)))
+        expected = theirs.models()
+        for number, own in enumerate(ours.honest_models(9)):
+            wanted = expected[names[number]] if method == "ditto" else expected["global"]
+            assert np.allclose(flat(turned(own)), flat(wanted), atol=1e-5)
+        assert np.allclose(ours.answers()[COMMON], outputs(scene.targets.x, turned(expected["global"])), atol=1e-4)
+
+    def test_confined_models_are_apart_and_attackers_have_sums_and_their_own(self, scene: MembershipScene) -> None:
+        descent = AttackedDescent("confined", scene, Recipe())
+        before = [flat(model) for model in descent.honest_models(9)]
+        descent.train()
+        after = [flat(model) for model in descent.honest_models(9)]
+        moves = [one - other for one, other in zip(after, before, strict=True)]
+        assert np.linalg.norm(after[0] - after[1]) > 1
+        assert np.allclose(moves[0], moves[1], atol=1e-6)
+        assert set(descent.answers()) == {OWN, PUBLIC}
+        public = descent._honest.descent.public_model
+        assert np.allclose(descent.answers()[PUBLIC], outputs(scene.targets.x, public))
+        assert not np.allclose(descent.answers()[OWN], descent.answers()[PUBLIC])
+
+    def test_attackers_at_the_anchor_have_the_displacement_for_their_model(self, scene: MembershipScene) -> None:
+        descent = AttackedDescent("confined-anchored", scene, Recipe())
+        descent.train()
+        assert np.allclose(descent.answers()[OWN], descent.answers()[PUBLIC])
+
+    def test_what_attackers_send_climbs_the_loss_of_their_targets(self, scene: MembershipScene) -> None:
+        descent = AttackedDescent("fedavg", scene, Recipe())
+        (model,) = descent.honest_models(1)
+        targets = scene.targets
+        true, decoys = (loss_and_gradient(targets.x, y, model)[1] for y in (targets.y, scene.decoys))
+        sent = crafted(true, decoys, 2.0)
+        assert np.allclose(flat(sent), 2 * (flat(decoys) - flat(true)))
+        moved = [w - 0.01 * s for w, s in zip(model, sent, strict=True)]
+        assert loss_and_gradient(targets.x, targets.y, moved)[0] > loss_and_gradient(targets.x, targets.y, model)[0]
+
+    def test_the_round_of_an_attack_steps_along_the_mean_of_what_everybody_sends(self, scene: MembershipScene) -> None:
+        descent = AttackedDescent("confined", scene, Recipe(step=0.5))
+        descent.train()
+        descent.prepare_attack(descent.standing())
+        before, sent = flat(descent._honest.descent.displacement), descent.contributions(0.7)
+        descent.attack(0.7)
+        step = flat(descent._honest.descent.displacement) - before
+        assert np.allclose(step, -0.5 * np.mean([flat(one) for one in sent], axis=0), atol=1e-6)
+
+    @pytest.mark.parametrize("method", METHODS)
+    def test_with_strength_0_attackers_only_watch(self, scene: MembershipScene, method: MethodName) -> None:
+        descent = AttackedDescent(method, scene, Recipe())
+        descent.train()
+        standing = descent.standing()
+        told = []
+        for decoys in (scene.decoys, scene.targets.y):  # what they would have sent does not matter
+            descent.scene = replace(scene, decoys=decoys)
+            descent.prepare_attack(standing)
+            descent.attack(0.0)
+            told.append(descent.answers())
+            assert all((flat(sent) == 0).all() for sent in descent.contributions(0.0)[scene.participants :])
+        for view, found in told[0].items():
+            assert (found == told[1][view]).all()
+
+    def test_attacks_from_one_standing_do_not_know_of_each_other(self, scene: MembershipScene) -> None:
+        schedule = AttackSchedule(threshold=0.3, patience=20, rounds=6, looks=2)
+        alone = play("ditto", scene, Recipe(), schedule, (0.5,))
+        second = play("ditto", scene, Recipe(), schedule, (2.0, 0.5))
+        assert alone.courses[0] == second.courses[1]
+        assert alone.began == second.began
+
+    def test_training_on_targets_makes_members_of_all_of_them(self, scene: MembershipScene) -> None:
+        def called_members(recipe: Recipe) -> float:
+            descent = AttackedDescent("fedavg", scene, recipe)
+            for _ in range(300):
+                descent.train(1.0)
+            return infer(descent.answers()[COMMON], scene.targets.y, scene.members).false_alarms
+
+        assert called_members(Recipe(train_on_targets=True)) == 1 > called_members(Recipe())
+
+
+class TestLossCheck:
+    def test_the_rule_of_the_papers_code_notices_harm_too(self) -> None:
+        scene = MembershipScene.deal("digits", 4, 1, 20, seed=3, tests=100)
+        schedule = AttackSchedule(threshold=0.7, patience=60, rounds=30, looks=1)
+        watched, attacked = play("confined-checked", scene, Recipe(check="history"), schedule, (0.0, 20.0)).courses
+        assert attacked.refused > watched.refused
+
+    def test_it_takes_up_clean_steps_and_refuses_poison(self) -> None:
+        scene = MembershipScene.deal("digits", 4, 1, 20, seed=3, tests=100)
+        schedule = AttackSchedule(threshold=0.7, patience=60, rounds=20, looks=1)
+        checked, bare = (
+            play(method, scene, Recipe(), schedule, (0.0, 20.0)) for method in ("confined-checked", "confined")
+        )
+        watched, attacked = checked.courses
+        assert checked.refused_before < 0.1 > watched.refused
+        assert attacked.refused > 0.9
+        assert bare.courses[1].refused == 0
+        assert attacked.last.utility == checked.before  # who refuses everything stays where it was
+        assert bare.courses[1].last.utility.mean < bare.before.mean - 0.2
+
+
+def success(aucs: list[float], targets: int = 200) -> InferenceSuccess:
+    return InferenceSuccess([replace(EVEN, auc=auc, right=targets // 2, targets=targets) for auc in aucs])
+
+
+EVEN = infer(np.eye(2)[[0, 1, 0, 1]], np.array([0, 0, 0, 0]), np.array([True, True, False, False]))
+
+
+class TestVerdict:
+    def test_a_guess_is_no_leak_and_an_area_beyond_chance_is_one(self) -> None:
+        assert EVEN.accuracy == 0.5
+        assert not success([0.51, 0.5, 0.53]).beats_guess
+        assert success([0.6, 0.62, 0.61]).beats_guess
+
+    def test_an_outcome_follows_from_the_numbers_and_is_never_elimination(self, scene: MembershipScene) -> None:
+        trial = play("fedavg", scene, Recipe(), AttackSchedule(0.3, 20, 4, 1), (0.0, 0.5))
+
+        def summary(*aucs: float) -> MethodSummary:
+            def with_area(auc: float) -> MethodTrial:
+                watched, attacked = (
+                    replace(course, looks=[replace(course.last, inferred={COMMON: success([area]).found[0]})])
+                    for course, area in zip(trial.courses, (0.5, auc), strict=True)
+                )
+                return replace(trial, courses=[watched, attacked])
+
+            return MethodSummary("confined", [with_area(auc) for auc in aucs])
+
+        baseline, nothing = summary(0.8, 0.82, 0.81), summary(0.5, 0.51, 0.49)
+        assert outcome_against(nothing, baseline) is Outcome.REDUCED
+        assert outcome_against(summary(0.6, 0.61, 0.62), baseline) is Outcome.REDUCED
+        assert outcome_against(summary(0.9, 0.8, 0.85), baseline) is Outcome.NOT_ELIMINATED
+        assert outcome_against(baseline, baseline) is Outcome.NOT_ELIMINATED
+        assert outcome_against(nothing, nothing) is Outcome.NOT_ELIMINATED  # it shows nothing where there is nothing
+
+    def test_utility_is_of_honest_participants(self, scene: MembershipScene) -> None:
+        descent = AttackedDescent("fedavg", scene, Recipe())
+        found = HonestUtility.of(descent)
+        assert found.mean == found.worst
+        assert found.spread == 0
+
+
+def test_a_secure_sum_opens_what_the_attack_works_with(scene: MembershipScene) -> None:
+    descent = AttackedDescent("confined", scene, Recipe())
+    descent.prepare_attack(descent.standing())
+    assert secure_error(descent.contributions(3.0), MALICIOUS, 0) < 1e-7
+
+
+def test_a_model_that_saw_no_target_is_scored_as_any_other(scene: MembershipScene) -> None:
+    found = know_nothing(scene, Recipe(), 50)
+    assert found.targets == 24
+    assert found == know_nothing(scene, Recipe(), 50)
+
+
+class TestCommand:
+    def test_a_small_attack_is_told_as_json_and_on_a_page(self, tmp_path: Path) -> None:
+        page = tmp_path / "attack.html"
+        small = ["--participants", "3", "--examples", "20", "--rounds", "12", "--trials", "2", "--threshold", "0.6"]
+        result = CliRunner().invoke(app, ["attack", "active-membership", *small, "--json", "--html", str(page)])
+        assert result.exit_code == 0, result.output
+        told = json.loads(result.stdout)
+        assert list(told)[:2] == ["attack", "threat_model"]
+        assert set(told["methods"]) == set(METHODS)
+        assert told["tuning"][str(told["strength"])] == max(told["tuning"].values())
+        fedavg, ditto = (told["methods"][name] for name in ("fedavg", "ditto"))
+        for doing in "passive", "active":
+            assert fedavg[doing]["inferred_from"] == ditto[doing]["inferred_from"]  # the common model is the same
+        assert told["no_information"]["targets"] == 2 * 2 * 20
+        assert len(told["card"]) == len(METHODS)
+        assert "eliminated" not in {line["outcome"] for line in told["card"]}
+        assert "public displacement" in page.read_text()
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [{"check": "nothing"}, {"strength": -1.0}, {"strength": float("nan")}, {"threshold": 2.0}, {"trials": 0}],
+    )
+    def test_what_makes_no_sense_is_refused_before_anything_is_played(self, wrong: dict[str, Any]) -> None:
+        with pytest.raises(ConfigError):
+            ActiveMembership(**wrong)
+
+    def test_presets_fit_their_data_and_what_is_given_wins(self) -> None:
+        attack = ActiveMembership.on("mnist", examples=7, threshold=None)
+        assert attack.examples == 7
+        assert attack.threshold == PRESETS["mnist"].threshold
+        assert attack.options == {"unit": True}
+        assert (ActiveMembership().examples, ActiveMembership().rounds) == (
+            PRESETS["digits"].examples,
+            PRESETS["digits"].rounds,
+        )

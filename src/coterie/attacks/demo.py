@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from coterie.attacks.differencing.algebra import reconstruct, relative_errors
-from coterie.attacks.finding import CardLine, Finding, Outcome, Plot, Strip, Table, ThreatModel, Watch
+from coterie.attacks.finding import Adversary, AttackFinding, CardLine, Effect, OnProgress, Plot, Strip, WordTable
 from coterie.attacks.inversion.descent import Budget
 from coterie.attacks.inversion.scene import ALONE, MEAN, TARGET, TOGETHER, Origin, Scene
 from coterie.attacks.readings import Reading, Trial
@@ -69,16 +69,16 @@ class Story:
             raise ConfigError("the story needs at least one round, one client and one step")
 
     @property
-    def threat(self) -> ThreatModel:
+    def threat(self) -> Adversary:
         """A curious server with a memory."""
-        return ThreatModel(
+        return Adversary(
             who="the server: honest, curious, and with a memory",
             sees="one sum in every round, securely aggregated; never the update of a client",
             knows="who took part in which round, the model, and the labels of the digits",
             may="compute; it changes nothing and breaks no rule",
         )
 
-    def play(self, watch: Watch) -> Finding:
+    def play(self, watch: OnProgress) -> AttackFinding:
         """Tell the story for several clients."""
         told: list[list[Act]] = []
         for number in range(self.trials):
@@ -97,7 +97,7 @@ class Story:
         return make_finding(self, told)
 
     def act(self, scene: Scene, privacy: int, side: Side) -> Act:
-        """Watch rounds, solve for the client's update, and invert it."""
+        """OnProgress rounds, solve for the client's update, and invert it."""
         work = LocalSGD(_RATE, batch_size=len(_WRITTEN))
         played = list(play_rounds(scene.victims, side, scene.state, range(1, self.rounds + 1), work))
         check_secure_sum(played[0])
@@ -121,16 +121,16 @@ def writers(seed: int) -> Victims:
     return replace(victims, parts=list(np.stack(dealt, axis=1)))
 
 
-def make_finding(story: Story, told: Sequence[Sequence[Act]]) -> Finding:
+def make_finding(story: Story, told: Sequence[Sequence[Act]]) -> AttackFinding:
     """Put the story together."""
     acts = list(zip(*told, strict=True))
     recognised = {group[0].privacy: float(np.mean([act.reading.recognised for act in group])) for group in acts}
     guessed = float(np.mean([group[0].drawn.reading(MEAN).recognised for group in told]))
     lines = [_line(group, recognised[group[0].privacy], guessed) for group in acts]
     circles = [line.outcome for line in lines[1:]]
-    works = lines[0].outcome is Outcome.NOT_ELIMINATED
-    level = Level.DANGER if Outcome.NOT_ELIMINATED in circles else Level.CAUTION
-    return Finding(
+    works = lines[0].outcome is Effect.NOT_ELIMINATED
+    level = Level.DANGER if Effect.NOT_ELIMINATED in circles else Level.CAUTION
+    return AttackFinding(
         level=level if works else Level.NOTHING,
         headline=_headline(story, recognised, guessed),
         setting=(
@@ -180,9 +180,9 @@ def _line(group: Sequence[Act], recognised: float, guessed: float) -> CardLine:
     act = group[0]
     attack, found = "differencing, then inversion", f"{recognised:.0%} of the digits recognised"
     if act.privacy == 1:
-        outcome = Outcome.NOT_ELIMINATED if recognised >= _MANY else Outcome.REDUCED
+        outcome = Effect.NOT_ELIMINATED if recognised >= _MANY else Effect.REDUCED
         return CardLine(attack, "secure aggregation, cohorts at random", outcome, f"{found}: T is 1 over many rounds")
-    outcome = Outcome.NOT_ELIMINATED if recognised >= _MANY else Outcome.REDUCED
+    outcome = Effect.NOT_ELIMINATED if recognised >= _MANY else Effect.REDUCED
     why = f"{found} ({guessed:.0%} by guessing), and whose they are is not told: T = {act.privacy} over any rounds"
     return CardLine(attack, f"multi-round cohorts, T = {act.privacy}", outcome, why)
 
@@ -197,7 +197,7 @@ def _record(group: Sequence[Act]) -> dict[str, Any]:
     }
 
 
-def _table(acts: Sequence[Sequence[Act]], told: Sequence[Sequence[Act]]) -> Table:
+def _table(acts: Sequence[Sequence[Act]], told: Sequence[Sequence[Act]]) -> WordTable:
     rows = []
     for group in acts:
         readings = [act.reading for act in group]
@@ -207,7 +207,9 @@ def _table(acts: Sequence[Sequence[Act]], told: Sequence[Sequence[Act]]) -> Tabl
     note = (
         "Error: of the update, as least squares finds it. Recognised: of all digits, none is nearer than the original."
     )
-    return Table("What the server has in the end", ("cohorts", "error", "PSNR, dB", "SSIM", "recognised"), rows, note)
+    return WordTable(
+        "What the server has in the end", ("cohorts", "error", "PSNR, dB", "SSIM", "recognised"), rows, note
+    )
 
 
 def _shown(readings: Sequence[Reading]) -> tuple[str, str, str]:

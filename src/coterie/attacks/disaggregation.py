@@ -22,7 +22,7 @@ import numpy as np
 
 from coterie.attacks.differencing.algebra import reconstruct, relative_errors, told_apart
 from coterie.attacks.differencing.simulated import Differencing, Steps
-from coterie.attacks.finding import CardLine, Finding, Outcome, Table, ThreatModel, Watch
+from coterie.attacks.finding import Adversary, AttackFinding, CardLine, Effect, OnProgress, WordTable
 from coterie.attacks.rounds import Matrix, Side, Sightings, stretch
 from coterie.cohorts.circles import Indices, Mask, Reals
 from coterie.errors import ConfigError, InputError
@@ -131,9 +131,9 @@ class Disaggregation:
             raise ConfigError(f"a period must have from 1 to {self.rounds} rounds, not {self.period}")
 
     @property
-    def threat(self) -> ThreatModel:
+    def threat(self) -> Adversary:
         """A server that does not log who takes part, or an eavesdropper on its sums."""
-        return ThreatModel(
+        return Adversary(
             who="whoever sees the sums, honest but curious, where the log of participation is hidden",
             sees="the sum of each round's updates, and how many clients are in it",
             knows=f"how often each client took part in each period of {self.period} rounds, from telemetry, say; not "
@@ -141,7 +141,7 @@ class Disaggregation:
             may="compute",
         )
 
-    def play(self, watch: Watch) -> Finding:
+    def play(self, watch: OnProgress) -> AttackFinding:
         """Train, hide the log, find it again, and take the sums apart with it."""
         training = self._training
         found: dict[str, list[HiddenLogTrial]] = {}
@@ -194,13 +194,13 @@ class Disaggregation:
         )
 
 
-def _tell(attack: Disaggregation, sides: Sequence[Side], found: dict[str, list[HiddenLogTrial]]) -> Finding:
+def _tell(attack: Disaggregation, sides: Sequence[Side], found: dict[str, list[HiddenLogTrial]]) -> AttackFinding:
     results = {side.name: _numbers(found[side.name]) for side in sides}
     held = all(trial.told_apart == 0.5 for trial in found["multi-round"])
     random, circles = results["random"], results["multi-round"]
     steps = "hardly change" if attack.steps == "small" else "change as in ordinary training"
     helps = "Hiding the log does not help" if random["median_error"] < _RECOVERED else "Hiding the log helps here"
-    return Finding(
+    return AttackFinding(
         level=Level.SAFE if held else Level.DANGER,
         headline=f"{helps}: with random selection {random['columns_recovered']:.0%} of it come out of the sums, and "
         f"updates with a median error of {random['median_error']:.2g} ({random['median_error_with_log']:.2g} with the "
@@ -233,9 +233,9 @@ def _numbers(trials: Sequence[HiddenLogTrial]) -> dict[str, Any]:
     }
 
 
-def _table(attack: Disaggregation, results: dict[str, dict[str, Any]]) -> Table:
+def _table(attack: Disaggregation, results: dict[str, dict[str, Any]]) -> WordTable:
     names = {"random": "random selection", "multi-round": f"circles of {attack.privacy}"}
-    return Table(
+    return WordTable(
         "The log as found, and what it is good for",
         (
             "selection",
@@ -272,20 +272,20 @@ def _card(attack: Disaggregation, results: dict[str, dict[str, Any]], *, held: b
         yield CardLine(
             "find out who took part when",
             f"{against}, log hidden",
-            Outcome.NOT_ELIMINATED if above else Outcome.REDUCED,
+            Effect.NOT_ELIMINATED if above else Effect.REDUCED,
             f"{one['entries_right']:.1%} of it are found; by counts alone {one['entries_right_by_counts_alone']:.1%}",
         )
     error = results["random"]["median_error"]
     yield CardLine(
         "single out a client's update",
         "random selection, log hidden",
-        Outcome.NOT_ELIMINATED if error < 1 else Outcome.REDUCED,
+        Effect.NOT_ELIMINATED if error < 1 else Effect.REDUCED,
         f"median error {error:.2g}",
     )
     yield CardLine(
         "single out a client's update",
         f"circles of {attack.privacy}, log hidden",
-        Outcome.ELIMINATED if held else Outcome.NOT_ELIMINATED,
+        Effect.ELIMINATED if held else Effect.NOT_ELIMINATED,
         "circle mates have one and the same column, found or not: told apart as by guessing"
         if held
         else "circle mates were told apart",

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.attacks.faces_outcome import CCESA, GLOBAL, GUESS, PLAIN, SA, make_finding
-from coterie.attacks.finding import Finding, ThreatModel, Watch
+from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
 from coterie.attacks.likeness import Pictures, PixelScale
 from coterie.attacks.protected import secure_mean
 from coterie.attacks.readings import Trial
@@ -55,9 +55,9 @@ class Faces:
             raise ConfigError("model inversion needs at least one round of training, and one trial")
 
     @property
-    def threat(self) -> ThreatModel:
+    def threat(self) -> Adversary:
         """A listener on the line of a client, and whoever gets the model."""
-        return ThreatModel(
+        return Adversary(
             who="a listener on every client's line (or the server, which has the same); and anybody who gets the model",
             sees="what each client sends in the last round: its model in plain averaging, a masked vector under SA and "
             "CCESA; and, under all three, the model of all clients after that round",
@@ -66,7 +66,7 @@ class Faces:
             may="compute; it sends nothing",
         )
 
-    def play(self, watch: Watch) -> Finding:
+    def play(self, watch: OnProgress) -> AttackFinding:
         """Train, listen and invert, for every trial with another model."""
         trials = []
         for number in range(self.trials):

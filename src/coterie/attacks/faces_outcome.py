@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from coterie.attacks.finding import CardLine, Finding, Outcome
+from coterie.attacks.finding import AttackFinding, CardLine, Effect
 from coterie.attacks.readings import Readings, Trial, excess, read, readings_table
 from coterie.reports.words import Level, count
 
@@ -14,13 +14,13 @@ PLAIN, SA, CCESA = "plain averaging: a client's model", "SA: what the client sen
 GLOBAL, GUESS = "all three: everybody's model", "guess: the mean picture"
 
 
-def make_finding(attack: "Faces", trials: Sequence[Trial]) -> Finding:
+def make_finding(attack: "Faces", trials: Sequence[Trial]) -> AttackFinding:
     """Put together what came of all trials."""
     found = read(trials)
     people = len(trials[0].originals)
     masked_tells = any(_beats(found[row], found[GUESS]) for row in (SA, CCESA))
     model_tells = _beats(found[GLOBAL], found[GUESS])
-    return Finding(
+    return AttackFinding(
         level=Level.DANGER if masked_tells or model_tells else Level.CAUTION,
         headline=_headline(found, people, model_tells=model_tells),
         setting=(
@@ -76,9 +76,9 @@ def _card(found: dict[str, Readings]) -> list[CardLine]:
 
     def line(against: str, row: str, hidden: str, shown: str, *, proven: bool = False) -> CardLine:
         told = _beats(found[row], guess)
-        spared = Outcome.ELIMINATED if proven else Outcome.REDUCED
+        spared = Effect.ELIMINATED if proven else Effect.REDUCED
         why = f"{_share(found[row])} recognised; {shown if told else hidden}"
-        return CardLine("model inversion", against, Outcome.NOT_ELIMINATED if told else spared, why)
+        return CardLine("model inversion", against, Effect.NOT_ELIMINATED if told else spared, why)
 
     masked, wrong = "a masked vector is uniformly random, whatever it hides", "which must not be: a fault of Coterie"
     little = "this model has learnt too little to draw from"

@@ -1,4 +1,4 @@
-"""What every attack tells: who attacks and what with, then what came of it, then a card that sums up."""
+"""Findings of an attack: who attacks and what with, then what came of it, then a card that sums up."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -11,12 +11,12 @@ import numpy.typing as npt
 from coterie.reports.html import Figure
 from coterie.reports.words import Level
 
-Watch: TypeAlias = Callable[[str, float], None]
+OnProgress: TypeAlias = Callable[[str, float], None]
 """Told what is being done and what share of it is done, from 0 to 1."""
 
 
 @dataclass(frozen=True)
-class ThreatModel:
+class Adversary:
     """Who attacks, with what; an attack touches nothing beyond it."""
 
     who: str
@@ -25,12 +25,12 @@ class ThreatModel:
     may: str
 
 
-class Outcome(StrEnum):
+class Effect(StrEnum):
     """What a defence does to an attack, with the verdict that a page shows it as."""
 
     level: Level
 
-    def __new__(cls, name: str, level: Level) -> "Outcome":
+    def __new__(cls, name: str, level: Level) -> "Effect":
         """Make a string of the name, so that it is written to JSON as it is."""
         outcome = str.__new__(cls, name)
         outcome._value_ = name
@@ -50,12 +50,12 @@ class CardLine:
 
     attack: str
     against: str
-    outcome: Outcome
+    outcome: Effect
     why: str
 
 
 @dataclass(frozen=True)
-class Table:
+class WordTable:
     """Rows of words and numbers as they are shown, under a heading; the first column names the row."""
 
     title: str
@@ -86,7 +86,7 @@ class Plot:
 
 
 @dataclass(frozen=True, eq=False)
-class Finding:
+class AttackFinding:
     """What came of an attack."""
 
     level: Level
@@ -97,7 +97,7 @@ class Finding:
     """What was played, with every size that matters, in plain sentences."""
     measures: Mapping[str, Any]
     """Every number of it, as plain values for JSON."""
-    tables: Sequence[Table]
+    tables: Sequence[WordTable]
     card: Sequence[CardLine]
     plots: Sequence[Plot] = ()
     strips: Sequence[Strip] = ()
@@ -113,16 +113,16 @@ class Attack(Protocol):
     title: ClassVar[str]
 
     @property
-    def threat(self) -> ThreatModel:
+    def threat(self) -> Adversary:
         """Who attacks, with what."""
         ...
 
-    def play(self, watch: Watch) -> Finding:
+    def play(self, watch: OnProgress) -> AttackFinding:
         """Run it on both sides; what is found depends on the settings alone."""
         ...
 
 
-def record(attack: Attack, finding: Finding) -> dict[str, Any]:
+def record(attack: Attack, finding: AttackFinding) -> dict[str, Any]:
     """Return all that a program may want to know, in the order in which a person reads it."""
     return {
         "attack": attack.name,

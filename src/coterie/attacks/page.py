@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from coterie.attacks.finding import Attack, Finding, Strip
+from coterie.attacks.finding import Attack, AttackFinding, Strip
 from coterie.reports.html import render
 from coterie.reports.pictures import picture_uri
 
 
-def attack_page(attack: Attack, finding: Finding) -> str:
+def attack_page(attack: Attack, finding: AttackFinding) -> str:
     """Return one self-contained HTML page."""
     return render(
         "coterie.attacks",

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from coterie.attacks.finding import Strip, Table
+from coterie.attacks.finding import Strip, WordTable
 from coterie.attacks.likeness import Pictures, psnr, squared_error, ssim
 from coterie.cohorts.circles import Indices, Reals
 
@@ -101,9 +101,9 @@ def excess(found: Readings, baseline: Readings, measure: str) -> tuple[float, fl
     return float(gain.mean()) - reach, float(gain.mean()) + reach
 
 
-def readings_table(found: Mapping[str, Readings], note: str) -> Table:
+def readings_table(found: Mapping[str, Readings], note: str) -> WordTable:
     """Return all readings as a table."""
-    return Table(
+    return WordTable(
         "How like the originals",
         ("drawn from", "PSNR, dB", "MSE", "SSIM", "recognised"),
         [

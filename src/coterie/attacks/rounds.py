@@ -15,7 +15,7 @@ import numpy.typing as npt
 from torch import nn
 
 from coterie.arithmetic.quantize import Layout, Quantizer
-from coterie.attacks.finding import Watch
+from coterie.attacks.finding import OnProgress
 from coterie.attacks.victims import Victims, flat, shaped
 from coterie.cohorts.circles import Circles, Indices, Mask, random_circles
 from coterie.cohorts.policies import POLICIES, Policy, PolicySettings
@@ -169,7 +169,7 @@ class Sightings:
         return np.asarray(self.participation.any(0))
 
 
-def stretch(watch: Watch, doing: str, start: float, length: float) -> Callable[[float], None]:
+def stretch(watch: OnProgress, doing: str, start: float, length: float) -> Callable[[float], None]:
     """Return what is told shares of one thing that is done, itself a share of the whole."""
     return lambda share: watch(doing, start + share * length)
 

@@ -1,4 +1,4 @@
-"""How every attack is shown, on a terminal, a page or as JSON: threat model first, then verdict and privacy card."""
+"""Attacks as they are shown, on a terminal, a page or as JSON: threat model first, then verdict and privacy card."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from coterie.attacks.finding import Attack, CardLine, Finding, Table, ThreatModel
+    from coterie.attacks.finding import Adversary, Attack, AttackFinding, CardLine, WordTable
 
 Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with all figures and pictures.")]
 Trials = Annotated[int, typer.Option(help="How often everything is tried, with other seeds.", min=1, max=1000)]
@@ -42,7 +42,7 @@ def show(attack: "Attack", html: Path | None, as_json: bool) -> None:
         console.print(f"Page: {html}", markup=False, soft_wrap=True)
 
 
-def _played(attack: "Attack", *, silent: bool) -> "Finding":
+def _played(attack: "Attack", *, silent: bool) -> "AttackFinding":
     with progress_bars(silent) as progress:
         task = progress.add_task(attack.title, total=100)
         return attack.play(lambda doing, share: progress.update(task, description=doing, completed=round(100 * share)))
@@ -60,7 +60,7 @@ def _check(file: Path) -> None:
         raise ConfigError(f"cannot write to {file}: {error.strerror}") from None
 
 
-def _show_threat(console: "Console", threat: "ThreatModel") -> None:
+def _show_threat(console: "Console", threat: "Adversary") -> None:
     from rich.markup import escape
     from rich.table import Table as Grid
 
@@ -73,7 +73,7 @@ def _show_threat(console: "Console", threat: "ThreatModel") -> None:
     console.print()
 
 
-def _show_finding(console: "Console", finding: "Finding") -> None:
+def _show_finding(console: "Console", finding: "AttackFinding") -> None:
     from rich.markup import escape
 
     console.print(escape(finding.setting))
@@ -87,7 +87,7 @@ def _show_finding(console: "Console", finding: "Finding") -> None:
         console.print(f"[dim]{escape(remark)}[/]")
 
 
-def _show_table(console: "Console", table: "Table") -> None:
+def _show_table(console: "Console", table: "WordTable") -> None:
     from rich.box import SIMPLE_HEAD
     from rich.markup import escape
     from rich.table import Table as Drawn

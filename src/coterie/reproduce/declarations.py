@@ -130,12 +130,12 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 _KINDS = {
     "active-membership": "coterie.reproduce.active_membership.experiment:AttackExperiment",
-    "landscape": "coterie.reproduce.landscape.experiment:Landscape",
     "confined-table": "coterie.reproduce.confined_table.experiment:ConfinedTable",
+    "landscape": "coterie.reproduce.landscape.experiment:Landscape",
     "membership": "coterie.reproduce.membership.experiment:MembershipTable",
     "multi-round-metrics": "coterie.reproduce.multi_round.experiment:MultiRoundMetrics",
-    "reconstruction": "coterie.reproduce.reconstruction.experiment:Reconstruction",
     "picture-attack": "coterie.reproduce.pictures.experiment:PictureAttack",
+    "reconstruction": "coterie.reproduce.reconstruction.experiment:Reconstruction",
     "reliability": "coterie.reproduce.reliability.experiment:Reliability",
     "training-table": "coterie.reproduce.training_table.experiment:TrainingTable",
 }

@@ -29,7 +29,7 @@ from coterie.attacks.active_membership.scene import MembershipScene, other_label
 from coterie.attacks.active_membership.secure_sum import secure_error
 from coterie.attacks.active_membership.summary import InferenceSuccess, MethodSummary
 from coterie.attacks.active_membership.verdict import outcome_against
-from coterie.attacks.finding import Outcome
+from coterie.attacks.finding import Effect
 from coterie.cli import app
 from coterie.confined.network import loss_and_gradient
 from coterie.errors import ConfigError, InputError
@@ -281,11 +281,11 @@ class TestVerdict:
             return MethodSummary("confined", [with_area(auc) for auc in aucs])
 
         baseline, nothing = summary(0.8, 0.82, 0.81), summary(0.5, 0.51, 0.49)
-        assert outcome_against(nothing, baseline) is Outcome.REDUCED
-        assert outcome_against(summary(0.6, 0.61, 0.62), baseline) is Outcome.REDUCED
-        assert outcome_against(summary(0.9, 0.8, 0.85), baseline) is Outcome.NOT_ELIMINATED
-        assert outcome_against(baseline, baseline) is Outcome.NOT_ELIMINATED
-        assert outcome_against(nothing, nothing) is Outcome.NOT_ELIMINATED  # it shows nothing where there is nothing
+        assert outcome_against(nothing, baseline) is Effect.REDUCED
+        assert outcome_against(summary(0.6, 0.61, 0.62), baseline) is Effect.REDUCED
+        assert outcome_against(summary(0.9, 0.8, 0.85), baseline) is Effect.NOT_ELIMINATED
+        assert outcome_against(baseline, baseline) is Effect.NOT_ELIMINATED
+        assert outcome_against(nothing, nothing) is Effect.NOT_ELIMINATED  # it shows nothing where there is nothing
 
     def test_utility_is_of_honest_participants(self, scene: MembershipScene) -> None:
         descent = AttackedDescent("fedavg", scene, Recipe())

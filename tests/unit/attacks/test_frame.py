@@ -9,7 +9,17 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from coterie.attacks.finding import CardLine, Finding, Outcome, Plot, Strip, Table, ThreatModel, Watch, record
+from coterie.attacks.finding import (
+    Adversary,
+    AttackFinding,
+    CardLine,
+    Effect,
+    OnProgress,
+    Plot,
+    Strip,
+    WordTable,
+    record,
+)
 from coterie.attacks.page import attack_page
 from coterie.cli.attack_show import show
 from coterie.errors import ConfigError
@@ -28,26 +38,26 @@ class Guess:
     tries: int = 3
 
     @property
-    def threat(self) -> ThreatModel:
-        return ThreatModel("anybody", "nothing", f"the rules {EVIL}", "guess")
+    def threat(self) -> Adversary:
+        return Adversary("anybody", "nothing", f"the rules {EVIL}", "guess")
 
-    def play(self, watch: Watch) -> Finding:
+    def play(self, watch: OnProgress) -> AttackFinding:
         watch("guessing", 1.0)
         bars = Figure([{"type": "bar", "x": [1], "y": [2]}], {}, 200, "a bar")
-        return Finding(
+        return AttackFinding(
             Level.SAFE,
             "Nothing was guessed.",
             f"{self.tries} guesses, at {EVIL}",
             {"right": 0, "policies": {"random": {"median_error": 1.0}}},
-            [Table("Guesses", ["who", "right"], [["anybody", "0"]], "none at all")],
-            [CardLine("guess", "anything", Outcome.ELIMINATED, "there is nothing to see")],
+            [WordTable("Guesses", ["who", "right"], [["anybody", "0"]], "none at all")],
+            [CardLine("guess", "anything", Effect.ELIMINATED, "there is nothing to see")],
             [Plot("Guesses drawn", bars)],
             [Strip("Guesses seen", [("truth", np.zeros((2, 4, 4))), ("guess", np.ones((2, 4, 4, 3)))])],
             ["Not much of an attack."],
         )
 
 
-def played() -> Finding:
+def played() -> AttackFinding:
     return Guess().play(lambda *_: None)
 
 
@@ -88,13 +98,13 @@ def test_json_and_page_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 def test_page_that_cannot_be_written_is_refused_before_any_work(tmp_path: Path) -> None:
     class Never(Guess):
-        def play(self, watch: Watch) -> Finding:
+        def play(self, watch: OnProgress) -> AttackFinding:
             raise AssertionError("it was played all the same")
 
     with pytest.raises(ConfigError, match="cannot write"):
         show(Never(), tmp_path / "missing" / "page.html", as_json=True)
 
 
-@pytest.mark.parametrize("outcome", Outcome)
-def test_outcomes_have_levels(outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", Effect)
+def test_outcomes_have_levels(outcome: Effect) -> None:
     assert isinstance(outcome.level, Level)

@@ -15,7 +15,7 @@ pytest.importorskip("torch", reason="training needs coterie[train]")
 from typer.testing import CliRunner
 
 from coterie.arithmetic.ring import Ring
-from coterie.attacks.finding import Outcome, record
+from coterie.attacks.finding import Effect, record
 from coterie.attacks.malicious_server import inconsistency, invitations, moves, sessions
 from coterie.attacks.malicious_server.attack import LIES, MaliciousServer
 from coterie.attacks.malicious_server.learned import leaks
@@ -322,7 +322,7 @@ def test_the_finding_says_what_was_found() -> None:
     finding = attack.play(unwatched)
     assert finding.level is Level.SAFE
     assert "2 of 2 lies obtained a client's input exactly; with all rules, none did" in finding.headline
-    assert [line.outcome for line in finding.card] == [Outcome.ELIMINATED, Outcome.REDUCED]
+    assert [line.outcome for line in finding.card] == [Effect.ELIMINATED, Effect.REDUCED]
     lies = record(attack, finding)["lies"]
     assert lies["both-shares"]["without_rule"] == {"exact": 1, "resemblance": pytest.approx(1)}
     assert lies["splitting"]["clients_in_what_is_left"] == 3
@@ -345,7 +345,7 @@ def test_terms_of_trust_are_not_called_safe() -> None:
     finding = small(lies=("key-substitution", "both-shares"), active=False).play(unwatched)
     assert finding.level is Level.DANGER
     assert finding.headline.startswith("1 of 2 lies obtained a client's input with all rules in place: substituted")
-    assert [line.outcome for line in finding.card] == [Outcome.NOT_ELIMINATED, Outcome.ELIMINATED]
+    assert [line.outcome for line in finding.card] == [Effect.NOT_ELIMINATED, Effect.ELIMINATED]
 
 
 def test_a_lie_that_cannot_be_told_is_not_called_shown() -> None:
@@ -358,9 +358,9 @@ def test_a_lie_that_cannot_be_told_is_not_called_shown() -> None:
 def test_a_find_by_a_variation_counts() -> None:
     attempt = Attempt(Ring(8), np.zeros(4, np.uint16))
     told = Told(LIES["stranding"], [attempt], [attempt], [], 1.0)
-    assert told.outcome is Outcome.ELIMINATED
+    assert told.outcome is Effect.ELIMINATED
     broken = replace(told, varied=[type("V", (), {"broken": True})()])
-    assert broken.outcome is Outcome.NOT_ELIMINATED
+    assert broken.outcome is Effect.NOT_ELIMINATED
 
 
 @pytest.mark.parametrize(

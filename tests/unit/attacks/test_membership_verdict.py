@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from coterie.attacks.finding import Finding, Outcome
+from coterie.attacks.finding import AttackFinding, Effect
 from coterie.attacks.membership import passive
 from coterie.attacks.membership.passive import PassiveMembership
 from coterie.attacks.membership.rates import Decisions
@@ -18,7 +18,7 @@ SUM, NOISY = "sum-4", "noisy-sum-4"
 AUDIT = OneSum(cohorts=(4,), noise=(1.0,), tries=1000, trials=1)
 
 
-def told(monkeypatch: pytest.MonkeyPatch, **areas: float) -> Finding:
+def told(monkeypatch: pytest.MonkeyPatch, **areas: float) -> AttackFinding:
     """Return the finding of trials in which every attack has these AUCs, and 0.5 where none is given."""
 
     def trial(_game: Game, seed: int, _watch: object) -> PassiveTrial:
@@ -35,7 +35,7 @@ def told(monkeypatch: pytest.MonkeyPatch, **areas: float) -> Finding:
     return PassiveMembership(cohorts=(4,), trials=6).play(lambda _what, _share: None)
 
 
-def outcomes(finding: Finding) -> list[Outcome]:
+def outcomes(finding: AttackFinding) -> list[Effect]:
     """Of a client's model, the masked uploads, the sum and the noisy sum."""
     return [line.outcome for line in finding.card]
 
@@ -51,30 +51,30 @@ def test_what_a_sum_tells_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert finding.level is Level.CAUTION
     assert "a masked upload tells nothing; the sum still tells: AUC 0.70" in finding.headline
     assert outcomes(finding) == [
-        Outcome.NOT_ELIMINATED,
-        Outcome.ELIMINATED,
-        Outcome.ELIMINATED,
-        Outcome.REDUCED,
-        Outcome.REDUCED,
+        Effect.NOT_ELIMINATED,
+        Effect.ELIMINATED,
+        Effect.ELIMINATED,
+        Effect.REDUCED,
+        Effect.REDUCED,
     ]
 
 
 def test_a_sum_that_shows_nothing_is_not_called_safe(monkeypatch: pytest.MonkeyPatch) -> None:
     finding = told(monkeypatch, **{CLIENT: 0.9})
     assert "of the sum, nothing could be shown" in finding.headline
-    assert outcomes(finding)[3] is Outcome.REDUCED
+    assert outcomes(finding)[3] is Effect.REDUCED
     assert finding.level is Level.CAUTION
 
 
 def test_a_sum_as_bad_as_the_client_is_no_defence(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert outcomes(told(monkeypatch, **{CLIENT: 0.9, SUM: 0.9}))[3] is Outcome.NOT_ELIMINATED
+    assert outcomes(told(monkeypatch, **{CLIENT: 0.9, SUM: 0.9}))[3] is Effect.NOT_ELIMINATED
 
 
 def test_a_mask_that_leaks_is_an_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
     finding = told(monkeypatch, **{CLIENT: 0.9, SECURE: 0.6})
     assert finding.level is Level.DANGER
     assert "something of it is seen in its masked upload, SA" in finding.headline
-    assert outcomes(finding)[1:3] == [Outcome.NOT_ELIMINATED, Outcome.ELIMINATED]
+    assert outcomes(finding)[1:3] == [Effect.NOT_ELIMINATED, Effect.ELIMINATED]
 
 
 def audited(plain: float, noisy: float) -> list[Audited]:
@@ -96,5 +96,5 @@ def test_an_audit_is_told_as_it_is(plain: float, noisy: float, level: Level, sai
     finding = tell(AUDIT, [audited(plain, noisy)], 0.0)
     assert finding.level is level
     assert said in finding.headline
-    assert finding.card[0].outcome is Outcome.NOT_ELIMINATED
-    assert finding.card[1].outcome is (Outcome.NOT_ELIMINATED if noisy > 10 else Outcome.REDUCED)
+    assert finding.card[0].outcome is Effect.NOT_ELIMINATED
+    assert finding.card[1].outcome is (Effect.NOT_ELIMINATED if noisy > 10 else Effect.REDUCED)

@@ -11,7 +11,7 @@ from coterie.attacks.active_membership.scene import MembershipScene
 from coterie.attacks.active_membership.secure_sum import secure_error
 from coterie.attacks.active_membership.summary import InferenceSuccess, MethodSummary
 from coterie.attacks.active_membership.verdict import NAMES, tell
-from coterie.attacks.finding import Finding, ThreatModel, Watch
+from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
 from coterie.confined import LOSS_CHECKS
 from coterie.errors import ConfigError
 from coterie.training.streams import sequence
@@ -83,9 +83,9 @@ class ActiveMembership:
         return cls(data=data, **{**preset, **{name: value for name, value in settings.items() if value is not None}})
 
     @property
-    def threat(self) -> ThreatModel:
+    def threat(self) -> Adversary:
         """Participants that collude."""
-        return ThreatModel(
+        return Adversary(
             who=f"{self.malicious} of {self.participants + self.malicious} participants, who collude; the others and "
             "the server, if there is one, are honest",
             sees="what every participant sees: in FedAvg and Ditto the common model after each round; in confined "
@@ -105,7 +105,7 @@ class ActiveMembership:
         """When attackers attack."""
         return AttackSchedule(self.threshold, self.patience, self.rounds)
 
-    def play(self, watch: Watch) -> Finding:
+    def play(self, watch: OnProgress) -> AttackFinding:
         """Tune the strength on FedAvg, then attack every method."""
         watch("tuning the strength on FedAvg", 0.0)
         tuning = self.tune() if self.strength is None else {}

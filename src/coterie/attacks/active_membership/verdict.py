@@ -9,7 +9,7 @@ from coterie.attacks.active_membership.descents import PUBLIC, MethodName
 from coterie.attacks.active_membership.figures import areas, utilities
 from coterie.attacks.active_membership.inference import mean_interval
 from coterie.attacks.active_membership.summary import InferenceSuccess, MethodSummary
-from coterie.attacks.finding import CardLine, Finding, Outcome, Plot, Table
+from coterie.attacks.finding import AttackFinding, CardLine, Effect, Plot, WordTable
 from coterie.reports.words import Level, count
 
 if TYPE_CHECKING:
@@ -34,13 +34,13 @@ def tell(
     nothing: InferenceSuccess,
     summaries: Mapping[MethodName, MethodSummary],
     secure_error: float,
-) -> Finding:
+) -> AttackFinding:
     """Put everything together."""
     found = list(summaries.values())
     card = [_card_line(summary, summaries["fedavg"]) for summary in found]
     confined = [line.outcome for method, line in zip(summaries, card, strict=True) if method in _CONFINED]
-    return Finding(
-        level=Level.DANGER if Outcome.NOT_ELIMINATED in confined else Level.CAUTION,
+    return AttackFinding(
+        level=Level.DANGER if Effect.NOT_ELIMINATED in confined else Level.CAUTION,
         headline=_headline(summaries),
         setting=_setting(attack, strength, tuning, secure_error),
         measures={
@@ -60,16 +60,16 @@ def tell(
     )
 
 
-def outcome_against(summary: MethodSummary, baseline: MethodSummary) -> Outcome:
+def outcome_against(summary: MethodSummary, baseline: MethodSummary) -> Effect:
     """Say what a method does to the attack, beside the baseline under the same one.
 
     Never *eliminated*: no theorem says that confined descent hides members, whatever was measured.
     """
     own, other = summary.best.success, baseline.best.success
     if not own.beats_guess:
-        return Outcome.REDUCED if other.beats_guess else Outcome.NOT_ELIMINATED
+        return Effect.REDUCED if other.beats_guess else Effect.NOT_ELIMINATED
     _, high = mean_interval([one - reference for one, reference in zip(own.aucs, other.aucs, strict=True)])
-    return Outcome.REDUCED if high < 0 else Outcome.NOT_ELIMINATED
+    return Effect.REDUCED if high < 0 else Effect.NOT_ELIMINATED
 
 
 def _headline(summaries: Mapping[MethodName, MethodSummary]) -> str:
@@ -113,14 +113,14 @@ def _setting(attack: "ActiveMembership", strength: float, tuning: Mapping[float,
     )
 
 
-def _inferred(nothing: InferenceSuccess, summaries: Iterable[MethodSummary]) -> Table:
+def _inferred(nothing: InferenceSuccess, summaries: Iterable[MethodSummary]) -> WordTable:
     rows = [("a model that saw no target", "", _share(nothing), _interval(nothing), "", _area(nothing))]
     for summary in summaries:
         for view, success in summary.active.views.items():
             watched = summary.passive.views[view]
             by_rule = f"{watched.accuracy:.1%}", _share(success), _interval(success)
             rows.append((f"{NAMES[summary.method]}: {view}", *by_rule, f"{watched.auc:.3f}", _area(success)))
-    return Table(
+    return WordTable(
         "What attackers infer",
         ("from", "right, watching", "attacking", "95% interval", "AUC, watching", "attacking"),
         rows,
@@ -145,7 +145,7 @@ def _area(success: InferenceSuccess) -> str:
     return f"{success.auc:.3f}" + (f" ± {np.std(success.aucs, ddof=1):.3f}" if several else "")
 
 
-def _left(summaries: Iterable[MethodSummary]) -> Table:
+def _left(summaries: Iterable[MethodSummary]) -> WordTable:
     rows = [
         (
             NAMES[summary.method],
@@ -159,7 +159,7 @@ def _left(summaries: Iterable[MethodSummary]) -> Table:
         for summary in summaries
         for watched, attacked in [(summary.passive.utility, summary.active.utility)]
     ]
-    return Table(
+    return WordTable(
         "What honest participants are left with",
         ("", "before", "watched", "attacked", "worst", "spread, watched", "attacked"),
         rows,
@@ -168,7 +168,7 @@ def _left(summaries: Iterable[MethodSummary]) -> Table:
     )
 
 
-def _refused(summaries: Iterable[MethodSummary]) -> Table:
+def _refused(summaries: Iterable[MethodSummary]) -> WordTable:
     rows = [
         (
             NAMES[summary.method],
@@ -179,7 +179,7 @@ def _refused(summaries: Iterable[MethodSummary]) -> Table:
         )
         for summary in summaries
     ]
-    return Table(
+    return WordTable(
         "What is refused",
         ("", "rounds before", "clean, before", "clean, watched", "poisoned"),
         rows,

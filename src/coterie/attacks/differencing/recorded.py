@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.attacks.differencing.algebra import reconstruct, unexplained
-from coterie.attacks.finding import CardLine, Finding, Outcome, Table, ThreatModel, Watch
+from coterie.attacks.finding import Adversary, AttackFinding, CardLine, Effect, OnProgress, WordTable
 from coterie.attacks.rounds import Matrix
 from coterie.auditing.auditor import AuditReport, audit
 from coterie.auditing.logs import read_log
@@ -43,16 +43,16 @@ class RecordedDifferencing:
     out: str | None = None
 
     @property
-    def threat(self) -> ThreatModel:
+    def threat(self) -> Adversary:
         """Whoever has the server's records."""
-        return ThreatModel(
+        return Adversary(
             who="the server, honest but curious, or whoever has its records",
             sees=f"the mean update of each round, in {Path(self.sums).name}",
             knows=f"who was aggregated in which round, by {Path(self.log).name}",
             may="compute",
         )
 
-    def play(self, watch: Watch) -> Finding:
+    def play(self, watch: OnProgress) -> AttackFinding:
         """Read both, find out who is determined, and reconstruct."""
         watch("reading", 0.0)
         participation, means = matched(read_log(self.log), read_sums(Path(self.sums)))
@@ -129,7 +129,7 @@ def _write(path: Path, audited: AuditReport, clients: tuple[str, ...], estimate:
 
 def _tell(
     attack: RecordedDifferencing, audited: AuditReport, participation: Participation, matrix: Mask, open_share: float
-) -> Finding:
+) -> AttackFinding:
     exposed, seen = audited.exposed, int(matrix.any(0).sum())
     rounds = count(len(participation.rounds), "sum")
     spare = len(matrix) - int(np.linalg.matrix_rank(matrix.astype(np.float64)))
@@ -141,7 +141,7 @@ def _tell(
         headline = f"{rounds} determine no single client's update; the smallest group is of {audited.strong_privacy}."
     strong = audited.strong_privacy or 0
     level = Level.DANGER if exposed else Level.SAFE if strong > 1 else Level.CAUTION
-    return Finding(
+    return AttackFinding(
         level=level,
         headline=headline,
         setting=f"{rounds} over {count(seen, 'client')}, from a log and saved means. What the clients sent is not "
@@ -166,18 +166,18 @@ def _line(audited: AuditReport, strong: int) -> CardLine:
     attack, against = "single out a client's update", "these cohorts"
     if audited.exposed:
         why = f"{count(len(audited.exposed), 'unit vector')} in the row space of the participation matrix"
-        return CardLine(attack, against, Outcome.NOT_ELIMINATED, why)
+        return CardLine(attack, against, Effect.NOT_ELIMINATED, why)
     if strong > 1:
         why = f"groups of at least {strong} clients were always aggregated together"
-        return CardLine(attack, against, Outcome.ELIMINATED, why)
-    return CardLine(attack, against, Outcome.REDUCED, "nobody is determined yet, but clients differ in their rounds")
+        return CardLine(attack, against, Effect.ELIMINATED, why)
+    return CardLine(attack, against, Effect.REDUCED, "nobody is determined yet, but clients differ in their rounds")
 
 
-def _table(audited: AuditReport) -> Table:
+def _table(audited: AuditReport) -> WordTable:
     shown = audited.exposed[:_LISTED]
     more = f"and {len(audited.exposed) - _LISTED} more" if len(audited.exposed) > _LISTED else ""
     rows = [(printable(exposure.client), str(exposure.round)) for exposure in shown]
-    return Table("Clients whose update the sums determine", ("client", "since round"), rows, more)
+    return WordTable("Clients whose update the sums determine", ("client", "since round"), rows, more)
 
 
 def _remarks(spare: int, open_share: float) -> Iterator[str]:

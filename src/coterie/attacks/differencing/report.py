@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coterie.attacks.finding import CardLine, Finding, Outcome, Plot, Table
+from coterie.attacks.finding import AttackFinding, CardLine, Effect, Plot, WordTable
 from coterie.reports.html import Figure
 from coterie.reports.words import Level, count
 
@@ -91,12 +91,12 @@ class SideResult:
 
 def tell(
     attack: Differencing, sides: Sequence[Side], found: Mapping[str, Sequence[SideTrial]], session_off: float
-) -> Finding:
+) -> AttackFinding:
     """Put the finding together; ``session_off`` is by how much a real session's mean differed."""
     results = [SideResult(side, found[side.name]) for side in sides]
     judged = next((result for result in results if result.side.circles), results[0])
     guesses = np.concatenate([trial.guesses for result in results for trial in result.trials])
-    return Finding(
+    return AttackFinding(
         level=Level.SAFE if judged.protected else Level.DANGER if judged.median < judged.guess else Level.CAUTION,
         headline=_headline(attack, results),
         setting=_setting(attack),
@@ -163,17 +163,17 @@ def _card(attack: Differencing, result: SideResult) -> Iterator[CardLine]:
             f"{error}; the sums determine {result.exposed:.3g} of {attack.clients} clients; two of a group of "
             f"{result.side.mates.privacy} are told apart in {result.told_apart:.0%} of cases, by guessing in 50%"
         )
-        yield CardLine("single out a client's update", name, Outcome.NOT_ELIMINATED, why)
+        yield CardLine("single out a client's update", name, Effect.NOT_ELIMINATED, why)
         return
     yield CardLine(
         "single out a client's update",
         name,
-        Outcome.ELIMINATED,
+        Effect.ELIMINATED,
         "circle mates have equal columns in every history, so they get equal estimates: told apart in exactly half of "
         "the cases, as by guessing",
     )
     bound = "" if result.bound is None else f"; no estimate from these sums has a mean error below {result.bound:.2g}"
-    yield CardLine("learn the mean of its circle", name, Outcome.REDUCED, f"that is what a sum says: {error}{bound}")
+    yield CardLine("learn the mean of its circle", name, Effect.REDUCED, f"that is what a sum says: {error}{bound}")
 
 
 def _remarks(attack: Differencing, judged: SideResult) -> Iterator[str]:
@@ -192,8 +192,8 @@ def _remarks(attack: Differencing, judged: SideResult) -> Iterator[str]:
         )
 
 
-def _table(results: Sequence[SideResult]) -> Table:
-    return Table(
+def _table(results: Sequence[SideResult]) -> WordTable:
+    return WordTable(
         "Relative squared error of the reconstructed updates",
         ("selection", "median", "± over trials", "mean", "recovered", "guessing the mean", "mates told apart"),
         [

@@ -14,7 +14,7 @@ from coterie.attacks.differencing.algebra import (
     relative_errors,
     told_apart,
 )
-from coterie.attacks.finding import Finding, ThreatModel, Watch
+from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
 from coterie.attacks.rounds import Side, Sightings, WatchedRound, check_secure_sum, make_sides, play_rounds, stretch
 from coterie.attacks.victims import Victims
 from coterie.auditing.auditor import audit
@@ -82,9 +82,9 @@ class Differencing:
             raise ConfigError(f"dropouts must be a probability below 1, not {self.dropouts}")
 
     @property
-    def threat(self) -> ThreatModel:
+    def threat(self) -> Adversary:
         """An honest-but-curious server with a memory."""
-        return ThreatModel(
+        return Adversary(
             who="the server, honest but curious: it follows the protocol and keeps what it sees",
             sees="the sum of each round's updates, as secure aggregation reveals it; no update of its own",
             knows="who was aggregated in which round",
@@ -96,7 +96,7 @@ class Differencing:
         """The clients' learning rate while the attacker watches."""
         return self.learning_rate / self.before if self.steps == "small" else self.learning_rate
 
-    def play(self, watch: Watch) -> Finding:
+    def play(self, watch: OnProgress) -> AttackFinding:
         """Train, watch the same clients under every policy, and reconstruct."""
         found: dict[str, list[SideTrial]] = {}
         off = 0.0
@@ -143,7 +143,7 @@ class Differencing:
         return play_rounds(victims, side, state, rounds, work, self.dropouts)
 
     def attack(self, victims: Victims, state: ModelArrays, side: Side) -> SideTrial:
-        """Watch a window, reconstruct, and compare with what was sent."""
+        """OnProgress a window, reconstruct, and compare with what was sent."""
         seen = Sightings.of(self.window(victims, state, side), len(victims))
         estimate = reconstruct(seen.participation, seen.means)
         guess = guess_mean(seen.participation, seen.means)

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from coterie.attacks.finding import Finding, ThreatModel, Watch
+from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
 from coterie.attacks.imprint.defences import refused_for_architecture, refused_for_length
 from coterie.attacks.imprint.layer import Imprinter, craft, examples_in, network
 from coterie.attacks.imprint.outcome import Caught, CraftedRound, make_finding
@@ -58,16 +58,16 @@ class Imprint:
             raise ConfigError("noise is given by multipliers above 0")
 
     @property
-    def threat(self) -> ThreatModel:
+    def threat(self) -> Adversary:
         """A server that may choose the model."""
-        return ThreatModel(
+        return Adversary(
             who="the server, which chooses the model that clients train",
             sees="the mean update of a cohort of whole circles, as secure aggregation opens it; nothing of one client",
             knows="public examples of the same kind; no label",
             may="send any model; the protocol it follows to the letter",
         )
 
-    def play(self, watch: Watch) -> Finding:
+    def play(self, watch: OnProgress) -> AttackFinding:
         """Send crafted models to cohorts, with each defence off and on."""
         rounds: list[CraftedRound] = []
         for number in range(self.trials):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coterie.attacks.finding import CardLine, Finding, Outcome, Strip, Table
+from coterie.attacks.finding import AttackFinding, CardLine, Effect, Strip, WordTable
 from coterie.attacks.likeness import Pictures
 from coterie.reports.words import Level, count
 
@@ -54,14 +54,14 @@ class CraftedRound:
     """Whether the pin helps where the agreed model has such a layer anyway, and only its numbers are crafted."""
 
 
-def make_finding(attack: "Imprint", rounds: Sequence[CraftedRound]) -> Finding:
+def make_finding(attack: "Imprint", rounds: Sequence[CraftedRound]) -> AttackFinding:
     """Put together what came of all rounds."""
     cases = sorted({(one.cohort, one.bins) for one in rounds})
     by_case = {case: [one for one in rounds if (one.cohort, one.bins) == case] for case in cases}
     worst = max(by_case.values(), key=lambda some: _share([one.bare for one in some]))
     largest = by_case[cases[-1]]
     works = _share([one.bare for one in worst]) > max(_FEW, _share([one.guess for one in worst]))
-    return Finding(
+    return AttackFinding(
         level=Level.DANGER if works else Level.NOTHING,
         headline=_headline(attack, largest, works=works),
         setting=(
@@ -126,7 +126,7 @@ def _case(case: tuple[int, int], rounds: Sequence[CraftedRound]) -> dict[str, fl
     }
 
 
-def _recovered(attack: "Imprint", by_case: Mapping[tuple[int, int], Sequence[CraftedRound]]) -> Table:
+def _recovered(attack: "Imprint", by_case: Mapping[tuple[int, int], Sequence[CraftedRound]]) -> WordTable:
     rows = []
     for (cohort, bins), rounds in by_case.items():
         case = _case((cohort, bins), rounds)
@@ -143,7 +143,7 @@ def _recovered(attack: "Imprint", by_case: Mapping[tuple[int, int], Sequence[Cra
                 f"{case['guessed_psnr']:.1f}",
             )
         )
-    return Table(
+    return WordTable(
         "Examples recovered from one sum over whole circles",
         ("sum over", "examples", "recovered", "expected", "PSNR, dB", "by guessing", "PSNR, dB"),
         rows,
@@ -153,7 +153,7 @@ def _recovered(attack: "Imprint", by_case: Mapping[tuple[int, int], Sequence[Cra
     )
 
 
-def _defended(attack: "Imprint", rounds: Sequence[CraftedRound]) -> Table:
+def _defended(attack: "Imprint", rounds: Sequence[CraftedRound]) -> WordTable:
     one = rounds[0]
     nobody = "0%, refused"
     bare = f"{_share([each.bare for each in rounds]):.0%}"
@@ -177,7 +177,7 @@ def _defended(attack: "Imprint", rounds: Sequence[CraftedRound]) -> Table:
         ("guessing", f"{_share([each.guess for each in rounds]):.0%}", _psnr([each.guess for each in rounds])),
     ]
     title = f"What helps: {one.cohort} clients, {one.bins} bins"
-    return Table(title, ("defence", "recovered", "PSNR, dB"), rows)
+    return WordTable(title, ("defence", "recovered", "PSNR, dB"), rows)
 
 
 def _psnr(caught: Sequence[Caught]) -> str:
@@ -193,19 +193,19 @@ def _card(attack: "Imprint", rounds: Sequence[CraftedRound]) -> list[CardLine]:
         CardLine(
             name,
             f"multi-round cohorts, T = {attack.privacy}",
-            Outcome.NOT_ELIMINATED if bare > max(guess, _FEW) else Outcome.REDUCED,
+            Effect.NOT_ELIMINATED if bare > max(guess, _FEW) else Effect.REDUCED,
             f"{bare:.0%} recovered exactly: a sum holds whatever the model keeps apart in it",
         ),
         CardLine(
             name,
             "architecture pinned by the client",
-            Outcome.REDUCED if one.refused_for_architecture else Outcome.NOT_ELIMINATED,
+            Effect.REDUCED if one.refused_for_architecture else Effect.NOT_ELIMINATED,
             "an inserted layer is refused before training; crafted numbers in an agreed wide layer are not",
         ),
     ]
     for z in attack.noise:
         share = _share([each.noisy[z] for each in rounds])
-        outcome = Outcome.REDUCED if share < bare / 2 else Outcome.NOT_ELIMINATED
+        outcome = Effect.REDUCED if share < bare / 2 else Effect.NOT_ELIMINATED
         why = f"{share:.0%} recovered exactly, instead of {bare:.0%}"
         if all(_silent(each.noisy[z], each.guess) for each in rounds):
             why += "; guessing comes nearer"

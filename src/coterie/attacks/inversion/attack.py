@@ -9,7 +9,7 @@ whole circle at once, which asks for nothing that the attacker does not have, an
 from dataclasses import dataclass
 from typing import ClassVar
 
-from coterie.attacks.finding import Finding, ThreatModel, Watch
+from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
 from coterie.attacks.inversion.descent import Budget
 from coterie.attacks.inversion.outcome import make_finding
 from coterie.attacks.inversion.scene import ALONE, TOGETHER, Origin, Scene, Telling
@@ -51,9 +51,9 @@ class Inversion:
         _ = self.budget
 
     @property
-    def threat(self) -> ThreatModel:
+    def threat(self) -> Adversary:
         """A server that only looks, with everything that helps it."""
-        return ThreatModel(
+        return Adversary(
             who="the server, honest but curious",
             sees="the mean update of a circle of T clients, exactly as differencing over rounds would isolate it; with "
             "T = 1, as under random selection, the client's own update",
@@ -76,7 +76,7 @@ class Inversion:
         """Return the clients of a trial."""
         return Victims.gather(self.data, self.model, self.clients, seed, examples=self.examples, data_dir=self.data_dir)
 
-    def play(self, watch: Watch) -> Finding:
+    def play(self, watch: OnProgress) -> AttackFinding:
         """Invert the update of another client in every trial, its own and that of its circles."""
         trials = []
         for number in range(self.trials):

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from coterie.attacks.finding import CardLine, Finding, Outcome
+from coterie.attacks.finding import AttackFinding, CardLine, Effect
 from coterie.attacks.inversion.scene import ALONE, MEAN, PICTURE, TOGETHER, Origin
 from coterie.attacks.readings import Readings, Trial, excess, read, readings_table
 from coterie.reports.words import Level, count
@@ -24,7 +24,7 @@ _CAPTION = (
 )
 
 
-def make_finding(attack: "Inversion", trials: Sequence[Trial], numbers: int) -> Finding:
+def make_finding(attack: "Inversion", trials: Sequence[Trial], numbers: int) -> AttackFinding:
     """Put together what came of all trials, where an update has so many ``numbers``."""
     found = read(trials)
     guess = max((found[MEAN], found[PICTURE]), key=lambda readings: readings.mean("psnr"))
@@ -33,7 +33,7 @@ def make_finding(attack: "Inversion", trials: Sequence[Trial], numbers: int) -> 
     works = _beats(own, guess) or own.mean("recognised") >= _MANY
     lines = [_line(1, own, guess), *(_line(privacy, best, guess) for privacy, best in circles.items())]
     pixels = trials[0].originals.size
-    return Finding(
+    return AttackFinding(
         level=_level(works, [line.outcome for line in lines[1:]]),
         headline=_headline(own, circles, guess, works=works),
         setting=_setting(attack, numbers),
@@ -60,10 +60,10 @@ def _beats(found: Readings, guess: Readings) -> bool:
     return any(excess(found, guess, measure)[0] > 0 for measure in ("psnr", "recognised"))
 
 
-def _level(works: bool, outcomes: Sequence[Outcome]) -> Level:
+def _level(works: bool, outcomes: Sequence[Effect]) -> Level:
     if not works:
         return Level.NOTHING
-    return Level.DANGER if Outcome.NOT_ELIMINATED in outcomes else Level.CAUTION
+    return Level.DANGER if Effect.NOT_ELIMINATED in outcomes else Level.CAUTION
 
 
 def _headline(own: Readings, circles: Mapping[int, Readings], guess: Readings, *, works: bool) -> str:
@@ -89,17 +89,17 @@ def _line(privacy: int, readings: Readings, guess: Readings) -> CardLine:
     attack = "gradient inversion"
     many = readings.mean("recognised") >= _MANY
     if privacy == 1:
-        outcome = Outcome.NOT_ELIMINATED if many or _beats(readings, guess) else Outcome.REDUCED
+        outcome = Effect.NOT_ELIMINATED if many or _beats(readings, guess) else Effect.REDUCED
         why = f"{shown}; over rounds the update itself is isolated"
         return CardLine(attack, "secure aggregation, cohorts at random (T = 1)", outcome, why)
     against = f"multi-round cohorts, T = {privacy}"
     if many:
         why = f"{shown}; {privacy} clients together are a larger batch, and this model gives it away"
-        return CardLine(attack, against, Outcome.NOT_ELIMINATED, why)
+        return CardLine(attack, against, Effect.NOT_ELIMINATED, why)
     if _beats(readings, guess):
-        return CardLine(attack, against, Outcome.REDUCED, f"{shown}; and whose they are among {privacy} is not told")
+        return CardLine(attack, against, Effect.REDUCED, f"{shown}; and whose they are among {privacy} is not told")
     why = f"{shown}: not shown to be better than guessing here, which is no proof for other models"
-    return CardLine(attack, against, Outcome.REDUCED, why)
+    return CardLine(attack, against, Effect.REDUCED, why)
 
 
 def _setting(attack: "Inversion", numbers: int) -> str:

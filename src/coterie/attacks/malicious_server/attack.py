@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from coterie.arithmetic.quantize import Quantizer
-from coterie.attacks.finding import Finding, ThreatModel, Watch
+from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
 from coterie.attacks.malicious_server import inconsistency, invitations, rewinding, sessions
 from coterie.attacks.malicious_server.learned import leaks
 from coterie.attacks.malicious_server.report import report
@@ -66,10 +66,10 @@ class MaliciousServer:
             raise ConfigError(f"of {self.clients} clients between 0 and {(self.clients - 1) // 2} collude here")
 
     @property
-    def threat(self) -> ThreatModel:
+    def threat(self) -> Adversary:
         """Who attacks, with what."""
         helped = f", with {self.colluders} of {self.clients} clients on its side" if self.colluders else ", alone"
-        return ThreatModel(
+        return Adversary(
             who=f"The server of secure aggregation{helped}.",
             sees="Every message of every client: keys, sealed shares, masked inputs, what is signed and revealed.",
             knows="The protocol and its terms, and all secrets of those who collude with it.",
@@ -77,7 +77,7 @@ class MaliciousServer:
             "It cannot break ciphers or forge signatures.",
         )
 
-    def play(self, watch: Watch) -> Finding:
+    def play(self, watch: OnProgress) -> AttackFinding:
         """Tell every lie to the same victims, without the rule against it and with it."""
         total = len(self.lies) * (self.trials + self.tries)
         told = []

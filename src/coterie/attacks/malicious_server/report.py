@@ -7,7 +7,7 @@ import numpy as np
 
 from coterie.arithmetic.quantize import Quantizer
 from coterie.arithmetic.ring import RingVector
-from coterie.attacks.finding import CardLine, Finding, Outcome, Strip, Table
+from coterie.attacks.finding import AttackFinding, CardLine, Effect, Strip, WordTable
 from coterie.attacks.malicious_server.stage import Attempt, Picture
 from coterie.attacks.malicious_server.told import SIGNIFICANT, Told, resemblance
 from coterie.reports.words import Level
@@ -23,7 +23,7 @@ NOTHING = 0.5
 """The grey of a picture of nothing."""
 
 
-def report(attack: "MaliciousServer", told: Sequence[Told], quantizer: Quantizer, typical: Picture) -> Finding:
+def report(attack: "MaliciousServer", told: Sequence[Told], quantizer: Quantizer, typical: Picture) -> AttackFinding:
     """Put together all that is said about the lies.
 
     Vectors are pictures, encoded by that quantizer. ``typical`` is the mean of all of them: the best guess of somebody
@@ -31,8 +31,8 @@ def report(attack: "MaliciousServer", told: Sequence[Told], quantizer: Quantizer
     """
     shape = typical.shape
     usual = _usual(told, quantizer, typical)
-    safe = all(each.outcome is not Outcome.NOT_ELIMINATED for each in told)
-    return Finding(
+    safe = all(each.outcome is not Effect.NOT_ELIMINATED for each in told)
+    return AttackFinding(
         level=Level.SAFE if safe else Level.DANGER,
         headline=_headline(attack, told),
         setting=_setting(attack, quantizer, shape),
@@ -84,7 +84,7 @@ def _usual(told: Sequence[Told], quantizer: Quantizer, typical: Picture) -> floa
     return float(np.mean(alike)) if alike else 0.0
 
 
-def _table(told: Sequence[Told], usual: float) -> Table:
+def _table(told: Sequence[Told], usual: float) -> WordTable:
     rows = []
     for each in told:
         trials, varied = len(each.without), len(each.varied)
@@ -105,11 +105,11 @@ def _table(told: Sequence[Told], usual: float) -> Table:
         f"pictures, for whoever knows it, has {usual:.2f}. Varied: the same lie with messages altered, left out, "
         "exchanged and repeated at random, and asked again where it is refused."
     )
-    return Table("What the server obtained", columns, rows, note)
+    return WordTable("What the server obtained", columns, rows, note)
 
 
 def _headline(attack: "MaliciousServer", told: Sequence[Told]) -> str:
-    obtained = [each for each in told if each.outcome is Outcome.NOT_ELIMINATED]
+    obtained = [each for each in told if each.outcome is Effect.NOT_ELIMINATED]
     worked = sum(each.worked > 0 for each in told)
     lies = "lie" if len(told) == 1 else "lies"
     if not worked:
@@ -170,13 +170,13 @@ def _why(attack: "MaliciousServer", told: Told) -> str:
     rule = told.lie.rule[0].upper() + told.lie.rule[1:]
     if told.impossible:
         return f"Cannot be told here: {told.impossible}."
-    if told.outcome is Outcome.NOT_ELIMINATED:
+    if told.outcome is Effect.NOT_ELIMINATED:
         if not attack.active:
             return "These terms promise nothing against a server that lies; active-server terms do."
         return "This must not happen: please report it with the command and its seed."
     if not told.worked:
         return "Fails here even without its rule, so nothing is shown: other rules or numbers stand in its way."
-    if told.outcome is Outcome.REDUCED:
+    if told.outcome is Effect.REDUCED:
         among = max(attempt.among for attempt in told.against)
         return f"{rule}. What is left is a sum over {among} clients, a whole circle, as any two rounds may show."
     return f"{rule}."

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from coterie.attacks.finding import Outcome
+from coterie.attacks.finding import Effect
 from coterie.attacks.malicious_server.stage import Attempt, Lie
 
 GUESSES = 1999
@@ -60,11 +60,11 @@ class Told:
         return sum(each.broken for each in self.varied)
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> Effect:
         """What the rule does to the lie."""
         if self.obtained or self.broken:
-            return Outcome.NOT_ELIMINATED
-        return Outcome.REDUCED if self.chance < SIGNIFICANT else Outcome.ELIMINATED
+            return Effect.NOT_ELIMINATED
+        return Effect.REDUCED if self.chance < SIGNIFICANT else Effect.ELIMINATED
 
     @property
     def refusals(self) -> Sequence[str]:

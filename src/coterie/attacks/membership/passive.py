@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-from coterie.attacks.finding import CardLine, Finding, Outcome, Table, ThreatModel, Watch
+from coterie.attacks.finding import Adversary, AttackFinding, CardLine, Effect, OnProgress, WordTable
 from coterie.attacks.membership.figures import draw_budget, draw_views
 from coterie.attacks.membership.study import (
     CLIENT,
@@ -53,9 +53,9 @@ class PassiveMembership(Game):
     title: ClassVar[str] = "Passive membership inference"
 
     @property
-    def threat(self) -> ThreatModel:
+    def threat(self) -> Adversary:
         """Two who look: at the wire, and at the server."""
-        return ThreatModel(
+        return Adversary(
             who="an eavesdropper at a client's wire, or the server; honest but curious",
             sees=(
                 "the eavesdropper: the global models and one client's upload in the last round; "
@@ -68,7 +68,7 @@ class PassiveMembership(Game):
             may="look, and nothing else",
         )
 
-    def play(self, watch: Watch) -> Finding:
+    def play(self, watch: OnProgress) -> AttackFinding:
         """Run every attack on every view, and tell."""
         trials = []
         for trial in range(self.trials):
@@ -80,7 +80,7 @@ class PassiveMembership(Game):
         summaries, accuracy, budget = summarise(trials), mean_accuracy(trials), summarise_budget(trials)
         chosen = strongest(summaries[CLIENT])
         best = {view: summaries[view][chosen] for view in self.views}
-        return Finding(
+        return AttackFinding(
             level=_level(best),
             headline=_headline(best, self.views, ATTACKS[chosen]),
             setting=self._setting(),
@@ -169,13 +169,13 @@ def _level(best: Mapping[str, InferenceSummary]) -> Level:
     return Level.DANGER if best[SECURE].beats_guessing or best[SPARSE].beats_guessing else Level.CAUTION
 
 
-def _outcome(view: str, best: Mapping[str, InferenceSummary]) -> Outcome:
+def _outcome(view: str, best: Mapping[str, InferenceSummary]) -> Effect:
     one, client = best[view], best[CLIENT]
     if view in (SECURE, SPARSE):
-        return Outcome.NOT_ELIMINATED if one.beats_guessing else Outcome.ELIMINATED
+        return Effect.NOT_ELIMINATED if one.beats_guessing else Effect.ELIMINATED
     ours, theirs = one.auc_interval, client.auc_interval
     below = ours is not None and theirs is not None and ours[1] < theirs[0]
-    return Outcome.REDUCED if below else Outcome.NOT_ELIMINATED
+    return Effect.REDUCED if below else Effect.NOT_ELIMINATED
 
 
 def _why(view: str, one: InferenceSummary) -> str:
@@ -197,7 +197,7 @@ def _auc(one: InferenceSummary) -> str:
 
 def _table(
     best: Mapping[str, InferenceSummary], views: Mapping[str, str], accuracy: Mapping[str, float], attack: str
-) -> Table:
+) -> WordTable:
     rows = [
         (
             name,
@@ -209,7 +209,7 @@ def _table(
         )
         for view, name in views.items()
     ]
-    return Table(
+    return WordTable(
         f"What {attack} finds",
         ("seen", "AUC", "accuracy", "precision", "recall", "the model itself"),
         rows,
@@ -217,7 +217,7 @@ def _table(
     )
 
 
-def _few_alarms(best: Mapping[str, InferenceSummary], views: Mapping[str, str], attack: str) -> Table:
+def _few_alarms(best: Mapping[str, InferenceSummary], views: Mapping[str, str], attack: str) -> WordTable:
     low = best[CLIENT].found
     rows = [
         (
@@ -227,7 +227,7 @@ def _few_alarms(best: Mapping[str, InferenceSummary], views: Mapping[str, str], 
         for view, name in views.items()
     ]
     counted = " and ".join(f"{part.false_alarms} of {part.others:,}" for part in low)
-    return Table(
+    return WordTable(
         f"Members that {attack} finds with few false alarms",
         ("seen", *(f"TPR at {part.rate:.1%} FPR" for part in low)),
         rows,
@@ -236,9 +236,9 @@ def _few_alarms(best: Mapping[str, InferenceSummary], views: Mapping[str, str], 
     )
 
 
-def _comparison(summaries: Mapping[str, Mapping[str, InferenceSummary]], views: Mapping[str, str]) -> Table:
+def _comparison(summaries: Mapping[str, Mapping[str, InferenceSummary]], views: Mapping[str, str]) -> WordTable:
     rows = [(name, *(_area(one) for one in summaries[view].values())) for view, name in views.items()]
-    return Table("AUC of every attack", ("seen", *ATTACKS.values()), rows)
+    return WordTable("AUC of every attack", ("seen", *ATTACKS.values()), rows)
 
 
 def _area(one: InferenceSummary) -> str:

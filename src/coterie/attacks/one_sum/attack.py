@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from coterie.attacks.finding import Finding, ThreatModel, Watch
+from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
 from coterie.attacks.membership.wire import overhear
 from coterie.attacks.membership.world import stretch
 from coterie.attacks.one_sum.bounds import audit
@@ -54,9 +54,9 @@ class OneSum:
             raise ConfigError("delta lies between 0 and 1, and noise multipliers are above 0")
 
     @property
-    def threat(self) -> ThreatModel:
+    def threat(self) -> Adversary:
         """The server, honest but curious, in a single round."""
-        return ThreatModel(
+        return Adversary(
             who="the server of a secure aggregation, honest but curious",
             sees="one sum of a cohort's updates, and nothing else",
             knows=(
@@ -66,7 +66,7 @@ class OneSum:
             may="compute",
         )
 
-    def play(self, watch: Watch) -> Finding:
+    def play(self, watch: OnProgress) -> AttackFinding:
         """Audit sums without noise and with it."""
         audits, gap = [], 0.0
         for trial in range(self.trials):

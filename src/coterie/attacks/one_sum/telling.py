@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import TYPE_CHECKING, TypeAlias
 
-from coterie.attacks.finding import CardLine, Finding, Outcome, Table
+from coterie.attacks.finding import AttackFinding, CardLine, Effect, WordTable
 from coterie.attacks.one_sum.bounds import DOUBT, Bound, ceiling
 from coterie.attacks.one_sum.figures import draw_noise, draw_pairs
 from coterie.reports.words import Level, count
@@ -68,7 +68,7 @@ PlainAudits: TypeAlias = Mapping[tuple[int, str], Shown]
 NoisyAudits: TypeAlias = Mapping[tuple[int, float], Shown]
 
 
-def tell(attack: "OneSum", audits: Sequence[Sequence[Audited]], gap: float) -> Finding:
+def tell(attack: "OneSum", audits: Sequence[Sequence[Audited]], gap: float) -> AttackFinding:
     """Tell what the audits of all trials show."""
     together = [(same[0], Shown.of(same)) for same in zip(*audits, strict=True)]
     plain = {(one.clients, one.pair): shown for one, shown in together if not one.multiplier}
@@ -76,7 +76,7 @@ def tell(attack: "OneSum", audits: Sequence[Sequence[Audited]], gap: float) -> F
     most = ceiling(attack.tries - attack.tries // 2, attack.delta)
     exceeded = any(shown.most > attack.limit(multiplier) for (_, multiplier), shown in noisy.items())
     worst = {clients: max((plain[clients, pair] for pair in PAIRS), key=_epsilon) for clients in attack.cohorts}
-    return Finding(
+    return AttackFinding(
         level=_level(worst, most, exceeded=exceeded),
         headline=_headline(plain, worst, most, exceeded=exceeded),
         setting=_setting(attack, most, gap),
@@ -131,7 +131,7 @@ def _plain_lines(attack: "OneSum", worst: Mapping[int, Shown], most: float) -> l
         CardLine(
             attack.title,
             f"a sum of {clients} without noise",
-            Outcome.NOT_ELIMINATED,
+            Effect.NOT_ELIMINATED,
             f"ε ≥ {shown.epsilon:.1f} of the {most:.1f} that could be shown: other clients are no noise of known size",
         )
         for clients, shown in worst.items()
@@ -139,7 +139,7 @@ def _plain_lines(attack: "OneSum", worst: Mapping[int, Shown], most: float) -> l
 
 
 def _noise_lines(attack: "OneSum", *, exceeded: bool) -> list[CardLine]:
-    outcome = Outcome.NOT_ELIMINATED if exceeded else Outcome.REDUCED
+    outcome = Effect.NOT_ELIMINATED if exceeded else Effect.REDUCED
     return [
         CardLine(
             attack.title,
@@ -163,7 +163,7 @@ def _setting(attack: "OneSum", most: float, gap: float) -> str:
     )
 
 
-def _plain_table(plain: PlainAudits, most: float) -> Table:
+def _plain_table(plain: PlainAudits, most: float) -> WordTable:
     rows = [
         (
             f"{clients} clients, {PAIRS[pair]}",
@@ -174,7 +174,7 @@ def _plain_table(plain: PlainAudits, most: float) -> Table:
         )
         for (clients, pair), shown in plain.items()
     ]
-    return Table(
+    return WordTable(
         "One sum, without noise",
         ("sum", "distance μ", "right / wrong (first trial)", "ε at least", "ε at most"),
         rows,
@@ -183,7 +183,7 @@ def _plain_table(plain: PlainAudits, most: float) -> Table:
     )
 
 
-def _noise_table(attack: "OneSum", noisy: NoisyAudits) -> Table:
+def _noise_table(attack: "OneSum", noisy: NoisyAudits) -> WordTable:
     rows = [
         (
             f"{multiplier:g}",
@@ -192,7 +192,7 @@ def _noise_table(attack: "OneSum", noisy: NoisyAudits) -> Table:
         )
         for multiplier in attack.noise
     ]
-    return Table(
+    return WordTable(
         f"What noise buys, with {PAIRS[CRAFTED]}",
         ("noise multiplier", *(f"{clients} clients: ε at least" for clients in attack.cohorts), "ε at most (proven)"),
         rows,

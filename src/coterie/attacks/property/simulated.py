@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from coterie.attacks.finding import CardLine, Finding, Outcome, Table, ThreatModel, Watch
+from coterie.attacks.finding import Adversary, AttackFinding, CardLine, Effect, OnProgress, WordTable
 from coterie.attacks.property.detector import (
     Auxiliary,
     attribute,
@@ -74,9 +74,9 @@ class PropertyInference:
             raise ConfigError("the attacker needs at least four clients of its own, and circles one T")
 
     @property
-    def threat(self) -> ThreatModel:
+    def threat(self) -> Adversary:
         """An honest-but-curious server with data of its own."""
-        return ThreatModel(
+        return Adversary(
             who="the server, honest but curious: it follows the protocol and keeps what it sees",
             sees="the sum of each round's updates, as secure aggregation reveals it, and the model it sent out",
             knows="who was aggregated in which round; data of the same kind as the clients', with the property and "
@@ -84,7 +84,7 @@ class PropertyInference:
             may="compute, and train clients of its own",
         )
 
-    def play(self, watch: Watch) -> Finding:
+    def play(self, watch: OnProgress) -> AttackFinding:
         """Train under every way to choose cohorts, and attribute the property."""
         found: dict[str, list[PropertyTrial]] = {}
         steps = self.trials * len(self.sides(0))
@@ -129,7 +129,7 @@ class PropertyInference:
         return Victims(dataset, problem, parts, seed), auxiliary, having
 
     def attack(self, victims: Victims, auxiliary: Auxiliary, having: Mask, side: Side) -> PropertyTrial:
-        """Watch training from its beginning, score each round, and attribute the scores."""
+        """OnProgress training from its beginning, score each round, and attribute the scores."""
         work = LocalSGD(self.learning_rate, batch_size=self.batch_size)
         rows, means = [], []
         for played in play_rounds(victims, side, victims.start, range(1, self.rounds + 1), work, self.dropouts):
@@ -151,12 +151,14 @@ class PropertyInference:
         return auxiliary.detector(played, self.own_clients, work, rng, seed)(played.mean)
 
 
-def _tell(attack: PropertyInference, sides: Sequence[Side], found: Mapping[str, Sequence[PropertyTrial]]) -> Finding:
+def _tell(
+    attack: PropertyInference, sides: Sequence[Side], found: Mapping[str, Sequence[PropertyTrial]]
+) -> AttackFinding:
     results = {side.name: _numbers(found[side.name]) for side in sides}
     held = {side.name: side.circles and all(one.equal_scores for one in found[side.name]) for side in sides}
     random, circles = results["random"], results["multi-round"]
     apart = "and tells nobody from its circle" if held["multi-round"] else "and circles did not hold"
-    return Finding(
+    return AttackFinding(
         level=Level.DANGER if not held["multi-round"] else Level.CAUTION if _works(circles) else Level.SAFE,
         headline=f"With random selection the server {'finds' if _works(random) else 'does not find'} clients that have "
         f"the property: AUC {random['auc']:.2f}, {_share(random['auc_among_mates'])} within groups of "
@@ -199,8 +201,8 @@ def _numbers(trials: Sequence[PropertyTrial]) -> dict[str, Any]:
     }
 
 
-def _table(attack: PropertyInference, sides: Sequence[Side], results: Mapping[str, Mapping[str, Any]]) -> Table:
-    return Table(
+def _table(attack: PropertyInference, sides: Sequence[Side], results: Mapping[str, Mapping[str, Any]]) -> WordTable:
+    return WordTable(
         "How well clients with the property are found",
         ("selection", "AUC", "± over trials", "among mates", "by circles' counts", "accuracy"),
         [
@@ -224,18 +226,18 @@ def _table(attack: PropertyInference, sides: Sequence[Side], results: Mapping[st
 def _card(side: Side, one: Mapping[str, Any], *, held: bool) -> Iterator[CardLine]:
     if not held:
         why = f"AUC {one['auc']:.2f}, and {_share(one['auc_among_mates'])} among mates; guessing: 0.5"
-        yield CardLine("find who has a property", _words(side), Outcome.NOT_ELIMINATED, why)
+        yield CardLine("find who has a property", _words(side), Effect.NOT_ELIMINATED, why)
         return
     yield CardLine(
         "tell a client from its circle by a property",
         _words(side),
-        Outcome.ELIMINATED,
+        Effect.ELIMINATED,
         "circle mates have equal columns in every history, so they get equal scores: 0.5 among mates, as by guessing",
     )
     yield CardLine(
         "find circles that have a property",
         _words(side),
-        Outcome.REDUCED,
+        Effect.REDUCED,
         f"AUC {one['auc']:.2f}; knowing how many of each circle have it would give {one['auc_by_circle_counts']:.2f}",
     )
 

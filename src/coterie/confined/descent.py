@@ -4,9 +4,10 @@ Every participant applies the same public step, or refuses it. So its confined m
 
     w_k^l = private offset (anchor + lambda_l Rand_l) + public displacement u_k - sum of the steps that l refused,
 
-and the algorithm is gradient descent on Phi(u) = sum_l F_l(offset_l + u). Only u is stored, and refused steps for those
-who refused any; offsets are made again when needed. Algorithm 1 of the paper, which moves every model by itself, gives
-the same numbers.
+and the algorithm is gradient descent on Phi(u) = sum_l F_l(offset_l + u). Only u is stored, and for those who refused
+any step the sum of those they took up; offsets are made again when needed. (That sum is u less what was refused. As a
+difference it would be lost where poison, which all refuse, lets u grow without bound.) Algorithm 1 of the paper, which
+moves every model by itself, gives the same numbers.
 
 What is sent are sums of gradients. What follows from them is u, which everybody can compute, and **anchor + u is itself
 a usable model**: on MNIST it classifies better than the participants' own. :attr:`ConfinedDescent.public_model` is that
@@ -29,7 +30,7 @@ from coterie.errors import ConfigError, InputError, LocalProtocolError
 from coterie.privacy import clip_norm
 
 DescentState: TypeAlias = dict[str, FloatArray]
-"""All that a descent remembers, as named arrays: its part of a checkpoint. Refused steps in it are private."""
+"""All that a descent remembers, as named arrays: its part of a checkpoint. Which steps who took up is private."""
 
 LocalGradient: TypeAlias = Callable[[str, Parameters], Parameters]
 """Returns the mean gradient of a participant's loss at a model: g = grad F(w, xi_l) / |xi_l|."""
@@ -86,7 +87,8 @@ class ConfinedDescent:
         """How many iterations are done."""
         self.displacement: Parameters = [np.zeros(array.shape) for array in offsets.anchor]
         """u: public, in float64."""
-        self._refused: dict[str, Parameters] = {}
+        self._taken: dict[str, Parameters] = {}
+        """Of those who refused a step, the sum of the steps they took up."""
         self._histories: dict[str, LossHistory] = {}
 
     @property
@@ -141,11 +143,15 @@ class ConfinedDescent:
         self.iteration += 1
         refused = tuple(name for name in self.participants if not verdicts[name])
         for name in refused:
-            before = self._refused.get(name) or [np.zeros_like(array) for array in self.offsets.anchor]
-            self._refused[name] = _sum_like(before, step)  # in the anchor's type: there may be many of them
+            if name not in self._taken:  # in the anchor's type: there may be many of them
+                self._taken[name] = _sum_like(
+                    [np.zeros_like(array) for array in self.offsets.anchor], self.displacement
+                )
         for name in self.participants:
             if verdicts[name]:
                 self.freshness.took(name, self.iteration)
+                if name in self._taken:
+                    self._taken[name] = _sum_like(self._taken[name], step)
         self.displacement = [sum_ + change for sum_, change in zip(self.displacement, step, strict=True)]
         return refused
 
@@ -154,8 +160,8 @@ class ConfinedDescent:
         state: DescentState = {"iteration": np.array(float(self.iteration))}
         state["last_taken"] = np.array([self.freshness.last[name] for name in self.participants], np.float64)
         state |= _named("displacement", self.displacement)
-        for name, arrays in self._refused.items():
-            state |= _named(f"refused.{name}", arrays)
+        for name, arrays in self._taken.items():
+            state |= _named(f"taken.{name}", arrays)
         return state | {f"losses.{name}": np.array(losses) for name, losses in self._histories.items() if losses}
 
     def restore(self, state: Mapping[str, FloatArray]) -> None:
@@ -168,16 +174,14 @@ class ConfinedDescent:
         self.iteration = int(state["iteration"])
         self.freshness.last = dict(zip(self.participants, map(int, state["last_taken"]), strict=True))
         self.displacement = arrays("displacement")
-        self._refused = {name: arrays(f"refused.{name}") for name in self.participants if f"refused.{name}.0" in state}
+        self._taken = {name: arrays(f"taken.{name}") for name in self.participants if f"taken.{name}.0" in state}
         self._histories = {
             name: tuple(map(float, state[f"losses.{name}"])) for name in self.participants if f"losses.{name}" in state
         }
 
     def _moved(self, participant: str) -> Parameters:
-        refused = self._refused.get(participant)
-        if refused is None:
-            return self.displacement
-        return [public - own for public, own in zip(self.displacement, refused, strict=True)]
+        """Return the sum of the steps that a participant took up."""
+        return self._taken.get(participant, self.displacement)
 
 
 @dataclass(frozen=True)

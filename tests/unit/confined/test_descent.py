@@ -168,7 +168,7 @@ def test_a_restored_descent_goes_on_to_the_bit(check: IncreaseCheck | HistoryChe
 
     play(whole, range(12))
     play(first, range(6))
-    assert any(key.startswith("refused.") for key in first.state())
+    assert any(key.startswith("taken.") for key in first.state())
     second.restore(first.state())
     play(second, range(6, 12))
     assert second.state().keys() == whole.state().keys()
@@ -192,6 +192,23 @@ def test_a_poisoned_sum_is_refused_and_a_good_one_taken_up() -> None:
     assert all(flat(descent.confined(name)) == pytest.approx(model, abs=1e-12) for name, model in before.items())
     assert flat(descent.displacement) != pytest.approx(0)  # the public displacement has the poison in it
     assert play(good) == ()
+
+
+def test_poison_that_is_refused_leaves_no_trace_however_large() -> None:
+    """The displacement loses every digit of what was learnt; who refused it loses none."""
+    descent = ConfinedDescent(make_offsets(dtype="float32"), names(3), ConstantStep(0.5))
+    rng = np.random.default_rng(0)
+    good: Parameters = [rng.normal(size=shape) for shape in SHAPES]
+    descent.take(descent.propose(good), {"p0": True, "p1": True, "p2": True})
+    before = {name: flat(descent.confined(name)) for name in names(3)}
+    for size in (1e8, 1e16, 1e24):
+        descent.take([np.full(shape, size) for shape in SHAPES], {"p0": False, "p1": False, "p2": True})
+    for name in ("p0", "p1"):
+        assert flat(descent.confined(name)) == pytest.approx(before[name], rel=1e-6)
+    assert np.abs(flat(descent.confined("p2"))).min() > 1e20
+    descent.take(descent.propose(good), {"p0": True, "p1": False, "p2": True})
+    assert flat(descent.confined("p0")) == pytest.approx(before["p0"] - 0.5 * flat(good), rel=1e-5, abs=1e-6)
+    assert flat(descent.confined("p1")) == pytest.approx(before["p1"], rel=1e-6)
 
 
 def test_a_participant_that_stands_still_is_excluded_until_it_moves_again() -> None:

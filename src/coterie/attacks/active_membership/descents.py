@@ -81,7 +81,6 @@ class Standing:
     honest: DescentState
     attackers: DescentState
     personal: tuple[Parameters, ...]
-    taken: Mapping[str, Parameters]
 
 
 class AttackedDescent:
@@ -92,9 +91,6 @@ class AttackedDescent:
         self.method, self.scene, self.recipe = method, scene, recipe
         self._honest = self._honest_groups()
         self._attackers = [self._malicious(scene.targets if recipe.train_on_targets else scene.cover)]
-        # A confined model is its start and the steps it took up. The same from what it refused, as the descent has it,
-        # would be the difference of two numbers that poison lets grow without bound.
-        self._taken: dict[str, Parameters] = {}
         start = self._honest.descent.confined(FIRST)
         self._personal = PersonalModels(scene, recipe.step, recipe.penalty, start) if method == "ditto" else None
 
@@ -115,7 +111,7 @@ class AttackedDescent:
     def standing(self) -> Standing:
         """Return where everybody stands after training."""
         personal = self._personal.models if self._personal else ()
-        return Standing(self._honest.descent.state(), self._attackers[0].descent.state(), personal, dict(self._taken))
+        return Standing(self._honest.descent.state(), self._attackers[0].descent.state(), personal)
 
     def prepare_attack(self, standing: Standing) -> None:
         """Let everybody stand there, and the attackers be ready to attack."""
@@ -125,7 +121,6 @@ class AttackedDescent:
             self._malicious(LabelledRows(targets.x, labels), standing.attackers)
             for labels in (targets.y, self.scene.decoys)
         ]
-        self._taken = dict(standing.taken)
         if self._personal:
             self._personal.models = standing.personal
 
@@ -157,10 +152,6 @@ class AttackedDescent:
         descent = self._honest.descent
         if self._personal:
             yield from self._personal.models[:most]
-        elif self.method in CHECKED:
-            for name in descent.participants[:most]:
-                start = descent.offsets.of(name)
-                yield _sum(start, self._taken[name]) if name in self._taken else start
         elif self._confined:
             yield from map(descent.confined, descent.participants[:most])
         else:
@@ -185,9 +176,6 @@ class AttackedDescent:
         refused = self._honest.advance(step, rng)
         for groups in self._attackers:
             groups.advance(step, rng)
-        if self.method in CHECKED:
-            for name in set(descent.participants).difference(refused):
-                self._taken[name] = _sum(step, self._taken[name]) if name in self._taken else step
         return len(refused)
 
     def _honest_groups(self, state: DescentState | None = None) -> CachedGroups:
@@ -224,10 +212,6 @@ def outputs(x: FloatArray, parameters: Sequence[FloatArray]) -> FloatArray:
     w1, b1, w2, b2 = parameters
     found: FloatArray = np.maximum(x @ w1 + b1, 0) @ w2 + b2
     return found
-
-
-def _sum(first: Sequence[FloatArray], second: Sequence[FloatArray]) -> Parameters:
-    return [np.asarray(one + other, one.dtype) for one, other in zip(first, second, strict=True)]
 
 
 def _mean_gradient(groups: CachedGroups, one: int | None = None) -> Parameters:

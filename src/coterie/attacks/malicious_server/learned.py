@@ -13,7 +13,7 @@ from coterie.attacks.malicious_server.world import World
 from coterie.secagg.masking import adds
 
 PRIME = (1 << 31) - 1
-Coefficients: TypeAlias = npt.NDArray[np.int64]
+Combinations: TypeAlias = npt.NDArray[np.int64]
 
 
 def leaks(world: World) -> bool:
@@ -32,7 +32,7 @@ def exposes(world: World, number: int) -> bool:
     return any((row == alone).all() for row in learned(world))
 
 
-def learned(world: World) -> Coefficients:
+def learned(world: World) -> Combinations:
     """Return a basis of what the server can compute: one row of coefficients of the honest inputs for each."""
     known = _known_seeds(world)
     seeds: dict[bytes, int] = {}
@@ -58,7 +58,7 @@ def learned(world: World) -> Coefficients:
     return reduced[~reduced[:, : len(seeds)].any(axis=1), len(seeds) :]
 
 
-def allowed(world: World) -> Coefficients:
+def allowed(world: World) -> Combinations:
     """Return sums over the honest parts of every set that clients helped to open; a part of one is not allowed."""
     rows = [np.zeros(len(world.honest), np.int64)]
     for seed, survivors in world.answered:
@@ -86,7 +86,7 @@ def _known_seeds(world: World) -> set[bytes]:
     return {seed for seed in found if seed is not None}
 
 
-def _echelon(matrix: Coefficients) -> Coefficients:
+def _echelon(matrix: Combinations) -> Combinations:
     """Return the row echelon form over a prime field; zero rows are left out."""
     rows, rank = matrix % PRIME, 0
     for column in range(rows.shape[1]):
@@ -101,5 +101,5 @@ def _echelon(matrix: Coefficients) -> Coefficients:
     return rows[:rank]
 
 
-def _rank(matrix: Coefficients) -> int:
+def _rank(matrix: Combinations) -> int:
     return len(_echelon(matrix))

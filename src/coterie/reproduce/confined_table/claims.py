@@ -35,7 +35,8 @@ def learner_claims(experiment: ConfinedTable, outcomes: Sequence[Learnt]) -> Ite
 
 
 def _judged(experiment: ConfinedTable, claim: LearnerClaim, row: Learnt, other: Learnt) -> Claim:
-    errors = next(table.squared_error for table in experiment.tables if table.name == claim.table)
+    table = next(table for table in experiment.tables if table.name == claim.table)
+    errors = table.squared_error
     values = _values(claim, row, other) * (1 if errors else 100)
     low, high = mean_interval(values)
     sign = "+" if claim.against else ""
@@ -44,6 +45,7 @@ def _judged(experiment: ConfinedTable, claim: LearnerClaim, row: Learnt, other: 
     written = f"{low:{sign}{digits}} to {high:{sign}{digits}}{unit}, {count(values.size, 'trial')}"
     if values.size < 2:
         written = f"{values.mean():{sign}{digits}}{unit} in one trial" if values.size else "not measured"
+    written += f", {table.fewer}" if table.fewer else ""
     says = f"{claim.table}: {claim.says}"
     if row.iterations < experiment.paper_iterations and not claim.short:
         part = f"{row.iterations:,} of the paper's {experiment.paper_iterations:,} iterations"

@@ -25,24 +25,28 @@ if TYPE_CHECKING:
     from coterie.runs.config import RunConfig
 
 
-class LearnerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What all rows of a table share: settings of grids, and settings of runs; and which rows it has."""
-
-    name: str
-    grids: dict[str, Any] = {}
-    runs: dict[str, Any] = {}
-    without: tuple[str, ...] = ()
-    """Rows that make no sense in this table."""
-    squared_error: bool = False
-    """Whether models are judged by their mean squared error, not by their accuracy."""
-
-
 class LearnerRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One way to learn."""
 
     name: str
     by: Literal["grid", "run"]
     settings: dict[str, Any] = msgspec.field(name="set", default={})
+
+
+class LearnerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What all rows of a table share: settings of grids, and settings of runs; and which rows it has."""
+
+    name: str
+    grids: dict[str, Any] = {}
+    runs: dict[str, Any] = {}
+    rows: tuple[LearnerRow, ...] = ()
+    """Rows that this table has in place of those of the same name."""
+    without: tuple[str, ...] = ()
+    """Rows that make no sense in this table."""
+    fewer: str = ""
+    """What it has less of than the paper, to be said with every judgement: ``6,000 of 60,000 examples``."""
+    squared_error: bool = False
+    """Whether models are judged by their mean squared error, not by their accuracy."""
 
 
 class LearnerClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -92,11 +96,15 @@ class ConfinedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
             if row.name not in table.without
         ]
 
+    def row(self, job: Job) -> LearnerRow:
+        """Return the way to learn of a job."""
+        return next(row for row in (*self._table(job).rows, *self.rows) if row.name == job.case)
+
     def case(self, job: Job) -> GridCase:
         """Return the grid of a job."""
         from coterie.reproduce.confined_table.grid import GridCase
 
-        settings = {**self.grids, **self._table(job).grids, **self._row(job).settings}
+        settings = {**self.grids, **self._table(job).grids, **self.row(job).settings}
         try:
             return msgspec.convert(settings, GridCase)
         except msgspec.ValidationError as error:
@@ -112,14 +120,14 @@ class ConfinedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
             "training.workers": 0,
             "aggregation.threads": 1,
         }
-        return make_config({**self.runs, **self._table(job).runs, **self._row(job).settings, **own})
+        return make_config({**self.runs, **self._table(job).runs, **self.row(job).settings, **own})
 
     def run(self, job: Job, seed: int, context: JobContext) -> Record | None:
         """Learn in the way of the row."""
         from coterie.reproduce.confined_table.grid import play
         from coterie.reproduce.confined_table.trained import told
 
-        if self._row(job).by == "grid":
+        if self.row(job).by == "grid":
             found = play(self.case(job), seed + job.trial, context.data, context.stop)
         else:
             config = self.config(job, seed, context.data)
@@ -129,7 +137,7 @@ class ConfinedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
     def progress(self, job: Job, folder: Path) -> float:
         """Tell which share of its rounds a run has played; grids do not tell."""
-        if self._row(job).by == "grid":
+        if self.row(job).by == "grid":
             return 0.0
         return share_played(folder / RUNS / folder_name(job), self.config(job, 0, None).rounds)
 
@@ -147,6 +155,3 @@ class ConfinedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
     def _table(self, job: Job) -> LearnerTable:
         return next(table for table in self.tables if table.name == job.part)
-
-    def _row(self, job: Job) -> LearnerRow:
-        return next(row for row in self.rows if row.name == job.case)

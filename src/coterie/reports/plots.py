@@ -90,6 +90,13 @@ def foot_legend(axes: Axes) -> None:
     axes.figure.legend(handles, labels, loc="lower center", fontsize=10, **style)
 
 
+def count_axis(axes: Axes, *, log: bool = False) -> None:
+    """Write what is counted along these axes in full; ``log`` gives small numbers their room."""
+    if log:
+        axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+
+
 def date_axis(axes: Axes) -> None:
     """Let a week of hours fill the width of these axes, every other day marked, and write large values in full."""
     from matplotlib.dates import ConciseDateFormatter, DayLocator

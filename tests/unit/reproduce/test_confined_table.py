@@ -15,7 +15,7 @@ from coterie.reproduce.confined_table.claims import DISPLACEMENT, learner_claims
 from coterie.reproduce.confined_table.experiment import ConfinedTable, LearnerClaim, LearnerRow
 from coterie.reproduce.confined_table.grid import GridCase, load_rows, play, spread_members
 from coterie.reproduce.confined_table.outcomes import Evaluation, Finding, Learnt
-from coterie.reproduce.declarations import FULL, QUICK, Declaration, Job, declared, read_declaration
+from coterie.reproduce.declarations import FULL, QUICK, Declaration, Job, JobContext, declared, read_declaration
 from coterie.reproduce.runner import REPORT, Run
 
 SHIPPED = ("cgd-accuracy", "cgd-fairness", "cgd-lambda", "cgd-mu", "cgd-scale", "cgd-scale-cifar10")
@@ -247,6 +247,60 @@ def test_a_table_may_have_a_row_of_its_own_and_says_what_it_has_less_of() -> Non
     assert experiment.row(Job("many", "FedAvg", 0)).by == "run"
     (judged,) = learner_claims(experiment, [outcome("CGD", 0.90, 0.91), outcome("local", 0.70, 0.71)])
     assert judged.statistic == "+20.00 to +20.00 points, 2 trials, 2 of 9 examples"
+
+
+@pytest.mark.parametrize(
+    ("rows", "figures"),
+    [
+        ([{"spread": 0.1}, {"spread": 0.01, "most": 0.1}], {"lambda.png", "learning.png", "participants.png"}),
+        ([{}, {"mu": 0.0, "constant": 4}, {"mu": 0.5, "constant": 4}], {"steps.png"}),
+        ([{"method": "local"}, {"check": "increase"}], {"learning.png", "participants.png"}),
+    ],
+)
+def test_what_rows_differ_in_is_drawn(rows: list[dict[str, Any]], figures: set[str], tmp_path: Path) -> None:
+    experiment = table(msgspec.toml.decode(SMALL, type=Declaration), FULL)
+    experiment = msgspec.structs.replace(
+        experiment,
+        growth=False,
+        tables=experiment.tables[:1],
+        rows=tuple(LearnerRow(name=str(number), by="grid", settings=each) for number, each in enumerate(rows)),
+    )
+    context = JobContext(tmp_path, None, lambda: False)
+    found = {job: experiment.run(job, 0, context) for job in experiment.jobs(2)}
+    report = experiment.report({job: record for job, record in found.items() if record})
+    assert set(report.figures) == figures
+    for name, draw in report.figures.items():
+        draw(tmp_path / name)
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "most", "expected", "written"),
+    [
+        (None, 0.41, Judgement.FAILS, "no noise, so none holds; 85 by Theorem 1, not sound"),
+        (2.5, 3.0, Judgement.HOLDS, "2.5; 85 by Theorem 1, not sound"),
+        (2.5, 2.0, Judgement.FAILS, "2.5; 85 by Theorem 1, not sound"),
+    ],
+)
+def test_only_an_epsilon_that_holds_counts(
+    epsilon: float | None, most: float, expected: Judgement, written: str, tmp_path: Path
+) -> None:
+    claim = LearnerClaim(says="so", table="few", row="CGD", measure="epsilon", most=most)
+    declaration = msgspec.toml.decode(SMALL, type=Declaration)
+    experiment = msgspec.structs.replace(
+        table(declaration, FULL), claims=(claim,), paper_epsilon={"CGD": {"few": 0.54}}, growth=False
+    )
+    row = outcome("CGD", 0.90, 0.91)
+    told = [msgspec.structs.replace(finding, epsilon=epsilon, claimed=85.0) for finding in row.findings]
+    row = msgspec.structs.replace(row, findings=tuple(told))
+    (judged,) = learner_claims(experiment, [row])
+    assert (judged.judgement, judged.statistic) == (expected, written)
+    report = experiment.retell({"outcomes": msgspec.to_builtins([row])})
+    assert "| paper's epsilon |" in report.text
+    assert "| 0.54 |" in report.text
+    assert set(report.figures) == ({"epsilon.png"} if epsilon else set())
+    for name, draw in report.figures.items():
+        draw(tmp_path / name)
 
 
 def test_squared_errors_are_told_as_they_are() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +21,8 @@ DISPLACEMENT = "displacement"
 JUDGED = (
     "The statistic is an interval for the mean over trials (Student's t, 95%): of a number, or of its difference "
     "between two rows with the same seed. A claim holds if all of the interval is what the paper says, and does not if "
-    "none of it is. Where learning for longer could change it, fewer iterations than the paper's decide nothing."
+    "none of it is. Where learning for longer could change it, fewer iterations than the paper's decide nothing. What "
+    "else a table has less of than the paper stands beside the statistic."
 )
 
 
@@ -31,7 +33,7 @@ def learner_claims(experiment: ConfinedTable, outcomes: Sequence[Learnt]) -> Ite
         row = found.get((claim.table, claim.row))
         other = row if claim.against in ("", DISPLACEMENT) else found.get((claim.table, claim.against))
         if row is not None and other is not None:
-            yield _judged(experiment, claim, row, other)
+            yield _of_epsilon(claim, row) if claim.measure == "epsilon" else _judged(experiment, claim, row, other)
 
 
 def _judged(experiment: ConfinedTable, claim: LearnerClaim, row: Learnt, other: Learnt) -> Claim:
@@ -51,6 +53,14 @@ def _judged(experiment: ConfinedTable, claim: LearnerClaim, row: Learnt, other: 
         part = f"{row.iterations:,} of the paper's {experiment.paper_iterations:,} iterations"
         return Claim(says, f"{written}, {part}", Judgement.OPEN)
     return Claim(says, written, judge((low, high), claim.least, claim.most))
+
+
+def _of_epsilon(claim: LearnerClaim, row: Learnt) -> Claim:
+    sound, claimed = row.each("epsilon"), row.each("claimed")
+    written = f"{sound.mean():.3g}" if sound.size else "no noise, so none holds"
+    written += f"; {claimed.mean():.3g} by Theorem 1, not sound" if claimed.size else ""
+    interval = (float(sound.min()), float(sound.max())) if sound.size else (inf, inf)
+    return Claim(f"{claim.table}: {claim.says}", written, judge(interval, claim.least, claim.most))
 
 
 def _values(claim: LearnerClaim, row: Learnt, other: Learnt) -> Reals:

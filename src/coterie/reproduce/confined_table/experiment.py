@@ -20,6 +20,7 @@ from coterie.reproduce.training_table.experiment import folder_name
 from coterie.runs.config_file import make_config
 
 if TYPE_CHECKING:
+    from coterie.confined import StepSize
     from coterie.reproduce.confined_table.grid import GridCase
     from coterie.reproduce.declarations import Findings, JobContext
     from coterie.runs.config import RunConfig
@@ -52,7 +53,8 @@ class LearnerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 class LearnerClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A claim that a number lies in a range: of a row, or by how much it exceeds that of another, trial by trial.
 
-    Accuracies and their spreads are in points, squared errors as they are.
+    Accuracies and their spreads are in points, squared errors as they are. An epsilon is that which holds: where there
+    is no noise, none does.
     """
 
     says: str
@@ -60,7 +62,7 @@ class LearnerClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     row: str
     against: str = ""
     """The other row; or ``displacement``, for what observers of this row's sums have."""
-    measure: Literal["score", "spread"] = "score"
+    measure: Literal["score", "spread", "epsilon"] = "score"
     least: float = float("-inf")
     most: float = float("inf")
     short: bool = False
@@ -80,11 +82,28 @@ class ConfinedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """What the paper printed, in percent or as a squared error: by row, then by table."""
     paper_spread: dict[str, dict[str, float]] = {}
     """The same for the standard deviation over participants."""
+    paper_epsilon: dict[str, dict[str, float]] = {}
+    """The same for epsilon, whatever it stands for there."""
     paper_iterations: int = 0
     claims: tuple[LearnerClaim, ...] = ()
     growth: bool = False
     """Whether tables differ in the number of participants, so that growth is drawn."""
     notes: tuple[str, ...] = ()
+
+    @property
+    def spreads(self) -> dict[str, tuple[float, float]]:
+        """The least and the largest lambda of each row, where rows differ in it."""
+        found = {row.name: row.settings for row in self.rows if "spread" in row.settings}
+        return {
+            name: (settings["spread"], settings.get("most", settings["spread"])) for name, settings in found.items()
+        }
+
+    @property
+    def steps(self) -> dict[str, StepSize]:
+        """The steps of each row, where rows differ in mu."""
+        if not any("mu" in row.settings for row in self.rows):
+            return {}
+        return {row.name: self.case(Job(self.tables[0].name, row.name, 0)).step_size for row in self.rows}
 
     def jobs(self, trials: int) -> list[Job]:
         """Each row of each table in every trial."""

@@ -54,31 +54,39 @@ def draw_spreads(tables: Mapping[str, Sequence[Learnt]], errors: Iterable[str], 
                     color = colors[outcome.row]
                     axes.plot(_steps(outcome), spreads.mean(axis=0), color=color, linewidth=2, label=outcome.row)
             axes.set(xlabel="iteration", ylabel="mean squared error" if name in errors else "points")
+            axes.set_ylim(bottom=0)
             count_axis(axes, log=_uneven(outcomes))
         foot_legend(max(panels, key=lambda axes: len(axes.get_legend_handles_labels()[1])))
 
 
-def draw_growth(outcomes: Sequence[Learnt], path: Path) -> None:
-    """Draw time and accuracy against the number of participants."""
+def draw_growth(outcomes: Sequence[Learnt], paper: Mapping[str, Mapping[str, float]], path: Path) -> None:
+    """Draw time against the number of participants, and accuracy beside the paper's where anything was learnt."""
     rows: dict[str, list[Learnt]] = {}
     for outcome in outcomes:
         rows.setdefault(outcome.row, []).append(outcome)
-    panels = ("Processor seconds an iteration", "Accuracy, %")
-    subtitle = "Against the number of participants m = m_h x m_v, which have the same examples between them."
-    with page(path, "What more participants cost", subtitle, panels, **page_layout({"": outcomes, " ": ()})) as axes:
+    learnt = any(len(outcome.findings[0].curve) > 1 for outcome in outcomes)
+    panels = ("Processor seconds an iteration", "Accuracy, %") if learnt else ("Processor seconds an iteration",)
+    subtitle = "Against the number of participants, who have the same examples between them."
+    subtitle += " Dotted: the paper's, with all examples and iterations." if learnt else ""
+    layout = page_layout(dict.fromkeys(panels, outcomes))
+    with page(path, "What more participants cost", subtitle, panels, **layout) as axes:
         colors = row_colors({"": outcomes})
         for row, members in rows.items():
             ordered = sorted(members, key=lambda outcome: outcome.findings[0].participants)
             xs = [outcome.findings[0].participants for outcome in ordered]
-            scores = [100 * outcome.last("score").mean() for outcome in ordered]
             seconds = [outcome.each("seconds") for outcome in ordered]
             if _is_confined(ordered[0]) and all(each.size for each in seconds):
                 axes[0].plot(xs, [each.mean() for each in seconds], "o-", color=colors[row], label=row)
-            axes[1].plot(xs, scores, "o-", color=colors[row], label=row)
+            if learnt:
+                scores = [100 * outcome.last("score").mean() for outcome in ordered]
+                axes[1].plot(xs, scores, "o-", color=colors[row], label=row)
+                printed = [paper.get(row, {}).get(outcome.table, np.nan) for outcome in ordered]
+                axes[1].plot(xs, printed, "o:", color=colors[row], markerfacecolor="white", linewidth=1.2)
         for one in axes:
-            one.set(xscale="log", xlabel="participants")
-        axes[0].set_ylim(bottom=0)
-        foot_legend(axes[1])
+            one.set(xlabel="participants")
+            count_axis(one, log=True)
+        axes[0].set_ylim(0, 1.15 * axes[0].get_ylim()[1])
+        foot_legend(axes[-1])
 
 
 def _is_confined(outcome: Learnt) -> bool:

@@ -100,7 +100,7 @@ def _figures(
         if any(outcome.last("spread").size for outcome in outcomes):
             figures[SPREADS] = partial(draw_spreads, tables, errors)
     if experiment.growth:
-        figures[GROWTH] = partial(draw_growth, outcomes)
+        figures[GROWTH] = partial(draw_growth, outcomes, experiment.paper)
     return figures
 
 

@@ -121,7 +121,7 @@ def _table(grids: Mapping[str, Sequence[Panorama]]) -> str:
 def _draw(views: Mapping[str, Panorama], path: Path) -> None:
     subtitle = (
         "Loss on the test examples in a plane among the participants' models (first trial).\n"
-        "Open: starts. Full: ends. Cross: the displacement."
+        "Open: starts. Full: ends. Cross: the displacement. All are projected onto the plane, and may lie far from it."
     )
     with page(
         path, "The landscape around confined models", subtitle, list(views), (3.5 + 5.5 * len(views), 6.6)

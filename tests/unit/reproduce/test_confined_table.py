@@ -275,32 +275,34 @@ def test_what_rows_differ_in_is_drawn(rows: list[dict[str, Any]], figures: set[s
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "most", "expected", "written"),
+    ("claimed", "expected", "written"),
     [
-        (None, 0.41, Judgement.FAILS, "no noise, so none holds; 85 by Theorem 1, not sound"),
-        (2.5, 3.0, Judgement.HOLDS, "2.5; 85 by Theorem 1, not sound"),
-        (2.5, 2.0, Judgement.FAILS, "2.5; 85 by Theorem 1, not sound"),
+        (85.0, Judgement.FAILS, "85 by that theorem with a = 1/2; it is not sound"),
+        (0.3, Judgement.HOLDS, "0.3 by that theorem with a = 1/2; it is not sound"),
+        (None, Judgement.OPEN, "not computed"),
     ],
 )
-def test_only_an_epsilon_that_holds_counts(
-    epsilon: float | None, most: float, expected: Judgement, written: str, tmp_path: Path
+@pytest.mark.parametrize("sound", [None, 2.5])
+def test_a_printed_epsilon_is_judged_by_the_theorem_and_drawn_beside_one_that_holds(
+    claimed: float | None, expected: Judgement, written: str, sound: float | None, tmp_path: Path
 ) -> None:
-    claim = LearnerClaim(says="so", table="few", row="CGD", measure="epsilon", most=most)
+    claim = LearnerClaim(says="so", table="few", row="CGD", measure="epsilon", most=0.41)
     declaration = msgspec.toml.decode(SMALL, type=Declaration)
     experiment = msgspec.structs.replace(
         table(declaration, FULL), claims=(claim,), paper_epsilon={"CGD": {"few": 0.54}}, growth=False
     )
     row = outcome("CGD", 0.90, 0.91)
-    told = [msgspec.structs.replace(finding, epsilon=epsilon, claimed=85.0) for finding in row.findings]
+    told = [msgspec.structs.replace(finding, epsilon=sound, claimed=claimed) for finding in row.findings]
     row = msgspec.structs.replace(row, findings=tuple(told))
     (judged,) = learner_claims(experiment, [row])
     assert (judged.judgement, judged.statistic) == (expected, written)
     report = experiment.retell({"outcomes": msgspec.to_builtins([row])})
     assert "| paper's epsilon |" in report.text
     assert "| 0.54 |" in report.text
-    assert set(report.figures) == ({"epsilon.png"} if epsilon else set())
+    assert set(report.figures) == ({"epsilon.png"} if sound else set())
     for name, draw in report.figures.items():
         draw(tmp_path / name)
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 
 
 def test_squared_errors_are_told_as_they_are() -> None:

@@ -56,11 +56,11 @@ def _judged(experiment: ConfinedTable, claim: LearnerClaim, row: Learnt, other: 
 
 
 def _of_epsilon(claim: LearnerClaim, row: Learnt) -> Claim:
-    sound, claimed = row.each("epsilon"), row.each("claimed")
-    written = f"{sound.mean():.3g}" if sound.size else "no noise, so none holds"
-    written += f"; {claimed.mean():.3g} by Theorem 1, not sound" if claimed.size else ""
-    interval = (float(sound.min()), float(sound.max())) if sound.size else (inf, inf)
-    return Claim(f"{claim.table}: {claim.says}", written, judge(interval, claim.least, claim.most))
+    """Judge a printed epsilon by the theorem that it should come from; no trial changes that."""
+    claimed = row.each("claimed")
+    low, high = (float(claimed.min()), float(claimed.max())) if claimed.size else (-inf, inf)
+    written = f"{high:.3g} by that theorem with a = 1/2; it is not sound" if claimed.size else "not computed"
+    return Claim(f"{claim.table}: {claim.says}", written, judge((low, high), claim.least, claim.most))
 
 
 def _values(claim: LearnerClaim, row: Learnt, other: Learnt) -> Reals:

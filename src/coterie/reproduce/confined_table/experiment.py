@@ -53,8 +53,7 @@ class LearnerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 class LearnerClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A claim that a number lies in a range: of a row, or by how much it exceeds that of another, trial by trial.
 
-    Accuracies and their spreads are in points, squared errors as they are. An epsilon is that which holds: where there
-    is no noise, none does.
+    Accuracies and their spreads are in points, squared errors as they are. An epsilon is that of the paper's Theorem 1.
     """
 
     says: str

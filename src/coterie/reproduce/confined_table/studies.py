@@ -46,7 +46,9 @@ def draw_epsilons(
                 if printed is not None and epsilon is not None and name not in errors:
                     axes.plot(epsilon, printed, marker, color=QUIET, markersize=8, label=f"{row}, printed")
             axes.set(xscale="log", xlim=(0.2, 1000), xlabel="epsilon (delta = 1e-5)", ylabel=_unit(name, errors))
-            axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+            axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+            if name in errors:
+                axes.set_ylim(bottom=0)
         foot_legend(max(panels, key=lambda axes: len(axes.get_legend_handles_labels()[1])))
 
 

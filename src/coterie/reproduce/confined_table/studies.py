@@ -61,16 +61,17 @@ def draw_lambdas(
     )
     with page(path, "How much randomness a start can bear", subtitle, list(tables), **page_layout(tables)) as panels:
         for axes, (name, outcomes) in zip(panels, tables.items(), strict=True):
-            one = sorted((spreads[each.row][0], each) for each in outcomes if len(set(spreads[each.row])) == 1)
-            xs = [spread for spread, _ in one]
+            fixed = [outcome for outcome in outcomes if len(set(spreads[outcome.row])) == 1]
+            fixed.sort(key=lambda outcome: spreads[outcome.row])
+            xs = [spreads[outcome.row][0] for outcome in fixed]
             means, worst, public = (
-                np.array([100 * outcome.last(field).mean() for _, outcome in one])
+                np.array([100 * outcome.last(field).mean() for outcome in fixed])
                 for field in ("score", "worst", "displacement")
             )
             axes.fill_between(xs, worst, means, color=RUST, alpha=0.12, linewidth=0)
             axes.plot(xs, means, "o-", color=RUST, linewidth=2, label="participants")
             axes.plot(xs, public, "o--", color=BLUE, linewidth=1.4, markersize=4, label="public displacement")
-            printed = [paper[outcome.row][name] for _, outcome in one if name in paper.get(outcome.row, {})]
+            printed = [paper[outcome.row][name] for outcome in fixed if name in paper.get(outcome.row, {})]
             if len(printed) == len(xs):
                 axes.plot(xs, printed, "^:", color=QUIET, label="participants, printed")
             for outcome in outcomes:
@@ -90,9 +91,7 @@ def draw_steps(tables: Mapping[str, Sequence[Learnt]], steps: Mapping[str, StepS
     """Draw how far falling steps can lead, and what accuracy gains by them."""
     colors = dict(zip(steps, (GREEN, RUST, BLUE, OCHRE), strict=False))
     headings = ("Sum of all steps so far, in constant steps", *(f"{name}: accuracy, %" for name in tables))
-    subtitle = (
-        "Once steps fall as alpha / (k + mu T)^2, all that follow are fewer than two constant ones, whatever mu is."
-    )
+    subtitle = "Once steps fall as alpha / (k + mu T)^2, all that follow add up to less than two constant ones."
     with page(
         path, "How far falling steps lead", subtitle, headings, **page_layout(dict.fromkeys(headings, ()))
     ) as panels:

@@ -54,10 +54,12 @@ def page(
     *,
     margin: float = _MARGIN,
     legend: bool = False,
+    columns: int = 0,
 ) -> Iterator[list[Axes]]:
     """Yield the axes of panels side by side, each under its own heading; write the PNG when the block ends.
 
-    Sizes are in inches; ``margin`` is what the labels on the left may take; ``legend`` leaves room for one at the foot.
+    Sizes are in inches; ``margin`` is what the labels on the left may take; ``legend`` leaves room for one at the foot;
+    ``columns`` is how many panels are side by side before the next ones go below, 0 for all of them.
     """
     require_matplotlib()
     import matplotlib
@@ -70,10 +72,10 @@ def page(
         bottom = (1.1 if legend else 0.65) / height
         figure.text(left, 1 - 0.45 / height, title, fontsize=17, fontweight="bold", va="center")
         figure.text(left, 1 - 0.66 / height, subtitle, fontsize=10.5, color=QUIET, va="top", linespacing=1.4)
-        grid = figure.add_gridspec(
-            1, len(panels), left=margin / width, right=1 - left, bottom=bottom, top=1 - _HEADER / height, wspace=0.2
-        )
-        axes = [figure.add_subplot(grid[0, column]) for column in range(len(panels))]
+        columns = columns or len(panels)
+        edges = {"left": margin / width, "right": 1 - left, "bottom": bottom, "top": 1 - _HEADER / height}
+        grid = figure.add_gridspec(-(-len(panels) // columns), columns, **edges, wspace=0.2, hspace=0.4)
+        axes = [figure.add_subplot(grid[number // columns, number % columns]) for number in range(len(panels))]
         for one, heading in zip(axes, panels, strict=True):
             one.set_title(heading, loc="left", fontsize=11, fontweight="bold", pad=8)
             one.tick_params(length=0)
@@ -86,6 +88,13 @@ def foot_legend(axes: Axes) -> None:
     handles, labels = axes.get_legend_handles_labels()
     style: dict[str, Any] = {"ncols": max(1, len(labels)), "bbox_to_anchor": (0.5, 0.01), "markerscale": 1.3}
     axes.figure.legend(handles, labels, loc="lower center", fontsize=10, **style)
+
+
+def count_axis(axes: Axes, *, log: bool = False) -> None:
+    """Write what is counted along these axes in full; ``log`` gives small numbers their room."""
+    if log:
+        axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
 
 
 def date_axis(axes: Axes) -> None:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from coterie.errors import ConfigError
 from coterie.reproduce.claims import Judgement
 from coterie.reproduce.confined_table.claims import DISPLACEMENT, learner_claims
-from coterie.reproduce.confined_table.experiment import ConfinedTable, LearnerClaim
+from coterie.reproduce.confined_table.experiment import ConfinedTable, LearnerClaim, LearnerRow
 from coterie.reproduce.confined_table.grid import GridCase, load_rows, play, spread_members
 from coterie.reproduce.confined_table.outcomes import Evaluation, Finding, Learnt
-from coterie.reproduce.declarations import FULL, QUICK, Declaration, declared, read_declaration
+from coterie.reproduce.declarations import FULL, QUICK, Declaration, Job, JobContext, declared, read_declaration
 from coterie.reproduce.runner import REPORT, Run
 
 SHIPPED = ("cgd-accuracy", "cgd-fairness", "cgd-lambda", "cgd-mu", "cgd-scale", "cgd-scale-cifar10")
@@ -128,6 +128,24 @@ def test_a_loss_check_is_kept_and_a_job_can_be_stopped() -> None:
     assert play(case(), 0, None, lambda: True) is None
 
 
+@settings(deadline=None, max_examples=5)
+@given(seed=st.integers(0, 2**31))
+def test_no_step_is_longer_than_what_everybody_was_clipped_to(seed: int) -> None:
+    held = case(groups=2, iterations=1, alpha=1.0, spread=1.0, clip=1e-6)
+    assert np.allclose(
+        scores(found(held, seed)), scores(found(msgspec.structs.replace(held, alpha=1e-9), seed)), atol=1e-3
+    )
+    assert scores(found(held, seed)) != scores(found(msgspec.structs.replace(held, clip=None), seed))
+
+
+def test_theorem_1_is_quoted_for_confined_descent_alone() -> None:
+    # 16 participants, lambda = 0.1, T = 2,000, delta = 1e-5, a = 1/2: the value in docs/confined.md.
+    assert round(case(groups=4, members=4, iterations=2000).claimed_epsilon) == 85
+    assert case(most=0.3).claimed_epsilon == case(spread=0.2).claimed_epsilon
+    assert found(case()).claimed == case().claimed_epsilon
+    assert found(case(method="local")).claimed is None
+
+
 def test_rows_are_dealt_evenly_or_refused() -> None:
     assert len(load_rows(case(groups=7, rows=100), None).y) == 98
     for wrong in (case(rows=10**6), case(groups=300, rows=200)):
@@ -153,7 +171,7 @@ def test_shipped_tables_can_be_run_and_are_about_their_own_rows(name: str) -> No
     for size in declaration.sizes:
         experiment = table(declaration, size)
         for job in experiment.jobs(1):
-            if next(row for row in experiment.rows if row.name == job.case).by == "grid":
+            if experiment.row(job).by == "grid":
                 assert experiment.case(job).step_size(1) > 0
             else:
                 assert experiment.config(job, 0, None).rounds > 0
@@ -217,6 +235,74 @@ def test_claims_are_judged_in_points_over_the_same_seeds(
     (judged,) = learner_claims(experiment, rows)
     assert judged.judgement is expected
     assert not list(learner_claims(experiment, rows[1:]))
+
+
+def test_a_table_may_have_a_row_of_its_own_and_says_what_it_has_less_of() -> None:
+    experiment = table(msgspec.toml.decode(SMALL, type=Declaration), FULL)
+    own = LearnerRow(name="FedAvg", by="grid", settings={"method": "local"})
+    few = msgspec.structs.replace(experiment.tables[0], rows=(own,), fewer="2 of 9 examples")
+    experiment = msgspec.structs.replace(experiment, tables=(few, experiment.tables[1]))
+    assert experiment.row(Job("few", "FedAvg", 0)) is own
+    assert experiment.case(Job("few", "FedAvg", 0)).method == "local"
+    assert experiment.row(Job("many", "FedAvg", 0)).by == "run"
+    (judged,) = learner_claims(experiment, [outcome("CGD", 0.90, 0.91), outcome("local", 0.70, 0.71)])
+    assert judged.statistic == "+20.00 to +20.00 points, 2 trials, 2 of 9 examples"
+
+
+@pytest.mark.parametrize(
+    ("rows", "figures"),
+    [
+        ([{"spread": 0.1}, {"spread": 0.01, "most": 0.1}], {"lambda.png", "learning.png", "participants.png"}),
+        ([{}, {"mu": 0.0, "constant": 4}, {"mu": 0.5, "constant": 4}], {"steps.png"}),
+        ([{"method": "local"}, {"check": "increase"}], {"learning.png", "participants.png"}),
+    ],
+)
+def test_what_rows_differ_in_is_drawn(rows: list[dict[str, Any]], figures: set[str], tmp_path: Path) -> None:
+    experiment = table(msgspec.toml.decode(SMALL, type=Declaration), FULL)
+    experiment = msgspec.structs.replace(
+        experiment,
+        growth=False,
+        tables=experiment.tables[:1],
+        rows=tuple(LearnerRow(name=str(number), by="grid", settings=each) for number, each in enumerate(rows)),
+    )
+    context = JobContext(tmp_path, None, lambda: False)
+    found = {job: experiment.run(job, 0, context) for job in experiment.jobs(2)}
+    report = experiment.report({job: record for job, record in found.items() if record})
+    assert set(report.figures) == figures
+    for name, draw in report.figures.items():
+        draw(tmp_path / name)
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("claimed", "expected", "written"),
+    [
+        (85.0, Judgement.FAILS, "85 by that theorem with a = 1/2; it is not sound"),
+        (0.3, Judgement.HOLDS, "0.3 by that theorem with a = 1/2; it is not sound"),
+        (None, Judgement.OPEN, "not computed"),
+    ],
+)
+@pytest.mark.parametrize("sound", [None, 2.5])
+def test_a_printed_epsilon_is_judged_by_the_theorem_and_drawn_beside_one_that_holds(
+    claimed: float | None, expected: Judgement, written: str, sound: float | None, tmp_path: Path
+) -> None:
+    claim = LearnerClaim(says="so", table="few", row="CGD", measure="epsilon", most=0.41)
+    declaration = msgspec.toml.decode(SMALL, type=Declaration)
+    experiment = msgspec.structs.replace(
+        table(declaration, FULL), claims=(claim,), paper_epsilon={"CGD": {"few": 0.54}}, growth=False
+    )
+    row = outcome("CGD", 0.90, 0.91)
+    told = [msgspec.structs.replace(finding, epsilon=sound, claimed=claimed) for finding in row.findings]
+    row = msgspec.structs.replace(row, findings=tuple(told))
+    (judged,) = learner_claims(experiment, [row])
+    assert (judged.judgement, judged.statistic) == (expected, written)
+    report = experiment.retell({"outcomes": msgspec.to_builtins([row])})
+    assert "| paper's epsilon |" in report.text
+    assert "| 0.54 |" in report.text
+    assert set(report.figures) == ({"epsilon.png"} if sound else set())
+    for name, draw in report.figures.items():
+        draw(tmp_path / name)
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 
 
 def test_squared_errors_are_told_as_they_are() -> None:

@@ -20,21 +20,10 @@ from coterie.reproduce.training_table.experiment import folder_name
 from coterie.runs.config_file import make_config
 
 if TYPE_CHECKING:
+    from coterie.confined import StepSize
     from coterie.reproduce.confined_table.grid import GridCase
     from coterie.reproduce.declarations import Findings, JobContext
     from coterie.runs.config import RunConfig
-
-
-class LearnerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What all rows of a table share: settings of grids, and settings of runs; and which rows it has."""
-
-    name: str
-    grids: dict[str, Any] = {}
-    runs: dict[str, Any] = {}
-    without: tuple[str, ...] = ()
-    """Rows that make no sense in this table."""
-    squared_error: bool = False
-    """Whether models are judged by their mean squared error, not by their accuracy."""
 
 
 class LearnerRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -45,10 +34,26 @@ class LearnerRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     settings: dict[str, Any] = msgspec.field(name="set", default={})
 
 
+class LearnerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What all rows of a table share: settings of grids, and settings of runs; and which rows it has."""
+
+    name: str
+    grids: dict[str, Any] = {}
+    runs: dict[str, Any] = {}
+    rows: tuple[LearnerRow, ...] = ()
+    """Rows that this table has in place of those of the same name."""
+    without: tuple[str, ...] = ()
+    """Rows that make no sense in this table."""
+    fewer: str = ""
+    """What it has less of than the paper, to be said with every judgement: ``6,000 of 60,000 examples``."""
+    squared_error: bool = False
+    """Whether models are judged by their mean squared error, not by their accuracy."""
+
+
 class LearnerClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A claim that a number lies in a range: of a row, or by how much it exceeds that of another, trial by trial.
 
-    Accuracies and their spreads are in points, squared errors as they are.
+    Accuracies and their spreads are in points, squared errors as they are. An epsilon is that of the paper's Theorem 1.
     """
 
     says: str
@@ -56,7 +61,7 @@ class LearnerClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     row: str
     against: str = ""
     """The other row; or ``displacement``, for what observers of this row's sums have."""
-    measure: Literal["score", "spread"] = "score"
+    measure: Literal["score", "spread", "epsilon"] = "score"
     least: float = float("-inf")
     most: float = float("inf")
     short: bool = False
@@ -76,11 +81,28 @@ class ConfinedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """What the paper printed, in percent or as a squared error: by row, then by table."""
     paper_spread: dict[str, dict[str, float]] = {}
     """The same for the standard deviation over participants."""
+    paper_epsilon: dict[str, dict[str, float]] = {}
+    """The same for epsilon, whatever it stands for there."""
     paper_iterations: int = 0
     claims: tuple[LearnerClaim, ...] = ()
     growth: bool = False
     """Whether tables differ in the number of participants, so that growth is drawn."""
     notes: tuple[str, ...] = ()
+
+    @property
+    def spreads(self) -> dict[str, tuple[float, float]]:
+        """The least and the largest lambda of each row, where rows differ in it."""
+        found = {row.name: row.settings for row in self.rows if "spread" in row.settings}
+        return {
+            name: (settings["spread"], settings.get("most", settings["spread"])) for name, settings in found.items()
+        }
+
+    @property
+    def steps(self) -> dict[str, StepSize]:
+        """The steps of each row, where rows differ in mu."""
+        if not any("mu" in row.settings for row in self.rows):
+            return {}
+        return {row.name: self.case(Job(self.tables[0].name, row.name, 0)).step_size for row in self.rows}
 
     def jobs(self, trials: int) -> list[Job]:
         """Each row of each table in every trial."""
@@ -92,11 +114,15 @@ class ConfinedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
             if row.name not in table.without
         ]
 
+    def row(self, job: Job) -> LearnerRow:
+        """Return the way to learn of a job."""
+        return next(row for row in (*self._table(job).rows, *self.rows) if row.name == job.case)
+
     def case(self, job: Job) -> GridCase:
         """Return the grid of a job."""
         from coterie.reproduce.confined_table.grid import GridCase
 
-        settings = {**self.grids, **self._table(job).grids, **self._row(job).settings}
+        settings = {**self.grids, **self._table(job).grids, **self.row(job).settings}
         try:
             return msgspec.convert(settings, GridCase)
         except msgspec.ValidationError as error:
@@ -112,14 +138,14 @@ class ConfinedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
             "training.workers": 0,
             "aggregation.threads": 1,
         }
-        return make_config({**self.runs, **self._table(job).runs, **self._row(job).settings, **own})
+        return make_config({**self.runs, **self._table(job).runs, **self.row(job).settings, **own})
 
     def run(self, job: Job, seed: int, context: JobContext) -> Record | None:
         """Learn in the way of the row."""
         from coterie.reproduce.confined_table.grid import play
         from coterie.reproduce.confined_table.trained import told
 
-        if self._row(job).by == "grid":
+        if self.row(job).by == "grid":
             found = play(self.case(job), seed + job.trial, context.data, context.stop)
         else:
             config = self.config(job, seed, context.data)
@@ -129,7 +155,7 @@ class ConfinedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
     def progress(self, job: Job, folder: Path) -> float:
         """Tell which share of its rounds a run has played; grids do not tell."""
-        if self._row(job).by == "grid":
+        if self.row(job).by == "grid":
             return 0.0
         return share_played(folder / RUNS / folder_name(job), self.config(job, 0, None).rounds)
 
@@ -147,6 +173,3 @@ class ConfinedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
     def _table(self, job: Job) -> LearnerTable:
         return next(table for table in self.tables if table.name == job.part)
-
-    def _row(self, job: Job) -> LearnerRow:
-        return next(row for row in self.rows if row.name == job.case)

@@ -20,6 +20,7 @@ import numpy as np
 from coterie.arithmetic import FloatArray
 from coterie.confined import LOSS_CHECKS, ConfinedDescent, ConstantStep, Contribution, PaperStep, Spread, StepSize
 from coterie.confined.cached import CachedGroups
+from coterie.confined.claims import Theorem1
 from coterie.confined.grid import Grid, GridOffsets
 from coterie.confined.network import ROWS, Labels, loss_and_gradient, softmax_errors, zero_anchor
 from coterie.confined.offsets import Parameters, balanced_start
@@ -28,6 +29,8 @@ from coterie.host import peak_rss_bytes
 from coterie.reproduce.confined_table.outcomes import Evaluation, Finding
 from coterie.training.data.datasets import load
 from coterie.training.streams import stream
+
+_DELTA = 1e-5  # the paper's
 
 
 class GridCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -51,6 +54,8 @@ class GridCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """If given, steps are alpha / (k + mu T)^2 after the first ``constant`` ones."""
     constant: int = 0
     check: str = "none"
+    clip: float | None = None
+    """If given, the norm that every participant's gradient is scaled down to."""
     iterations: int
     every: int = 20
     sample: int = 10
@@ -62,6 +67,12 @@ class GridCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         if self.mu is None:
             return ConstantStep(self.alpha)
         return PaperStep(self.alpha, self.mu, self.iterations, self.constant)
+
+    @property
+    def claimed_epsilon(self) -> float:
+        """What Theorem 1 of the paper would have: not sound, for there is no noise."""
+        spread = self.spread if self.most is None else (self.spread + self.most) / 2
+        return Theorem1(self.groups * self.members, spread, 0.0, self.iterations).printed(_DELTA)
 
 
 class Rows(msgspec.Struct, frozen=True):
@@ -105,6 +116,7 @@ def play(case: GridCase, seed: int, folder: Path | None, stop: Callable[[], bool
         iterations=case.iterations,
         participants=participants,
         refused=refused / case.iterations if case.method == "confined" else None,
+        claimed=case.claimed_epsilon if case.method == "confined" else None,
         seconds=median(seconds[1:] or seconds),
         peak_bytes=peak_rss_bytes(),
         rows=len(rows.y),
@@ -123,9 +135,9 @@ def begin(case: GridCase, rows: Rows, seed: int) -> CachedGroups:
     return CachedGroups(rows.x, rows.y, grid, descent)
 
 
-def play_iteration(groups: CachedGroups, rng: np.random.Generator) -> float:
+def play_iteration(groups: CachedGroups, rng: np.random.Generator, clip: float | None = None) -> float:
     """Take one step along the mean gradient of all groups; return the share of them that refused it."""
-    mean = groups.gradient(np.ones(groups.grid.groups, bool), Contribution(None), rng)
+    mean = groups.gradient(np.ones(groups.grid.groups, bool), Contribution(clip), rng)
     return len(groups.advance(groups.descent.propose(mean), rng)) / groups.grid.groups
 
 
@@ -138,7 +150,7 @@ def _confined(case: GridCase, rows: Rows, seed: int) -> _Learning:
         return Evaluation.of(own, rows.score(descent.public_model)[0])
 
     for _ in range(case.iterations):
-        yield evaluation, play_iteration(groups, rng)
+        yield evaluation, play_iteration(groups, rng, case.clip)
 
 
 def _centralised(case: GridCase, rows: Rows, seed: int) -> _Learning:

@@ -15,6 +15,7 @@ from coterie.reproduce.claims import Judgement, write_claims
 from coterie.reproduce.confined_table.claims import JUDGED, learner_claims
 from coterie.reproduce.confined_table.figures import draw_curves, draw_growth, draw_spreads
 from coterie.reproduce.confined_table.outcomes import Learnt
+from coterie.reproduce.confined_table.studies import draw_epsilons, draw_lambdas, draw_steps
 from coterie.reproduce.declarations import Findings, Record
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from coterie.reproduce.declarations import Job
 
 CURVES, SPREADS, GROWTH = "learning.png", "participants.png", "growth.png"
+EPSILONS, LAMBDAS, STEPS = "epsilon.png", "lambda.png", "steps.png"
 _EXPLANATION = (
     "*Ours*: accuracy (or mean squared error) on the test examples after the last iteration, the mean over the models "
     "that were evaluated; ± is the standard deviation over trials, each with a seed of its own that all rows share. "
@@ -70,14 +72,6 @@ def _report(experiment: ConfinedTable, outcomes: Sequence[Learnt]) -> Findings:
         *(f"## {name}\n\n{_table(experiment, name, members)}" for name, members in tables.items()),
         *(["## Notes\n\n" + markdown.bullets(experiment.notes)] if experiment.notes else []),
     ]
-    errors = {table.name for table in experiment.tables if table.squared_error}
-    figures: dict[str, Callable[[Path], None]] = {}
-    if any(len(outcome.findings[0].curve) > 1 for outcome in outcomes):
-        figures[CURVES] = partial(draw_curves, tables, errors)
-        if any(outcome.last("spread").size for outcome in outcomes):
-            figures[SPREADS] = partial(draw_spreads, tables, errors)
-    if experiment.growth:
-        figures[GROWTH] = partial(draw_growth, outcomes)
     return Findings(
         headlines=list(_headlines(claims, outcomes, growth=experiment.growth)),
         text="\n\n".join(parts),
@@ -85,8 +79,29 @@ def _report(experiment: ConfinedTable, outcomes: Sequence[Learnt]) -> Findings:
             "claims": [claim.summary() for claim in claims],
             "outcomes": [msgspec.to_builtins(outcome) for outcome in outcomes],
         },
-        figures=figures,
+        figures=_figures(experiment, tables, outcomes),
     )
+
+
+def _figures(
+    experiment: ConfinedTable, tables: Mapping[str, Sequence[Learnt]], outcomes: Sequence[Learnt]
+) -> dict[str, Callable[[Path], None]]:
+    """Draw what the experiment is about: what it varies, then how models learn and differ, then what it costs."""
+    errors = {table.name for table in experiment.tables if table.squared_error}
+    figures: dict[str, Callable[[Path], None]] = {}
+    if any(outcome.each("epsilon").size for outcome in outcomes):
+        figures[EPSILONS] = partial(draw_epsilons, tables, errors, experiment.paper, experiment.paper_epsilon)
+    if experiment.spreads:
+        figures[LAMBDAS] = partial(draw_lambdas, tables, experiment.spreads, experiment.paper)
+    if experiment.steps:
+        figures[STEPS] = partial(draw_steps, tables, experiment.steps)
+    elif any(len(outcome.findings[0].curve) > 1 for outcome in outcomes):
+        figures[CURVES] = partial(draw_curves, tables, errors)
+        if any(outcome.last("spread").size for outcome in outcomes):
+            figures[SPREADS] = partial(draw_spreads, tables, errors)
+    if experiment.growth:
+        figures[GROWTH] = partial(draw_growth, outcomes, experiment.paper)
+    return figures
 
 
 def _headlines(claims: Sequence[Claim], outcomes: Sequence[Learnt], *, growth: bool) -> Iterator[str]:
@@ -122,6 +137,9 @@ def _table(experiment: ConfinedTable, name: str, outcomes: Sequence[Learnt]) -> 
     for heading, field in (("spread", "spread"), ("worst", "worst"), ("displacement", "displacement")):
         columns[heading] = [_spread(outcome.last(field), errors) for outcome in outcomes]
     columns["refused"] = [_mean(outcome.each("refused"), "{:.1%}") for outcome in outcomes]
+    columns["paper's epsilon"] = [
+        _plain(experiment.paper_epsilon.get(outcome.row, {}).get(name), errors=False) for outcome in outcomes
+    ]
     for heading, field in (("epsilon", "epsilon"), ("bdp", "bdp"), ("claimed epsilon, not sound", "claimed")):
         columns[heading] = [_mean(outcome.each(field), "{:.3g}") for outcome in outcomes]
     columns["participants"] = [f"{outcome.findings[0].participants:,}" for outcome in outcomes]

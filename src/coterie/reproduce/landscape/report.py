@@ -10,7 +10,7 @@ import numpy as np
 
 from coterie.errors import ConfigError
 from coterie.reports import markdown
-from coterie.reports.plots import OCHRE, RUST, TEXT, page
+from coterie.reports.plots import OCHRE, RUST, SLATE, TEXT, page
 from coterie.reproduce.claims import Claim, judge, mean_interval, write_claims
 from coterie.reproduce.declarations import Findings, Record
 
@@ -121,16 +121,16 @@ def _table(grids: Mapping[str, Sequence[Panorama]]) -> str:
 def _draw(views: Mapping[str, Panorama], path: Path) -> None:
     subtitle = (
         "Loss on the test examples in a plane among the participants' models (first trial).\n"
-        "Open: starts. Full: ends. Cross: the displacement."
+        "Open: starts. Full: ends. Cross: the displacement. All are projected onto the plane, and may lie far from it."
     )
     with page(
         path, "The landscape around confined models", subtitle, list(views), (3.5 + 5.5 * len(views), 6.6)
     ) as axes:
         for one, view in zip(axes, views.values(), strict=True):
             losses = np.log(np.array(view.losses))
-            one.contourf(view.xs, view.ys, losses, levels=14, cmap="Blues", alpha=0.8)
-            lines = one.contour(view.xs, view.ys, np.exp(losses), levels=8, colors="white", linewidths=0.7)
-            one.clabel(lines, fontsize=7, fmt="%.2g")
+            one.contourf(view.xs, view.ys, losses, levels=14, cmap="Blues", alpha=0.6)
+            lines = one.contour(view.xs, view.ys, np.exp(losses), levels=8, colors=SLATE, linewidths=0.7)
+            one.clabel(lines, fontsize=8, fmt="%.2g", colors=TEXT)
             for places in view.paths:
                 xs, ys = np.array(places).T
                 one.plot(xs, ys, color=RUST, linewidth=1.2)

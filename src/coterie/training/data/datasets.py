@@ -135,10 +135,11 @@ def digits(_folder: Path | None = None) -> Dataset:
     return Dataset("digits", x[train], y[train], x[test], y[test], classes=10)
 
 
-def mnist(folder: Path, unit: bool = False) -> Dataset:
+def mnist(folder: Path, unit: bool = False, train_rows: int = 0) -> Dataset:
     """MNIST (1 x 28 x 28) from IDX files; pixels from 0 to 1, less mean 0.1307, over deviation 0.3081.
 
-    With ``unit``, pixels go from 0.01 to 1 instead, as in the code published with confined descent.
+    With ``unit``, pixels go from 0.01 to 1 instead, as in the code published with confined descent. With
+    ``train_rows``, only the first so many of the training pictures; 0 is all.
     """
 
     def read(name: str, dimensions: int) -> Bytes:
@@ -150,7 +151,8 @@ def mnist(folder: Path, unit: bool = False) -> Dataset:
         scale = ((-0.01 / 0.99,), (1 / 0.99,)) if unit else _MNIST_SCALE
         return _scaled(pictures[:, None], *scale), labels.astype(np.int64)
 
-    return Dataset("mnist", *part("train"), *part("t10k"), classes=10)
+    kept = _first(train_rows, *part("train"))
+    return Dataset("mnist", *kept, *part("t10k"), classes=10)
 
 
 def cifar10(folder: Path, train_rows: int = 0) -> Dataset:
@@ -165,11 +167,8 @@ def cifar10(folder: Path, train_rows: int = 0) -> Dataset:
         )
         return _scaled(np.concatenate(pictures), *_CIFAR_SCALE), np.concatenate(labels)
 
-    x, y = part(*(f"data_batch_{number}" for number in range(1, 6)))
-    if not 0 <= train_rows <= len(y):
-        raise ConfigError(f"CIFAR-10 has {len(y)} training pictures, of which {train_rows} cannot be taken")
-    kept = slice(train_rows or None)
-    return Dataset("cifar10", x[kept], y[kept], *part("test_batch"), classes=10)
+    kept = _first(train_rows, *part(*(f"data_batch_{number}" for number in range(1, 6))))
+    return Dataset("cifar10", *kept, *part("test_batch"), classes=10)
 
 
 def cifar10_features(folder: Path, train_rows: int = 0) -> Dataset:
@@ -239,6 +238,13 @@ def client_files(folder: Path, target: str = "", regression: bool = False) -> Da
     from coterie.training.data.client_files import read_client_files
 
     return read_client_files(folder, target, regression=regression)
+
+
+def _first(rows: int, x: InputArray, y: Targets) -> tuple[InputArray, Targets]:
+    """Keep the first so many training pictures; 0 is all."""
+    if not 0 <= rows <= len(y):
+        raise ConfigError(f"there are {len(y)} training pictures, of which {rows} cannot be taken")
+    return x[: rows or None], y[: rows or None]
 
 
 def _scaled(pictures: Bytes, mean: tuple[float, ...], deviation: tuple[float, ...]) -> InputArray:

@@ -95,11 +95,15 @@ def test_cifar_is_read_as_python_2_wrote_it(folder: Path) -> None:
     assert np.allclose(restored, written.reshape(-1, 3, 32, 32), atol=1e-3)
 
 
-def test_cifar_may_be_cut_short(folder: Path) -> None:
-    assert load("cifar10", folder, train_rows=3).train_y.tolist() == [9, 1, 9]
-    for rows in (-1, 11):
-        with pytest.raises(ConfigError, match="has 10 training pictures"):
-            load("cifar10", folder, train_rows=rows)
+@pytest.mark.parametrize("name", ["mnist", "cifar10"])
+def test_training_pictures_may_be_cut_short(name: str, folder: Path) -> None:
+    everything, first = load(name, folder), load(name, folder, train_rows=2)
+    assert np.array_equal(first.train_x, everything.train_x[:2])
+    assert np.array_equal(first.train_y, everything.train_y[:2])
+    assert np.array_equal(first.test_x, everything.test_x)
+    for rows in (-1, len(everything.train_y) + 1):
+        with pytest.raises(ConfigError, match=f"there are {len(everything.train_y)} training pictures"):
+            load(name, folder, train_rows=rows)
 
 
 def test_faces_are_labelled_by_person_and_split_for_each(folder: Path) -> None:

@@ -156,8 +156,9 @@ def make_finding(story: Story, told: Sequence[Sequence[Act]]) -> AttackFinding:
             "those of any sum (coterie attack imprint).",
             "Sums are added up in the clear, since the server sees nothing else of a round; in every row the first "
             "round was also played as a real session of secure aggregation, which opened the same sum.",
-            "With ordinary steps updates change from round to round, and subtraction alone fails: coterie attack "
-            "differencing --steps ordinary.",
+            "The setting was chosen so that there is something to see: digits of one label blend in a circle's sum, "
+            "because every client has each once, and updates hardly change. With ordinary steps they do, and "
+            "subtraction takes many more rounds: coterie attack differencing --steps ordinary.",
         ],
     )
 

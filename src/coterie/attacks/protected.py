@@ -18,7 +18,7 @@ from coterie.secagg.terms import Terms
 from coterie.training.streams import stream
 from coterie.transports.memory import Carrier, Session, Watch
 
-_PRECISION = 24
+_PRECISION = 24  # bits of an entry
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +50,7 @@ def secure_mean(
     circles: Sequence[int] | None = None,
     topology: Topology | None = None,
     threshold: int | None = None,
+    precision: int = _PRECISION,
 ) -> Protected:
     """Play a session over the updates of all clients, with real messages, masks and shares, and check what it opens.
 
@@ -57,7 +58,7 @@ def secure_mean(
     """
     names = tuple(f"client-{number}" for number in range(len(updates)))
     clip = max(1e-12, max(float(np.abs(update).max()) for update in updates))
-    quantizer = Quantizer(clip, _PRECISION, len(names))
+    quantizer = Quantizer(clip, precision, len(names))
     layout = Layout.of([updates[0]])
     terms = Terms(
         session=digest(bind("attack", seed)),

@@ -5,7 +5,6 @@ whole circles, and updates are those of real training. Sums are added up in the 
 of a round but its sum; :func:`check_secure_sum` shows that a session of secure aggregation reveals the same one.
 """
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -14,28 +13,24 @@ import numpy as np
 import numpy.typing as npt
 from torch import nn
 
-from coterie.arithmetic.quantize import Layout, Quantizer
 from coterie.attacks.finding import OnProgress
+from coterie.attacks.protected import secure_mean
 from coterie.attacks.victims import Victims, flat, shaped
 from coterie.cohorts.circles import Circles, Indices, Mask, random_circles
 from coterie.cohorts.policies import POLICIES, Policy, PolicySettings
-from coterie.errors import ConfigError, LocalProtocolError
-from coterie.rounds import one_off
+from coterie.errors import ConfigError
 from coterie.secagg.circles import whole_circles
-from coterie.secagg.terms import Terms
 from coterie.training import flatten
 from coterie.training.executors.vectorised import train_together
 from coterie.training.flatten import ModelArrays
 from coterie.training.local import LocalSGD, LocalTask, Problem, one_thread
 from coterie.training.streams import stream
-from coterie.transports.memory import Carrier, Session
 
 Matrix: TypeAlias = npt.NDArray[np.float64]
 """Vectors in rows."""
 
 _MINIMUM = 2  # clients in a sum: no session reveals less
 _PRECISION = 40  # bits of an entry: finer than the float32 of a model
-_CLIP = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,23 +170,9 @@ def stretch(watch: OnProgress, doing: str, start: float, length: float) -> Calla
 
 
 def check_secure_sum(played: WatchedRound) -> float:
-    """Play the round's sum as a real session and return how far its mean is off, as a share of the largest entry.
+    """Play the round as a real session and return how far the mean that it opens is off, relative to the largest entry.
 
-    :class:`LocalProtocolError` where that is more than rounding explains.
+    :class:`~coterie.errors.VerificationError` where that is more than rounding explains.
     """
-    names = [f"client-{client}" for client in played.members.tolist()]
-    largest = float(np.abs(played.updates).max()) or 1.0
-    scaled = played.updates / largest
-    layout = Layout.of([scaled[0]])
-    quantizer = Quantizer(_CLIP, _PRECISION, len(names))
-    terms = Terms(
-        session=os.urandom(32), clients=tuple(names), bits=quantizer.ring.bits, length=quantizer.length(layout)
-    )
-    rounding = stream(0, "rounding")
-    inputs = {name: quantizer.encode([row], rounding).vector for name, row in zip(names, scaled, strict=True)}
-    total = Session(terms, one_off(terms, inputs), Carrier(workers=1)).run().total
-    mean = quantizer.decode(total, layout, len(names)).mean[0]
-    off = float(np.abs(mean - scaled.mean(0)).max())
-    if off > quantizer.error_bound(len(names), len(names)) + np.finfo(np.float64).eps:
-        raise LocalProtocolError(f"a session of secure aggregation revealed another mean, off by {off:.3g}")
-    return off
+    opened = secure_mean(list(played.updates), played.number, precision=_PRECISION).mean
+    return float(np.abs(opened - played.mean).max() / np.abs(played.updates).max())

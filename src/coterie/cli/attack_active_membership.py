@@ -1,21 +1,18 @@
 """``coterie attack active-membership``: participants that climb the loss of records to learn who trains on them."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from coterie.cli.attack_show import Html, Trials, show
-from coterie.cli.options import MOST_SEED, AsJson
+from coterie.cli.attack_show import DataDir, Html, Seed, Trials, show
+from coterie.cli.options import AsJson
 
 
 def active_membership(
     data: Annotated[
         str, typer.Option(metavar="NAME", help="digits, location30, mnist, cifar10-features, or any with labels.")
     ] = "digits",
-    data_dir: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where data sets are; COTERIE_DATA if not given.")
-    ] = None,
+    data_dir: DataDir = None,
     participants: Annotated[int, typer.Option(help="Honest participants.", min=2, max=10_000)] = 8,
     malicious: Annotated[int, typer.Option(help="Malicious ones, who collude.", min=1, max=10_000)] = 2,
     examples: Annotated[
@@ -41,7 +38,7 @@ def active_membership(
         ),
     ] = False,
     trials: Trials = 5,
-    seed: Annotated[int, typer.Option(help="Decides everything that is random.", min=0, max=MOST_SEED)] = 0,
+    seed: Seed = 0,
     html: Html = None,
     as_json: AsJson = False,
 ) -> None:

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.attack_show import Html, Trials, show
+from coterie.cli.attack_show import DataDir, Html, Seed, Trials, show
 from coterie.cli.common import train_extra
-from coterie.cli.options import MOST_CLIENTS, MOST_SEED, MOST_TRIALS, AsJson
+from coterie.cli.options import MOST_CLIENTS, MOST_TRIALS, AsJson
 
 
 class WindowSteps(StrEnum):
@@ -52,9 +52,7 @@ def differencing(
     ] = 0.0,
     data: Annotated[str, typer.Option(metavar="NAME", help="The data set: digits comes along.")] = "digits",
     model: Annotated[str, typer.Option(metavar="NAME", help="The model; a wrong name lists all.")] = "mlp",
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Where data sets are.", show_default="what COTERIE_DATA says")
-    ] = None,
+    data_dir: DataDir = None,
     examples: Annotated[int, typer.Option(help="Examples of a client; 0 is all there are.", min=0)] = 0,
     by_label: Annotated[
         bool, typer.Option("--by-label/--at-random", help="Whether clients have few labels each, or any.")
@@ -62,7 +60,7 @@ def differencing(
     before: Annotated[int, typer.Option(help="Rounds of training before the server watches.", min=1)] = 100,
     learning_rate: Annotated[float, typer.Option(help="Of the clients, before and with ordinary steps.")] = 0.1,
     batch_size: Annotated[int, typer.Option(help="Examples in a step.", min=1)] = 20,
-    seed: Annotated[int, typer.Option(help="Decides everything.", min=0, max=MOST_SEED)] = 0,
+    seed: Seed = 0,
     run: Annotated[
         Path | None,
         typer.Option(

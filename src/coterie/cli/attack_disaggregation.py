@@ -1,14 +1,13 @@
 """``coterie attack disaggregation``: who was in which sum, found from the sums themselves."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from coterie.cli.attack_differencing import WindowSteps
-from coterie.cli.attack_show import Html, Trials, show
+from coterie.cli.attack_show import DataDir, Html, Seed, Trials, show
 from coterie.cli.common import train_extra
-from coterie.cli.options import MOST_SEED, MOST_TRIALS, AsJson
+from coterie.cli.options import MOST_TRIALS, AsJson
 
 
 def disaggregation(
@@ -27,11 +26,9 @@ def disaggregation(
     ] = WindowSteps.SMALL,
     data: Annotated[str, typer.Option(metavar="NAME", help="The data set: digits comes along.")] = "digits",
     model: Annotated[str, typer.Option(metavar="NAME", help="The model; a wrong name lists all.")] = "mlp",
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Where data sets are.", show_default="what COTERIE_DATA says")
-    ] = None,
+    data_dir: DataDir = None,
     before: Annotated[int, typer.Option(help="Rounds of training before sums are watched.", min=1)] = 60,
-    seed: Annotated[int, typer.Option(help="Decides everything.", min=0, max=MOST_SEED)] = 0,
+    seed: Seed = 0,
     html: Html = None,
     as_json: AsJson = False,
 ) -> None:

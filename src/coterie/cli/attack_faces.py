@@ -1,12 +1,11 @@
 """``coterie attack faces``: the face behind a class of a model, and who can draw it."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from coterie.cli.attack_show import Html, Trials, show
-from coterie.cli.options import MOST_SEED, AsJson
+from coterie.cli.attack_show import DataDir, Html, Seed, Trials, show
+from coterie.cli.options import AsJson
 
 
 def faces(
@@ -18,10 +17,8 @@ def faces(
     learning_rate: Annotated[float, typer.Option(help="Of the clients' descent.")] = 0.05,
     connection: Annotated[float, typer.Option(help="Probability of an edge in CCESA's graph.", min=0, max=1)] = 0.7,
     trials: Trials = 3,
-    seed: Annotated[int, typer.Option(help="Chooses the models.", min=0, max=MOST_SEED)] = 0,
-    data_dir: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where data sets are, if not where COTERIE_DATA says.")
-    ] = None,
+    seed: Seed = 0,
+    data_dir: DataDir = None,
     html: Html = None,
     as_json: AsJson = False,
 ) -> None:

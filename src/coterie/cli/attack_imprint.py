@@ -1,12 +1,11 @@
 """``coterie attack imprint``: examples out of any sum, by a model that the server crafted."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from coterie.cli.attack_show import Html, Trials, show
-from coterie.cli.options import MOST_SEED, AsJson
+from coterie.cli.attack_show import DataDir, Html, Seed, Trials, show
+from coterie.cli.options import AsJson
 
 
 def imprint(
@@ -24,10 +23,8 @@ def imprint(
         typer.Option(help="Noise in a sum, in lengths of an update; may be given again. [default: 0.000001 to 1]"),
     ] = None,
     trials: Trials = 3,
-    seed: Annotated[int, typer.Option(help="Chooses data, circles and models.", min=0, max=MOST_SEED)] = 0,
-    data_dir: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where data sets are, if not where COTERIE_DATA says.")
-    ] = None,
+    seed: Seed = 0,
+    data_dir: DataDir = None,
     html: Html = None,
     as_json: AsJson = False,
 ) -> None:

@@ -1,12 +1,11 @@
 """``coterie attack inversion``: the pictures behind a client's update, and behind its circle's."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from coterie.cli.attack_show import Html, Trials, show
-from coterie.cli.options import MOST_SEED, AsJson
+from coterie.cli.attack_show import DataDir, Html, Seed, Trials, show
+from coterie.cli.options import AsJson
 
 
 def inversion(
@@ -24,10 +23,8 @@ def inversion(
     step_size: Annotated[float, typer.Option(help="How far a pixel moves in a step, of its range.")] = 0.1,
     variation: Annotated[float, typer.Option(help="How smooth the attacker believes pictures to be.")] = 1e-4,
     trials: Trials = 6,
-    seed: Annotated[int, typer.Option(help="Chooses data, circles and models.", min=0, max=MOST_SEED)] = 0,
-    data_dir: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where data sets are, if not where COTERIE_DATA says.")
-    ] = None,
+    seed: Seed = 0,
+    data_dir: DataDir = None,
     html: Html = None,
     as_json: AsJson = False,
 ) -> None:

@@ -1,12 +1,11 @@
 """``coterie attack malicious-server``: a server that lies, against the product's own clients."""
 
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from coterie.cli.attack_show import Html, Trials, show
+from coterie.cli.attack_show import DataDir, Html, Seed, Trials, show
 
 
 class TermsMode(StrEnum):
@@ -31,8 +30,8 @@ def malicious_server(
         int, typer.Option(help="How often each lie in a session is told again, varied at random.", min=0, max=100_000)
     ] = 4,
     data: Annotated[str, typer.Option(help="The pictures that are the clients' inputs.")] = "digits",
-    data_dir: Annotated[Path | None, typer.Option(help="Where data sets are; or set COTERIE_DATA.")] = None,
-    seed: Annotated[int, typer.Option(help="Decides everything that is random.")] = 0,
+    data_dir: DataDir = None,
+    seed: Seed = 0,
     html: Html = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:

@@ -1,12 +1,11 @@
 """``coterie attack membership``: whether an example was trained on."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from coterie.cli.attack_show import Html, Trials, show
-from coterie.cli.options import MOST_CLIENTS, MOST_SEED, AsJson
+from coterie.cli.attack_show import DataDir, Html, Seed, Trials, show
+from coterie.cli.options import MOST_CLIENTS, AsJson
 
 
 def membership(
@@ -33,8 +32,8 @@ def membership(
     ] = 1.0,
     norm: Annotated[float, typer.Option(help="The norm that updates are clipped to where there is noise.")] = 2.0,
     trials: Trials = 4,
-    seed: Annotated[int, typer.Option(help="Decides every random choice.", min=0, max=MOST_SEED)] = 0,
-    data_dir: Annotated[Path | None, typer.Option(help="Where data sets are; or set COTERIE_DATA.")] = None,
+    seed: Seed = 0,
+    data_dir: DataDir = None,
     html: Html = None,
     as_json: AsJson = False,
 ) -> None:

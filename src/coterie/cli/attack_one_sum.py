@@ -1,12 +1,11 @@
 """``coterie attack one-sum``: what a single secure sum says about one of its clients."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from coterie.cli.attack_show import Html, Trials, show
-from coterie.cli.options import MOST_SEED, AsJson
+from coterie.cli.attack_show import DataDir, Html, Seed, Trials, show
+from coterie.cli.options import AsJson
 
 
 def one_sum(
@@ -31,8 +30,8 @@ def one_sum(
     noise: Annotated[str, typer.Option(help="Noise multipliers to compare with, commas between.")] = "0.5,1,2,4",
     delta: Annotated[float, typer.Option(help="The delta of (epsilon, delta).")] = 1e-5,
     trials: Trials = 3,
-    seed: Annotated[int, typer.Option(help="Decides every random choice.", min=0, max=MOST_SEED)] = 0,
-    data_dir: Annotated[Path | None, typer.Option(help="Where data sets are; or set COTERIE_DATA.")] = None,
+    seed: Seed = 0,
+    data_dir: DataDir = None,
     html: Html = None,
     as_json: AsJson = False,
 ) -> None:

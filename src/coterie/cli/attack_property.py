@@ -1,13 +1,12 @@
 """``coterie attack property``: which client has a kind of data, although updates change."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from coterie.cli.attack_show import Html, Trials, show
+from coterie.cli.attack_show import DataDir, Html, Seed, Trials, show
 from coterie.cli.common import train_extra
-from coterie.cli.options import MOST_CLIENTS, MOST_SEED, MOST_TRIALS, AsJson
+from coterie.cli.options import MOST_CLIENTS, MOST_TRIALS, AsJson
 
 
 def property_inference(
@@ -35,11 +34,9 @@ def property_inference(
     ] = 0.5,
     data: Annotated[str, typer.Option(metavar="NAME", help="The data set: digits comes along.")] = "digits",
     model: Annotated[str, typer.Option(metavar="NAME", help="The model; a wrong name lists all.")] = "mlp",
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Where data sets are.", show_default="what COTERIE_DATA says")
-    ] = None,
+    data_dir: DataDir = None,
     examples: Annotated[int, typer.Option(help="Examples of a client.", min=2)] = 16,
-    seed: Annotated[int, typer.Option(help="Decides everything.", min=0, max=MOST_SEED)] = 0,
+    seed: Seed = 0,
     html: Html = None,
     as_json: AsJson = False,
 ) -> None:

@@ -61,7 +61,7 @@ def _check(file: Path) -> None:
 
     require_matplotlib()
     try:
-        file.touch()
+        file.open("a").close()
     except OSError as error:
         raise ConfigError(f"cannot write to {file}: {error.strerror}") from None
 

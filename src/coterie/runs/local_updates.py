@@ -1,11 +1,12 @@
 """The updates of a round's clients: who trains, and how long anybody waits for it."""
 
-import hashlib
 import time
 from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
 
 import numpy as np
 
+from coterie.crypto.context import bind, digest
 from coterie.errors import LocalProtocolError, TrainingError
 from coterie.runs.secrets import digest_of
 from coterie.training.executors.processes import Trainer
@@ -46,7 +47,7 @@ class LocalUpdates:
         # In one process everybody is handed the same arrays, which are hashed once.
         if self._hashed is None or self._hashed[0] is not task.state:
             self._hashed = task.state, digest_of(task.state)
-        return hashlib.sha256(self._hashed[1] + repr(task.work).encode()).digest()
+        return digest(bind("run content", self._hashed[1], task.round, str(task.seed).encode(), _name(task.work)))
 
     def contribution(self, client: str) -> ModelArrays:
         """Wait for a client's update; called from several threads at once."""
@@ -78,3 +79,23 @@ class LocalUpdates:
     def compute_seconds(self) -> float:
         """Processor time of all clients whose update was asked for."""
         return sum(self._computed.values())
+
+
+def _name(value: object) -> bytes:
+    """Return a name for exactly this work and all that is in it.
+
+    Not its ``repr``: that leaves out fields, the middle of long arrays and the last digits of short ones, and a server
+    could hide there what it gives one client only.
+    """
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    match value:
+        case None | bool() | int() | float() | str() | bytes():
+            return bind(kind, repr(value).encode())
+        case np.ndarray():
+            return bind(kind, digest_of([value]))
+        case list() | tuple():
+            return bind(kind, *map(_name, value))
+        case _ if is_dataclass(value):
+            return bind(kind, *(_name(getattr(value, field.name)) for field in fields(value)))
+        case _:
+            raise LocalProtocolError(f"a work must be a dataclass of numbers, words and arrays: {kind} has no name")

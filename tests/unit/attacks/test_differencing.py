@@ -1,4 +1,8 @@
+import contextlib
+import io
 import json
+import tempfile
+import zipfile
 from itertools import permutations
 from pathlib import Path
 
@@ -244,16 +248,38 @@ def test_sums_must_belong_to_the_log(tmp_path: Path) -> None:
     np.save(tmp_path / "one.npy", np.ones(3))
     np.savez(tmp_path / "odd.npz", a=np.ones(3), b=np.ones(4))
     (tmp_path / "text").write_text("x")
+    (tmp_path / "nothing.npz").touch()
+    with zipfile.ZipFile(tmp_path / "words.npz", "w") as words:
+        words.writestr("1", "no array")
     (tmp_path / "empty").mkdir()
+    (tmp_path / "twice").mkdir()
+    for name in "1.npy", "001.npy":
+        np.save(tmp_path / "twice" / name, np.ones(3))
     for name, why in {
         "one.npy": "one array",
         "odd.npz": "one shape",
         "text": "cannot read",
         "empty": "no sums",
+        "nothing.npz": "cannot read",
+        "words.npz": "must be floating-point",
+        "twice": "two sums of one round",
     }.items():
         with pytest.raises(InputError, match=why):
             read_sums(tmp_path / name)
     assert read_sums(tmp_path).keys() == {"one"}
+
+
+@given(st.data())
+def test_damaged_sums_are_refused_or_read_and_nothing_else(data: st.DataObject) -> None:
+    written = io.BytesIO()
+    np.savez_compressed(written, one=np.arange(9.0), two=np.ones(9))
+    damaged = bytearray(written.getvalue())
+    for _ in range(data.draw(st.integers(1, 4))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    with tempfile.TemporaryDirectory() as folder, contextlib.suppress(InputError, MemoryError):
+        file = Path(folder) / "sums.npz"
+        file.write_bytes(damaged)
+        read_sums(file)
 
 
 def test_options_that_contradict_are_refused() -> None:

@@ -103,6 +103,8 @@ def test_page_that_cannot_be_written_is_refused_before_any_work(tmp_path: Path) 
 
     with pytest.raises(ConfigError, match="cannot write"):
         show(Never(), tmp_path / "missing" / "page.html", as_json=True)
+    with pytest.raises(ConfigError, match="cannot write"):
+        show(Never(), tmp_path, as_json=True)
 
 
 @pytest.mark.parametrize("outcome", Effect)

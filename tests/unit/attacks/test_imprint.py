@@ -1,6 +1,8 @@
 """A crafted model: planted examples come out of any sum exactly, and each defence has its pair of off and on."""
 
+import copy
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +10,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
+from torch.nn.utils.parametrizations import orthogonal
 from typer.testing import CliRunner
 
 from coterie.attacks.imprint import Imprint, Imprinter, craft, examples_in
@@ -84,6 +88,47 @@ def test_an_architecture_is_pinned_by_its_digest() -> None:
     for other in build("fcn", (1, 8, 8), 10, 0), build("mlp", (1, 8, 8), 9, 0), build("mlp", (1, 4, 16), 9, 0):
         with pytest.raises(PeerProtocolError):
             check_architecture(other, agreed)
+
+
+def small() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
+
+
+def changed(change: Callable[[nn.Sequential], object]) -> nn.Sequential:
+    model = small()
+    change(model)
+    return model
+
+
+class Tanh(nn.ReLU):
+    """Not the one it prints itself as."""
+
+    def extra_repr(self) -> str:
+        return ""
+
+
+@pytest.mark.parametrize(
+    ("agreed", "sent"),
+    [
+        (small(), changed(lambda model: setattr(model, "1", Tanh()))),
+        (small(), changed(lambda model: setattr(model[1], "forward", torch.relu))),
+        (small(), changed(lambda model: model[0].register_forward_hook(lambda *_: None))),
+        (small(), changed(lambda model: next(model.parameters()).register_hook(lambda gradient: 0 * gradient))),  # type: ignore[no-untyped-call]
+        (small(), changed(lambda model: model[0].requires_grad_(requires_grad=False))),
+        (small(), changed(lambda model: setattr(model[2], "weight", model[0].weight))),
+        (small(), changed(lambda model: model[0].register_buffer("mask", torch.ones(8), persistent=False))),
+        (nn.MultiheadAttention(8, 2), nn.MultiheadAttention(8, 4)),
+        (nn.TransformerEncoderLayer(8, 2, 8), nn.TransformerEncoderLayer(8, 2, 8, activation=nn.functional.gelu)),
+        (nn.RNN(3, 4), nn.RNN(3, 4, nonlinearity="relu")),
+        (orthogonal(nn.Linear(4, 4)), orthogonal(nn.Linear(4, 4), orthogonal_map="cayley")),
+        (nn.AvgPool2d(2), nn.AvgPool2d(2, ceil_mode=True)),
+    ],
+)
+def test_a_pin_sees_what_layers_do_not_print(agreed: nn.Module, sent: nn.Module) -> None:
+    assert repr(agreed) == repr(sent)
+    check_architecture(copy.deepcopy(agreed).eval(), architecture(agreed))
+    with pytest.raises(PeerProtocolError):
+        check_architecture(sent, architecture(agreed))
 
 
 def test_layers_that_do_not_fit_are_refused() -> None:

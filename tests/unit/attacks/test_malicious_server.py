@@ -179,6 +179,17 @@ def test_rules_can_be_taken_out_within_each_other() -> None:
     assert protocol_functions() == before
 
 
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_is_put_back_however_those_who_take_it_out_overlap(rule: str) -> None:
+    before = protocol_functions()
+    first, second = without(rule), without(rule)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    second.__exit__(None, None, None)
+    assert protocol_functions() == before
+
+
 def test_an_unknown_rule_is_refused() -> None:
     with pytest.raises(ConfigError, match="no rule 'all of them'"), without("all of them"):
         pass

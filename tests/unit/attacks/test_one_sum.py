@@ -89,10 +89,26 @@ def test_updates_are_clipped_and_pairs_are_as_said(people: Population) -> None:
     assert choose_pair(people, scatter, CLIENT)[1] is not choose_pair(people, scatter, EXAMPLE)[1]
 
 
-@pytest.mark.parametrize("wrong", [{"cohorts": ()}, {"cohorts": (1,)}, {"cohorts": (2000,)}, {"delta": 0.0}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"cohorts": ()},
+        {"cohorts": (1,)},
+        {"cohorts": (2000,)},
+        {"delta": 0.0},
+        {"noise": (0.0,)},
+        {"noise": (math.nan,)},
+        {"noise": (math.inf,)},
+    ],
+)
 def test_audits_that_cannot_be_made_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError):
         OneSum(**wrong)  # type: ignore[arg-type]
+
+
+def test_clients_that_learn_nothing_are_refused() -> None:
+    with pytest.raises(ConfigError, match="learn nothing"):
+        OneSum(cohorts=(4,), population=8, tries=8, learning_rate=0.0, trials=1).play(lambda *_: None)
 
 
 def test_the_command(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -86,7 +87,7 @@ def test_both_kinds_are_needed() -> None:
         Detector.fit(np.ones((3, 2)), np.ones(3, np.bool_))
     with pytest.raises(InputError, match="with the property and without"):
         ranking_accuracy(np.ones(3), np.zeros(3, np.bool_))
-    for wrong in {"holders": 40}, {"share": 0.0}, {"own_clients": 2}:
+    for wrong in {"holders": 40}, {"share": 0.0}, {"own_clients": 2}, {"dropouts": math.nan}, {"dropouts": 1.0}:
         with pytest.raises(ConfigError):
             PropertyInference(**wrong)
     with pytest.raises(ConfigError, match="too few for these clients"):

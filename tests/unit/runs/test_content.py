@@ -1,18 +1,23 @@
 """A session of a run is bound to what its clients train: who is given something else does not take part."""
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
 
 pytest.importorskip("torch", reason="training needs coterie[train]")
 
 from coterie.cohorts.ledger import Outcome
+from coterie.errors import LocalProtocolError
 from coterie.rounds import Coordinator
 from coterie.runs.config_file import load_config
+from coterie.runs.local_updates import LocalUpdates
 from coterie.runs.run import RunResult, TrainingRun
-from coterie.training.local import LocalSGD, LocalTask
+from coterie.training.local import LocalResult, LocalSGD, LocalTask, Problem, ProximalSGD, Stop, Work
 from coterie.training.strategies import FedAvg
 
 SETTINGS = (
@@ -38,7 +43,15 @@ def another_rate(task: LocalTask) -> LocalTask:
     return replace(task, work=replace(task.work, learning_rate=0.0))
 
 
-@pytest.mark.parametrize("other", [another_model, another_rate])
+def another_seed(task: LocalTask) -> LocalTask:
+    return replace(task, seed=task.seed + 1)
+
+
+def another_round(task: LocalTask) -> LocalTask:
+    return replace(task, round=task.round + 1)
+
+
+@pytest.mark.parametrize("other", [another_model, another_rate, another_seed, another_round])
 @pytest.mark.parametrize("threat", ["honest-but-curious", "active-server"])
 def test_who_is_given_something_else_to_train_leaves_the_round(
     other: type, threat: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -85,3 +98,80 @@ def test_confined_participants_are_given_no_model(tmp_path: Path, contents: list
     result = play(tmp_path / "run", "training.algorithm=confined")
     assert all(record.outcome is Outcome.COMPLETED for record in result.records)
     assert contents == [b"", b""]
+
+
+class Handing:
+    """A strategy that hands each client a work of its own, and says that all are alike; and a trainer that is idle."""
+
+    alike = True
+
+    def __init__(self, **works: Work) -> None:
+        self.works = works
+
+    def task(self, number: int, client: str) -> LocalTask:
+        return LocalTask(client, number, 0, [], np.zeros(1, np.int64), self.works[client])
+
+    def start(self, _: list[LocalTask]) -> None:
+        pass
+
+
+def told(**works: Work) -> dict[str, bytes]:
+    """Return what clients are told their sessions are about, by name."""
+    handing = Handing(**works)
+    updates = LocalUpdates(handing, handing)  # type: ignore[arg-type]
+    updates.start(1, list(works))
+    return updates.given
+
+
+@dataclass(frozen=True, eq=False)
+class Corrected:
+    """A work that comes with an array, and one that does not print all it is."""
+
+    correction: object
+    scale: float = field(default=1.0, repr=False)
+
+    def __call__(self, problem: Problem, task: LocalTask, stop: Stop) -> LocalResult:
+        raise NotImplementedError
+
+
+class Namesake:
+    @dataclass(frozen=True, eq=False)
+    class Corrected(Corrected):
+        pass
+
+
+Namesake.Corrected.__qualname__ = "Corrected"
+Namesake.Corrected.__module__ = "elsewhere"
+LONG = np.zeros(5000)
+CENTRE = [np.zeros((2, 3), np.float32), np.zeros(3, np.float32)]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        # With learning_rate * penalty = 1, a step ends at the centre: at a dead model, for everybody but the victim.
+        (ProximalSGD(LocalSGD(0.1), 10.0, CENTRE), ProximalSGD(LocalSGD(0.1), 10.0, [array - 9 for array in CENTRE])),
+        (Corrected(LONG), Corrected(np.where(np.arange(5000) == 2500, 7, LONG))),
+        (Corrected(np.array([0.123456789])), Corrected(np.array([0.1234567891]))),
+        (Corrected(CENTRE[0]), Corrected(CENTRE[0].reshape(3, 2))),
+        (Corrected([CENTRE, 1]), Corrected([*CENTRE, 1])),
+        (Corrected(None), Corrected(None, scale=2.0)),
+        (Corrected(None), Namesake.Corrected(None)),
+        (Corrected("1"), Corrected(1)),
+    ],
+)
+def test_no_two_works_go_by_one_name(one: Work, other: Work) -> None:
+    given = told(one=one, again=one, other=other)
+    assert given["one"] == given["again"] != given["other"]
+
+
+@given(st.lists(arrays.arrays(np.float32, arrays.array_shapes(min_side=0, max_dims=2, max_side=2)), max_size=3))
+def test_a_work_has_the_same_name_wherever_it_is_made(centre: list[np.ndarray]) -> None:
+    copied = [array.copy() for array in centre]
+    given = told(one=ProximalSGD(LocalSGD(0.1), 1.0, centre), other=ProximalSGD(LocalSGD(0.1), 1.0, copied))
+    assert given["one"] == given["other"]
+
+
+def test_a_work_that_cannot_be_told_from_another_is_refused() -> None:
+    with pytest.raises(LocalProtocolError, match="has no name"):
+        told(one=Corrected(object()))

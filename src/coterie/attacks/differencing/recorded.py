@@ -8,6 +8,7 @@ explain them all.
 
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,16 +87,22 @@ def read_sums(source: Path) -> dict[Label, npt.NDArray[Any]]:
         else:
             loaded = np.load(source, allow_pickle=False)
             if isinstance(loaded, np.ndarray):
-                raise InputError(f"{source} is one array, not one for each round (.npz)")
+                raise InputError("it is one array, not one for each round (.npz)")
             with loaded:
                 arrays = dict(loaded)
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, RuntimeError, zlib.error, zipfile.BadZipFile) as error:
         raise InputError(f"cannot read sums from {source}: {error}") from None
     if not arrays:
         raise InputError(f"{source} has no sums")
-    if len({array.shape for array in arrays.values()}) > 1 or any(a.dtype.kind != "f" for a in arrays.values()):
+    # In a .npz, what does not begin like an array comes as bytes.
+    if any(not isinstance(array, np.ndarray) or array.dtype.kind != "f" for array in arrays.values()) or (
+        len({array.shape for array in arrays.values()}) > 1
+    ):
         raise InputError(f"{source}: sums must be floating-point arrays of one shape")
-    return {as_label(re.sub(r"^0+(?=\d)", "", name)): array for name, array in arrays.items()}
+    sums = {as_label(re.sub(r"^0+(?=\d)", "", name)): array for name, array in arrays.items()}
+    if len(sums) < len(arrays):
+        raise InputError(f"{source} has two sums of one round")
+    return sums
 
 
 def matched(log: Participation, sums: Mapping[Label, npt.NDArray[Any]]) -> tuple[Participation, Matrix]:

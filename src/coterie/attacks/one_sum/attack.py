@@ -1,5 +1,6 @@
 """The audit of one sum: two updates of a client that the server knows, and a sum that holds one of them."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -50,7 +51,7 @@ class OneSum:
     def __post_init__(self) -> None:
         if not self.cohorts or not 2 <= min(self.cohorts) <= max(self.cohorts) <= self.population:
             raise ConfigError(f"sums are over 2 clients or more, and no more than the {self.population} there are")
-        if not 0 < self.delta < 1 or min(self.noise, default=1.0) <= 0:
+        if not 0 < self.delta < 1 or not all(0 < multiplier < math.inf for multiplier in self.noise):
             raise ConfigError("delta lies between 0 and 1, and noise multipliers are above 0")
 
     @property

@@ -1,5 +1,6 @@
 """Clients whose updates may be in the sum: the attacker's own, to learn from, and those the sum is drawn from."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,6 +67,8 @@ class Population:
         tasks = [LocalTask(f"client-{number}", 1, seed, state, part, work) for number, part in enumerate(parts)]
         updates = np.stack([flat(result.update) for result in train_all(problem, tasks, watch)])
         norm = float(np.median(np.linalg.norm(updates[:clients], axis=1)))
+        if not 0 < norm < math.inf:
+            raise ConfigError("clients learn nothing, or diverge: their learning rate is too low, or too high")
         clipped = updates * np.minimum(1.0, norm / np.maximum(np.linalg.norm(updates, axis=1), 1e-12))[:, None]
         known, others, targets = np.split(clipped, [clients, 2 * clients])
         return cls(known, others, targets, norm)

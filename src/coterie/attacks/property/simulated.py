@@ -70,6 +70,8 @@ class PropertyInference:
             raise ConfigError(f"of {self.clients} clients, {self.holders} cannot have the property and others not")
         if not 0 < self.share <= 1:
             raise ConfigError(f"a share of examples lies above 0 and up to 1, not at {self.share}")
+        if not 0 <= self.dropouts < 1:
+            raise ConfigError(f"dropouts must be a probability below 1, not {self.dropouts}")
         if self.own_clients < 4 or not self.privacy:
             raise ConfigError("the attacker needs at least four clients of its own, and circles one T")
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.attack_show import DataDir, Html, Seed, Trials, show
+from coterie.cli.attack_show import DataDir, Html, SeedOption, Trials, show
 from coterie.cli.options import AsJson
 
 
@@ -38,7 +38,7 @@ def active_membership(
         ),
     ] = False,
     trials: Trials = 5,
-    seed: Seed = 0,
+    seed: SeedOption = 0,
     html: Html = None,
     as_json: AsJson = False,
 ) -> None:

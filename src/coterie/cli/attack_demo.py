@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.attack_show import Seed, Trials, show
+from coterie.cli.attack_show import SeedOption, Trials, show
 from coterie.cli.options import AsJson
 
 PAGE = "attack.html"
@@ -15,7 +15,7 @@ def demo(
     rounds: Annotated[int, typer.Option(help="How many secure rounds the server watches.", min=2, max=10_000)] = 40,
     trials: Trials = 3,
     steps: Annotated[int, typer.Option(help="The server's effort: steps of every inversion.", min=1)] = 600,
-    seed: Seed = 0,
+    seed: SeedOption = 0,
     out: Annotated[Path, typer.Option(help="Folder for the page.")] = Path("coterie-attack-demo"),
     as_json: AsJson = False,
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.attack_show import DataDir, Html, Seed, Trials, show
+from coterie.cli.attack_show import DataDir, Html, SeedOption, Trials, show
 from coterie.cli.common import train_extra
 from coterie.cli.options import MOST_CLIENTS, MOST_TRIALS, AsJson
 
@@ -60,7 +60,7 @@ def differencing(
     before: Annotated[int, typer.Option(help="Rounds of training before the server watches.", min=1)] = 100,
     learning_rate: Annotated[float, typer.Option(help="Of the clients, before and with ordinary steps.")] = 0.1,
     batch_size: Annotated[int, typer.Option(help="Examples in a step.", min=1)] = 20,
-    seed: Seed = 0,
+    seed: SeedOption = 0,
     run: Annotated[
         Path | None,
         typer.Option(

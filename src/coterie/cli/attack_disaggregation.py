@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from coterie.cli.attack_differencing import WindowSteps
-from coterie.cli.attack_show import DataDir, Html, Seed, Trials, show
+from coterie.cli.attack_show import DataDir, Html, SeedOption, Trials, show
 from coterie.cli.common import train_extra
 from coterie.cli.options import MOST_TRIALS, AsJson
 
@@ -28,7 +28,7 @@ def disaggregation(
     model: Annotated[str, typer.Option(metavar="NAME", help="The model; a wrong name lists all.")] = "mlp",
     data_dir: DataDir = None,
     before: Annotated[int, typer.Option(help="Rounds of training before sums are watched.", min=1)] = 60,
-    seed: Seed = 0,
+    seed: SeedOption = 0,
     html: Html = None,
     as_json: AsJson = False,
 ) -> None:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.attack_show import DataDir, Html, Seed, Trials, show
+from coterie.cli.attack_show import DataDir, Html, SeedOption, Trials, show
 from coterie.cli.options import AsJson
 
 
@@ -17,7 +17,7 @@ def faces(
     learning_rate: Annotated[float, typer.Option(help="Of the clients' descent.")] = 0.05,
     connection: Annotated[float, typer.Option(help="Probability of an edge in CCESA's graph.", min=0, max=1)] = 0.7,
     trials: Trials = 3,
-    seed: Seed = 0,
+    seed: SeedOption = 0,
     data_dir: DataDir = None,
     html: Html = None,
     as_json: AsJson = False,

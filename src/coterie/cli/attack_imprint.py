@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.attack_show import DataDir, Html, Seed, Trials, show
+from coterie.cli.attack_show import DataDir, Html, SeedOption, Trials, show
 from coterie.cli.options import AsJson
 
 
@@ -23,7 +23,7 @@ def imprint(
         typer.Option(help="Noise in a sum, in lengths of an update; may be given again. [default: 0.000001 to 1]"),
     ] = None,
     trials: Trials = 3,
-    seed: Seed = 0,
+    seed: SeedOption = 0,
     data_dir: DataDir = None,
     html: Html = None,
     as_json: AsJson = False,

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.attack_show import DataDir, Html, Seed, Trials, show
+from coterie.cli.attack_show import DataDir, Html, SeedOption, Trials, show
 from coterie.cli.options import AsJson
 
 
@@ -23,7 +23,7 @@ def inversion(
     step_size: Annotated[float, typer.Option(help="How far a pixel moves in a step, of its range.")] = 0.1,
     variation: Annotated[float, typer.Option(help="How smooth the attacker believes pictures to be.")] = 1e-4,
     trials: Trials = 6,
-    seed: Seed = 0,
+    seed: SeedOption = 0,
     data_dir: DataDir = None,
     html: Html = None,
     as_json: AsJson = False,

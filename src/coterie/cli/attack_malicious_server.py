@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.attack_show import DataDir, Html, Seed, Trials, show
+from coterie.cli.attack_show import DataDir, Html, SeedOption, Trials, show
 
 
 class TermsMode(StrEnum):
@@ -31,7 +31,7 @@ def malicious_server(
     ] = 4,
     data: Annotated[str, typer.Option(help="The pictures that are the clients' inputs.")] = "digits",
     data_dir: DataDir = None,
-    seed: Seed = 0,
+    seed: SeedOption = 0,
     html: Html = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:

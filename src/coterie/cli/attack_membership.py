@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.attack_show import DataDir, Html, Seed, Trials, show
+from coterie.cli.attack_show import DataDir, Html, SeedOption, Trials, show
 from coterie.cli.options import MOST_CLIENTS, AsJson
 
 
@@ -32,7 +32,7 @@ def membership(
     ] = 1.0,
     norm: Annotated[float, typer.Option(help="The norm that updates are clipped to where there is noise.")] = 2.0,
     trials: Trials = 4,
-    seed: Seed = 0,
+    seed: SeedOption = 0,
     data_dir: DataDir = None,
     html: Html = None,
     as_json: AsJson = False,

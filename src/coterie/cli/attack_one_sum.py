@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.attack_show import DataDir, Html, Seed, Trials, show
+from coterie.cli.attack_show import DataDir, Html, SeedOption, Trials, show
 from coterie.cli.options import AsJson
 
 
@@ -30,7 +30,7 @@ def one_sum(
     noise: Annotated[str, typer.Option(help="Noise multipliers to compare with, commas between.")] = "0.5,1,2,4",
     delta: Annotated[float, typer.Option(help="The delta of (epsilon, delta).")] = 1e-5,
     trials: Trials = 3,
-    seed: Seed = 0,
+    seed: SeedOption = 0,
     data_dir: DataDir = None,
     html: Html = None,
     as_json: AsJson = False,

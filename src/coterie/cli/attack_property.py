@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.attack_show import DataDir, Html, Seed, Trials, show
+from coterie.cli.attack_show import DataDir, Html, SeedOption, Trials, show
 from coterie.cli.common import train_extra
 from coterie.cli.options import MOST_CLIENTS, MOST_TRIALS, AsJson
 
@@ -36,7 +36,7 @@ def property_inference(
     model: Annotated[str, typer.Option(metavar="NAME", help="The model; a wrong name lists all.")] = "mlp",
     data_dir: DataDir = None,
     examples: Annotated[int, typer.Option(help="Examples of a client.", min=2)] = 16,
-    seed: Seed = 0,
+    seed: SeedOption = 0,
     html: Html = None,
     as_json: AsJson = False,
 ) -> None:

@@ -20,7 +20,7 @@ DataDir = Annotated[
     typer.Option(metavar="FOLDER", help="Where data sets are.", show_default="what COTERIE_DATA says"),
 ]
 Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with all figures and pictures.")]
-Seed = Annotated[int, typer.Option(help="Decides every random choice.", min=0, max=MOST_SEED)]
+SeedOption = Annotated[int, typer.Option(help="Decides every random choice.", min=0, max=MOST_SEED)]
 Trials = Annotated[int, typer.Option(help="How often everything is tried, with other seeds.", min=1, max=1000)]
 
 

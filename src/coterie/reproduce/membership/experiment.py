@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from coterie.reproduce.declarations import Findings, JobContext
 
 
-class Printed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class PrintedRates(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What the paper prints for a number of training examples: accuracy and precision in per cent.
 
     Each is for plain averaging, SA and CCESA.
@@ -39,7 +39,7 @@ class MembershipTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     """Settings of a :class:`~coterie.attacks.membership.study.Game`, but for the examples of each client."""
     totals: tuple[int, ...]
     """How many examples all clients have together."""
-    paper: tuple[Printed, ...] = ()
+    paper: tuple[PrintedRates, ...] = ()
     notes: tuple[str, ...] = ()
 
     def jobs(self, trials: int) -> list[Job]:

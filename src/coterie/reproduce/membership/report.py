@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from coterie.reproduce.declarations import Job
-    from coterie.reproduce.membership.experiment import MembershipTable, Printed
+    from coterie.reproduce.membership.experiment import MembershipTable, PrintedRates
 
 _PAPERS_ATTACK = "shadow"
 _PROTOCOLS = {CLIENT: "FedAvg", SECURE: "SA", SPARSE: "CCESA"}
@@ -156,7 +156,7 @@ def _headline(total: int, views: Mapping[str, str], found: Mapping[str, Mapping[
 
 
 def _papers_table(
-    paper: Sequence[Printed], summaries: Mapping[str, Mapping[str, Mapping[str, InferenceSummary]]]
+    paper: Sequence[PrintedRates], summaries: Mapping[str, Mapping[str, Mapping[str, InferenceSummary]]]
 ) -> str:
     rows = [
         (f"{one.examples:,}, paper", *(f"{value:.2f}" for value in (*one.accuracy, *one.precision))) for one in paper

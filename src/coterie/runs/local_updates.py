@@ -41,6 +41,7 @@ class LocalUpdates:
 
     def content(self, number: int) -> bytes:
         """Return a name for what everybody is to train in a round, and how; empty where each has a model of its own."""
+        self._hashed = None  # a strategy may have changed its arrays where they are
         return self._content(self.strategy.task(number, self.strategy.clients[0])) if self.strategy.alike else b""
 
     def _content(self, task: LocalTask) -> bytes:

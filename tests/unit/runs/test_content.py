@@ -175,3 +175,20 @@ def test_a_work_has_the_same_name_wherever_it_is_made(centre: list[np.ndarray]) 
 def test_a_work_that_cannot_be_told_from_another_is_refused() -> None:
     with pytest.raises(LocalProtocolError, match="has no name"):
         told(one=Corrected(object()))
+
+
+def test_a_model_that_is_changed_where_it_is_goes_by_another_name() -> None:
+    state = [np.zeros(3, np.float32)]
+
+    class InPlace:
+        alike = True
+        clients = ("client-0",)
+
+        def task(self, number: int, client: str) -> LocalTask:
+            return LocalTask(client, number, 0, state, np.arange(2), LocalSGD(0.1))
+
+    updates = LocalUpdates(InPlace(), None)  # type: ignore[arg-type]
+    before = updates.content(1)
+    assert updates.content(1) == before
+    state[0][0] = 1
+    assert updates.content(1) != before

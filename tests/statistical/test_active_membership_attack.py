@@ -5,9 +5,10 @@ import pytest
 
 from coterie.attacks.active_membership.course import AttackSchedule, know_nothing, play
 from coterie.attacks.active_membership.descents import COMMON, AttackedDescent, Recipe
-from coterie.attacks.active_membership.inference import guess_interval, infer
+from coterie.attacks.active_membership.inference import infer
 from coterie.attacks.active_membership.scene import MembershipScene
 from coterie.attacks.active_membership.summary import InferenceSuccess
+from coterie.reports.intervals import share_interval
 
 SEEDS = range(4)
 
@@ -28,7 +29,7 @@ def test_a_random_model_is_right_half_the_time() -> None:
     rng = np.random.default_rng(0)
     members = np.arange(4000) < 2000
     found = infer(rng.standard_normal((4000, 10)), rng.integers(0, 10, 4000), members)
-    low, high = guess_interval(found.right, found.targets)
+    low, high = share_interval(found.right, found.targets)
     assert low < 0.5 < high
 
 

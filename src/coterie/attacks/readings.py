@@ -9,6 +9,7 @@ import numpy as np
 from coterie.attacks.finding import Strip, WordTable
 from coterie.attacks.likeness import Pictures, psnr, squared_error, ssim
 from coterie.cohorts.circles import Indices, Reals
+from coterie.reports.intervals import mean_interval
 
 ORIGINAL = "original"
 
@@ -92,13 +93,7 @@ def nearest(guesses: Pictures, crowd: Pictures, names: Indices) -> Indices:
 
 def excess(found: Readings, baseline: Readings, measure: str) -> tuple[float, float]:
     """Return the interval, of a confidence of 95%, for the mean by which a row is above another on the same trials."""
-    from scipy.stats import t
-
-    gain = found.of(measure) - baseline.of(measure)
-    if gain.size < 2:
-        return float("-inf"), float("inf")
-    reach = float(t.ppf(0.975, gain.size - 1) * gain.std(ddof=1) / np.sqrt(gain.size))
-    return float(gain.mean()) - reach, float(gain.mean()) + reach
+    return mean_interval(found.of(measure) - baseline.of(measure))
 
 
 def readings_table(found: Mapping[str, Readings], note: str) -> WordTable:

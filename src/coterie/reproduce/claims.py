@@ -9,12 +9,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import inf, sqrt
 
-from coterie.cohorts.circles import Reals
 from coterie.reports import markdown
 
-CONFIDENCE = 0.95
 RARE = 0.01
 """The largest share of rounds that a graph called sufficient may lose: what Choi et al. (2020) bound it by."""
 
@@ -51,26 +48,6 @@ def judge(interval: tuple[float, float], least: float, most: float) -> Judgement
     if least <= low and high <= most:
         return Judgement.HOLDS
     return Judgement.FAILS if high < least or most < low else Judgement.OPEN
-
-
-def mean_interval(values: Reals) -> tuple[float, float]:
-    """Return Student's interval for the mean that independent values scatter around; everything for a single value."""
-    from scipy.stats import t
-
-    if values.size < 2:
-        return -inf, inf
-    reach = float(t.ppf((1 + CONFIDENCE) / 2, values.size - 1) * values.std(ddof=1) / sqrt(values.size))
-    return float(values.mean()) - reach, float(values.mean()) + reach
-
-
-def share_interval(hits: int, tries: int) -> tuple[float, float]:
-    """Return the exact interval (Clopper and Pearson) for the probability of what happened in so many of the tries."""
-    from scipy.stats import binomtest
-
-    if not tries:
-        return 0.0, 1.0
-    found = binomtest(hits, tries).proportion_ci(CONFIDENCE, method="exact")
-    return float(found.low), float(found.high)
 
 
 def write_claims(claims: Iterable[Claim]) -> str:

@@ -24,7 +24,7 @@ from coterie.attacks.active_membership.descents import (
     crafted,
     outputs,
 )
-from coterie.attacks.active_membership.inference import area_under_curve, infer, losses, mean_interval
+from coterie.attacks.active_membership.inference import area_under_curve, infer, losses
 from coterie.attacks.active_membership.scene import MembershipScene, other_labels
 from coterie.attacks.active_membership.secure_sum import secure_error
 from coterie.attacks.active_membership.summary import InferenceSuccess, MethodSummary
@@ -33,6 +33,7 @@ from coterie.attacks.finding import Effect
 from coterie.cli import app
 from coterie.confined.network import loss_and_gradient
 from coterie.errors import ConfigError, InputError
+from coterie.reports.intervals import mean_interval
 from coterie.training.local import ArrayData, LocalSGD, Problem
 from coterie.training.models import build
 from coterie.training.schedules import Curriculum

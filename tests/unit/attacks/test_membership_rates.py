@@ -1,17 +1,11 @@
-"""ROC curves and intervals, against definitions written out and scipy's exact test."""
+"""ROC curves, against definitions written out."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest, t
 
-from coterie.attacks.membership.rates import (
-    Decisions,
-    Roc,
-    mean_interval,
-    share_interval,
-)
+from coterie.attacks.membership.rates import Decisions, Roc
 from coterie.cohorts.circles import Mask, Reals
 from coterie.errors import InputError
 
@@ -68,17 +62,3 @@ def test_decisions_are_counted() -> None:
 def test_what_is_no_score_is_refused(scores: Reals) -> None:
     with pytest.raises(InputError):
         Roc.of(scores, np.array([True, False]))
-
-
-@given(st.integers(1, 200), st.data())
-def test_shares_are_bounded_as_scipy_does(tries: int, data: st.DataObject) -> None:
-    hits = data.draw(st.integers(0, tries))
-    exact = binomtest(hits, tries).proportion_ci(0.95, method="exact")
-    assert share_interval(hits, tries) == pytest.approx((exact.low, exact.high), abs=1e-9)
-
-
-def test_the_mean_of_trials_has_students_interval() -> None:
-    values = [0.5, 0.6, 0.7, 0.9]
-    low, high = t.interval(0.95, 3, np.mean(values), np.std(values, ddof=1) / 2)
-    assert mean_interval(values) == pytest.approx((low, high))
-    assert mean_interval([0.5]) is None

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.reproduce.claims import Claim, Judgement, judge, mean_interval, share_interval, write_claims
+from coterie.reports.intervals import mean_interval, share_interval
+from coterie.reproduce.claims import Claim, Judgement, judge, write_claims
 
 numbers = st.floats(-1e6, 1e6)
 

@@ -6,7 +6,6 @@ Beside it stands the area under the ROC curve of the loss (Yeom et al. 2018): th
 that of a non-member, whatever threshold is taken, so that a rule at one threshold hides nothing.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,8 +13,6 @@ import numpy as np
 from coterie.arithmetic import FloatArray
 from coterie.cohorts.circles import Indices, Mask, Reals
 from coterie.errors import InputError
-
-CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -72,22 +69,3 @@ def area_under_curve(scores: Reals, members: Mask) -> float:
 def area_by_chance(members: int, others: int, trials: int) -> float:
     """Return the standard deviation of the mean area over trials, if the scores say nothing (Mann and Whitney)."""
     return float(np.sqrt((members + others + 1) / (12 * members * others * trials)))
-
-
-def guess_interval(right: int, targets: int) -> tuple[float, float]:
-    """Return the exact interval (Clopper and Pearson, 95%) for the chance of being right."""
-    from scipy.stats import binomtest
-
-    found = binomtest(right, targets).proportion_ci(CONFIDENCE, method="exact")
-    return float(found.low), float(found.high)
-
-
-def mean_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return Student's interval (95%) for the mean that trials scatter around; everything for a single one."""
-    from scipy.stats import t
-
-    found = np.asarray(values, float)
-    if found.size < 2:
-        return -np.inf, np.inf
-    reach = float(t.ppf((1 + CONFIDENCE) / 2, found.size - 1) * found.std(ddof=1) / np.sqrt(found.size))
-    return float(found.mean()) - reach, float(found.mean()) + reach

@@ -8,7 +8,8 @@ import numpy as np
 
 from coterie.attacks.active_membership.course import AttackCourse, HonestUtility, MethodTrial
 from coterie.attacks.active_membership.descents import MethodName
-from coterie.attacks.active_membership.inference import Inferred, area_by_chance, guess_interval, mean_interval
+from coterie.attacks.active_membership.inference import Inferred, area_by_chance
+from coterie.reports.intervals import mean_interval, share_interval
 
 GUESS = 0.5
 _LEVEL = 0.05 / 8  # two rules, two models to infer from, watching and attacking: together one false alarm in twenty
@@ -43,7 +44,7 @@ class InferenceSuccess:
     @property
     def interval(self) -> tuple[float, float]:
         """Exact, over the targets of all trials."""
-        return guess_interval(sum(one.right for one in self.found), sum(one.targets for one in self.found))
+        return share_interval(sum(one.right for one in self.found), sum(one.targets for one in self.found))
 
     @property
     def auc_interval(self) -> tuple[float, float]:

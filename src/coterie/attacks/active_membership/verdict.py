@@ -7,9 +7,9 @@ import numpy as np
 
 from coterie.attacks.active_membership.descents import PUBLIC, MethodName
 from coterie.attacks.active_membership.figures import areas, utilities
-from coterie.attacks.active_membership.inference import mean_interval
 from coterie.attacks.active_membership.summary import InferenceSuccess, MethodSummary
 from coterie.attacks.finding import AttackFinding, CardLine, Effect, Plot, WordTable
+from coterie.reports.intervals import mean_interval
 from coterie.reports.words import Level, count
 
 if TYPE_CHECKING:

@@ -4,16 +4,13 @@ An example is called a member if its score is at least a threshold. Scores that 
 so that an attack gains nothing by ties.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from math import floor, sqrt
+from math import floor
 
 import numpy as np
 
-from coterie.cohorts.circles import Indices, Mask, Reals
+from coterie.cohorts.circles import Mask, Reals
 from coterie.errors import InputError
-
-CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,35 +86,3 @@ class Decisions:
         """The share of members among those called members; None if nobody was."""
         called = self.hits + self.false_alarms
         return self.hits / called if called else None
-
-
-def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float] | None:
-    """Return Student's interval for the mean that independent values scatter around; None for a single value."""
-    from scipy.stats import t
-
-    if len(values) < 2:
-        return None
-    mean, spread = float(np.mean(values)), float(np.std(values, ddof=1))
-    reach = float(t.ppf((1 + confidence) / 2, len(values) - 1)) * spread / sqrt(len(values))
-    return mean - reach, mean + reach
-
-
-def least_shares(hits: Indices, tries: int, doubt: float) -> Reals:
-    """Return lower bounds on the probability of what happened so often, each wrong with probability ``doubt`` at most.
-
-    Clopper and Pearson (1934): the probability p with P(Binomial(tries, p) >= hits) = doubt, and 0 for no hits.
-    """
-    from scipy.special import betaincinv
-
-    return np.where(hits > 0, betaincinv(np.maximum(hits, 1), tries - hits + 1, doubt), 0.0)
-
-
-def most_shares(hits: Indices, tries: int, doubt: float) -> Reals:
-    """Return the upper bounds that belong to :func:`least_shares`."""
-    return 1 - least_shares(tries - hits, tries, doubt)
-
-
-def share_interval(hits: int, tries: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Return Clopper and Pearson's interval for the probability of what happened so often."""
-    doubt, counted = (1 - confidence) / 2, np.array([hits])
-    return float(least_shares(counted, tries, doubt)[0]), float(most_shares(counted, tries, doubt)[0])

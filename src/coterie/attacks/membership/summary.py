@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from coterie.attacks.membership.rates import mean_interval, share_interval
 from coterie.attacks.membership.study import LOW_RATES, Measured, PassiveTrial
+from coterie.reports.intervals import mean_interval, share_interval
 
 GUESSING = 0.5
 """AUC and balanced accuracy of somebody who saw nothing."""
@@ -53,9 +53,9 @@ class InferenceSummary:
             found.append(Found(rate, hits / members, share_interval(hits, members), allowed, others))
         return cls(
             float(np.mean(areas)),
-            mean_interval(areas),
+            _interval(areas),
             float(np.mean(accuracies)),
-            mean_interval(accuracies),
+            _interval(accuracies),
             float(np.mean(precisions)) if precisions else None,
             float(np.mean([one.recall for one in decisions])),
             tuple(found),
@@ -101,3 +101,8 @@ def mean_accuracy(trials: Sequence[PassiveTrial]) -> dict[str, float]:
 def strongest(summaries: dict[str, InferenceSummary]) -> str:
     """Name the attack with the largest AUC; to be asked of the baseline, before looking at anything protected."""
     return max(summaries, key=lambda attack: summaries[attack].auc)
+
+
+def _interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """Return the interval for the mean over trials, if there are several: JSON knows no infinity."""
+    return mean_interval(values) if len(values) > 1 else None

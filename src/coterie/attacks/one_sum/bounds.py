@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coterie.attacks.membership.rates import least_shares, most_shares
 from coterie.cohorts.circles import Indices, Reals
 from coterie.errors import InputError
+from coterie.reports.intervals import least_shares, most_shares
 
 DOUBT = 0.05
 _THRESHOLDS = 100  # tried in choosing a test

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from coterie.reports.intervals import mean_interval, share_interval
 from coterie.reports.words import count
 from coterie.reproduce.active_membership.outcomes import Attacked, paired
-from coterie.reproduce.claims import Claim, judge, mean_interval, share_interval
+from coterie.reproduce.claims import Claim, judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

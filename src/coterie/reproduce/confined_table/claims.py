@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coterie.cohorts.circles import Reals
+from coterie.reports.intervals import mean_interval
 from coterie.reports.words import count
-from coterie.reproduce.claims import Claim, Judgement, judge, mean_interval
+from coterie.reproduce.claims import Claim, Judgement, judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

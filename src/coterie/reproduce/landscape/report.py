@@ -10,8 +10,9 @@ import numpy as np
 
 from coterie.errors import ConfigError
 from coterie.reports import markdown
+from coterie.reports.intervals import mean_interval
 from coterie.reports.plots import OCHRE, RUST, SLATE, TEXT, page
-from coterie.reproduce.claims import Claim, judge, mean_interval, write_claims
+from coterie.reproduce.claims import Claim, judge, write_claims
 from coterie.reproduce.declarations import Findings, Record
 
 if TYPE_CHECKING:

@@ -21,8 +21,9 @@ from coterie.attacks.membership.summary import (
 )
 from coterie.errors import ConfigError
 from coterie.reports import markdown
+from coterie.reports.intervals import mean_interval
 from coterie.reports.plots import BLUE, OCHRE, QUIET, foot_legend, page
-from coterie.reproduce.claims import Claim, judge, mean_interval, write_claims
+from coterie.reproduce.claims import Claim, judge, write_claims
 from coterie.reproduce.declarations import Findings, Record
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ import numpy as np
 from coterie.cohorts.circles import Reals
 from coterie.cohorts.theory import trade_off
 from coterie.reports import markdown
-from coterie.reproduce.claims import Claim, Judgement, judge, mean_interval, share_interval, write_claims
+from coterie.reports.intervals import mean_interval, share_interval
+from coterie.reproduce.claims import Claim, Judgement, judge, write_claims
 from coterie.reproduce.declarations import Findings
 from coterie.reproduce.multi_round.figures import draw_cost, draw_losses, draw_privacy, draw_theory
 from coterie.reproduce.multi_round.outcomes import Curves, Losses

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.reports import markdown
+from coterie.reports.intervals import mean_interval
 from coterie.reports.pictures import draw_strip
-from coterie.reproduce.claims import Claim, judge, mean_interval, write_claims
+from coterie.reproduce.claims import Claim, judge, write_claims
 from coterie.reproduce.declarations import Findings, Record
 
 if TYPE_CHECKING:

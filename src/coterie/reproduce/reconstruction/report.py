@@ -11,7 +11,8 @@ import numpy as np
 
 from coterie.errors import ConfigError
 from coterie.reports import markdown
-from coterie.reproduce.claims import Claim, Judgement, judge, mean_interval, write_claims
+from coterie.reports.intervals import mean_interval
+from coterie.reproduce.claims import Claim, Judgement, judge, write_claims
 from coterie.reproduce.declarations import Findings, Record
 from coterie.reproduce.reconstruction.experiment import LOSSY, ORDINARY, SMALL, WindowErrors
 from coterie.reproduce.reconstruction.figures import draw_windows

@@ -8,7 +8,8 @@ import msgspec
 
 from coterie.errors import ConfigError
 from coterie.reports import markdown
-from coterie.reproduce.claims import RARE, Claim, Judgement, judge, share_interval, write_claims
+from coterie.reports.intervals import share_interval
+from coterie.reproduce.claims import RARE, Claim, Judgement, judge, write_claims
 from coterie.reproduce.declarations import Findings, Record
 from coterie.reproduce.reliability.experiment import GraphSetting
 

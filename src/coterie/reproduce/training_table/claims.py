@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from coterie.reports.intervals import mean_interval, share_interval
 from coterie.reports.words import count
-from coterie.reproduce.claims import RARE, Claim, Judgement, judge, mean_interval, share_interval
+from coterie.reproduce.claims import RARE, Claim, Judgement, judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -1,0 +1,45 @@
+"""Intervals that hold what was measured with a stated confidence: means by Student, shares by Clopper and Pearson."""
+
+from collections.abc import Sequence
+from math import inf, sqrt
+
+import numpy as np
+import numpy.typing as npt
+
+CONFIDENCE = 0.95
+
+
+def mean_interval(
+    values: Sequence[float] | npt.NDArray[np.float64], confidence: float = CONFIDENCE
+) -> tuple[float, float]:
+    """Return Student's interval for the mean that independent values scatter around; everything for a single value."""
+    from scipy.stats import t
+
+    found = np.asarray(values, np.float64)
+    if found.size < 2:
+        return -inf, inf
+    reach = float(t.ppf((1 + confidence) / 2, found.size - 1) * found.std(ddof=1) / sqrt(found.size))
+    return float(found.mean()) - reach, float(found.mean()) + reach
+
+
+def share_interval(hits: int, tries: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Return the exact interval (Clopper and Pearson) for the probability of what happened in so many of the tries."""
+    if not tries:
+        return 0.0, 1.0
+    count, doubt = np.array([hits]), (1 - confidence) / 2
+    return float(least_shares(count, tries, doubt)[0]), float(most_shares(count, tries, doubt)[0])
+
+
+def least_shares(hits: npt.NDArray[np.int64], tries: int, doubt: float) -> npt.NDArray[np.float64]:
+    """Return lower bounds on the probability of what happened so often, each wrong with probability ``doubt`` at most.
+
+    Clopper and Pearson (1934): the probability p with P(Binomial(tries, p) >= hits) = doubt, and 0 for no hits.
+    """
+    from scipy.special import betaincinv
+
+    return np.where(hits > 0, betaincinv(np.maximum(hits, 1), tries - hits + 1, doubt), 0.0)
+
+
+def most_shares(hits: npt.NDArray[np.int64], tries: int, doubt: float) -> npt.NDArray[np.float64]:
+    """Return the upper bounds that belong to :func:`least_shares`."""
+    return 1 - least_shares(tries - hits, tries, doubt)

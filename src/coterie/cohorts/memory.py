@@ -31,13 +31,13 @@ from coterie.errors import ConfigError, PeerProtocolError
 
 _SERVER = "server"
 _TIMEOUT_SECONDS = 30.0
-_TABLES = (
-    "CREATE TABLE IF NOT EXISTS rosters (digest BLOB PRIMARY KEY, body BLOB NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS clients (name TEXT PRIMARY KEY, identity BLOB NOT NULL, roster BLOB)",
-    "CREATE TABLE IF NOT EXISTS sessions (client TEXT, session BLOB, step INTEGER NOT NULL, aggregated TEXT,"
-    " taking_part INTEGER, PRIMARY KEY (client, session))",
-    "CREATE TABLE IF NOT EXISTS inputs (client TEXT, round INTEGER, digest BLOB NOT NULL, PRIMARY KEY (client, round))",
-)
+_TABLES = {
+    "rosters": "(digest BLOB PRIMARY KEY, body BLOB NOT NULL)",
+    "clients": "(name TEXT PRIMARY KEY, identity BLOB NOT NULL, roster BLOB)",
+    "sessions": "(client TEXT, session BLOB, step INTEGER NOT NULL, aggregated TEXT, taking_part INTEGER,"
+    " PRIMARY KEY (client, session))",
+    "inputs": "(client TEXT, round INTEGER, digest BLOB NOT NULL, PRIMARY KEY (client, round))",
+}
 
 
 class Answer(NamedTuple):
@@ -68,9 +68,11 @@ class MemoryFile:
             else:
                 self._connection.execute("PRAGMA journal_mode = WAL")
                 self._connection.execute("PRAGMA synchronous = NORMAL")
-            with self.writing() as connection:
-                for table in _TABLES:
-                    connection.execute(table)
+            there = {name for (name,) in self._connection.execute("SELECT name FROM sqlite_master")}
+            if not there.issuperset(_TABLES):  # a node opens its file for every message, and writes it once
+                with self.writing() as connection:
+                    for name, columns in _TABLES.items():
+                        connection.execute(f"CREATE TABLE IF NOT EXISTS {name} {columns}")
         except sqlite3.Error as error:
             raise ConfigError(f"cannot keep a client's memory in {self._path}: {error}") from error
 
@@ -91,12 +93,17 @@ class MemoryFile:
 
     def of(self, client: Client) -> "ClientMemory":
         """Return the memory of one client, empty the first time."""
-        with self.writing() as connection:
-            connection.execute("INSERT OR IGNORE INTO clients VALUES (?, ?, NULL)", (client.name, client.identity))
-            known = connection.execute("SELECT identity FROM clients WHERE name = ?", (client.name,)).fetchone()
-        if known[0] != client.identity:
+        with self._turn:
+            known = _known(self._connection, client.name)
+        if known is None:
+            with self.writing() as connection:
+                row = (client.name, client.identity)
+                connection.execute("INSERT OR IGNORE INTO clients VALUES (?, ?, NULL)", row)
+                known = _known(connection, client.name)
+        identity, roster = known or (b"", None)
+        if identity != client.identity:
             raise ConfigError(f"{self._path} remembers {client.name} by another identity key")
-        return ClientMemory(self, client)
+        return ClientMemory(self, client, roster)
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -114,11 +121,10 @@ class MemoryFile:
 class ClientMemory:
     """What one client remembers; whatever it raises as a :class:`PeerProtocolError` is that client's refusal."""
 
-    def __init__(self, file: MemoryFile, client: Client) -> None:
+    def __init__(self, file: MemoryFile, client: Client, roster: Roster | None) -> None:
         self._file = file
         self.client = client
-        with file.writing() as connection:
-            self._roster = _trusted(connection, client.name)
+        self._roster = roster
 
     def __repr__(self) -> str:
         return f"<ClientMemory of {self.client.name!r}>"
@@ -240,11 +246,17 @@ def clients_digest(clients: Collection[str]) -> str:
     return hashlib.sha256(msgspec.json.encode(client_names(clients))).hexdigest()
 
 
-def _trusted(connection: sqlite3.Connection, client: str) -> Roster | None:
+def _known(connection: sqlite3.Connection, client: str) -> tuple[bytes, Roster | None] | None:
+    """Return the identity key and the trusted roster that a client is remembered by; None if it is not."""
     found = connection.execute(
-        "SELECT body FROM rosters JOIN clients ON digest = roster WHERE name = ?", (client,)
+        "SELECT identity, body FROM clients LEFT JOIN rosters ON digest = roster WHERE name = ?", (client,)
     ).fetchone()
-    return None if found is None else _read(found[0])
+    return None if found is None else (found[0], None if found[1] is None else _read(found[1]))
+
+
+def _trusted(connection: sqlite3.Connection, client: str) -> Roster | None:
+    known = _known(connection, client)
+    return None if known is None else known[1]
 
 
 @lru_cache(maxsize=4)

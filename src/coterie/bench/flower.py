@@ -1,8 +1,9 @@
 """Rounds on Flower, with protection and without, on the same nodes in one run.
 
 A round under protection is several trips of messages where a plain one is one trip, and on Flower a trip is expensive:
-every message to a node starts a process there, and everybody polls. So trips that do nothing are timed as well, and
-what a secure round cannot do without beside them (:mod:`coterie.bench.flower_limit`).
+every message to a node starts a process there, and everybody polls. So trips that do nothing are timed as well, empty
+and with as many bytes as those of a secure round, and what such a round cannot do without beside them
+(:mod:`coterie.bench.flower_limit`).
 """
 
 import json
@@ -33,6 +34,8 @@ class FlowerCosts:
     secure: float
     steps: dict[str, float]
     """The seconds of each of a secure round's trips."""
+    carried: dict[str, float]
+    """The same if nobody did anything but carry as many bytes to and fro."""
     messages: float
     """To each client in a round."""
     downloaded: float
@@ -54,9 +57,14 @@ class FlowerCosts:
         return self.secure - self.plain
 
     @property
-    def trips(self) -> float:
-        """The seconds that the trips of a secure round would take if they did nothing."""
+    def empty(self) -> float:
+        """The seconds that the trips of a secure round would take if they were empty."""
         return len(self.steps) * self.trip
+
+    @property
+    def trips(self) -> float:
+        """The seconds that the trips of a secure round take with what they carry, and nothing done at either end."""
+        return sum(self.carried.values())
 
 
 def measure_federation(
@@ -82,7 +90,10 @@ def measure_federation(
         found = json.loads((federation.server / "trips.json").read_text())
     if found["completed"] != rounds:
         raise RoundAborted(f"only {found['completed']} of {rounds} secure rounds were completed: nothing was compared")
-    steps = {step: statistics.median(round_[step] for round_ in found["steps"]) for step in found["steps"][0]}
+    steps, carried = (
+        {step: statistics.median(round_[step] for round_ in found[kind]) for step in found[kind][0]}
+        for kind in ("steps", "carried")
+    )
     messages, uploaded = (statistics.median(found[kind]) / nodes for kind in ("messages", "received"))
     operations = Operations.of_round(nodes, cores() if simulation else None, active=mode == ThreatMode.ACTIVE_SERVER)
     return FlowerCosts(
@@ -92,6 +103,7 @@ def measure_federation(
         plain=statistics.median(found["plain"]),
         secure=statistics.median(found["secure"]),
         steps=steps,
+        carried=carried,
         messages=messages,
         downloaded=statistics.median(found["sent"]) / nodes,
         uploaded=uploaded,

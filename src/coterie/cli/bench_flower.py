@@ -31,8 +31,9 @@ def flower(
     """Compare rounds on Flower with protection and without, on the same nodes.
 
     Starts a SuperLink and SuperNodes on this machine, on free ports of loopback, and ends them. Training takes no time
-    here, so that what is left is the cost of rounds: trips that do nothing say which part of it is Flower's polling and
-    the processes it starts, and the cryptography and the disk by themselves which part nobody could save.
+    here, so that what is left is the cost of rounds. Trips that do nothing say which part of it is Flower's: empty ones
+    show its polling and the processes it starts, others carry as many bytes as a secure round's. The cryptography and
+    the disk by themselves are the part that nobody could save.
     """
     from coterie.bench.flower import measure_federation
     from coterie.secagg.terms import ThreatMode
@@ -50,7 +51,7 @@ def flower(
 
 
 def _record(costs: "FlowerCosts") -> dict[str, Any]:
-    return {**asdict(costs), "overhead": costs.overhead, "trips": costs.trips}
+    return {**asdict(costs), "overhead": costs.overhead, "empty": costs.empty, "trips": costs.trips}
 
 
 def _show(costs: "FlowerCosts") -> None:
@@ -67,7 +68,8 @@ def _show(costs: "FlowerCosts") -> None:
     for step, seconds in costs.steps.items():
         table.add_row(f"  {step}", duration(seconds))
     table.add_row("protection adds", duration(max(0.0, costs.overhead)))
-    table.add_row(f"its {len(costs.steps)} trips, if they did nothing", duration(costs.trips))
+    table.add_row(f"its {len(costs.steps)} trips, with as many bytes and nothing to do", duration(costs.trips))
+    table.add_row(f"its {len(costs.steps)} trips, empty", duration(costs.empty))
     table.add_row(f"its cryptography alone, on {count(costs.cores, 'core')}", duration(costs.cryptography))
     table.add_row("its answers alone, put on disk", duration(costs.storage))
     console.print(table)

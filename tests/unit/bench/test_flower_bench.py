@@ -12,10 +12,11 @@ STEPS = dict.fromkeys(("advertise", "share", "mask", "confirm", "reveal"), 1.0)
 COSTS = FlowerCosts(
     nodes=50,
     simulation=True,
-    trip=0.25,
+    trip=0.2,
     plain=0.5,
     secure=1.5,
     steps=STEPS,
+    carried=dict.fromkeys(STEPS, 0.25),
     messages=5.0,
     downloaded=26e3,
     uploaded=383e3,
@@ -56,11 +57,12 @@ def test_the_bench_judges_what_protection_adds_by_what_its_trips_cost(
     costs = replace(COSTS, **changes)  # type: ignore[arg-type]
     words = shown(costs, monkeypatch)
     assert verdict in words
-    assert "its 5 trips, if they did nothing 1.25 s" in words
+    assert "its 5 trips, with as many bytes and nothing to do 1.25 s" in words
+    assert "its 5 trips, empty 1.00 s" in words
     assert "its answers alone, put on disk 200 ms" in words
 
 
 def test_the_record_has_what_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     record = json.loads(shown(COSTS, monkeypatch, "--json"))
-    assert (record["overhead"], record["trips"]) == (1.0, 1.25)
+    assert (record["overhead"], record["trips"], record["empty"]) == (1.0, 1.25, 1.0)
     assert (record["cores"], record["cryptography"], record["storage"]) == (2, 0.3, 0.2)

@@ -1,6 +1,7 @@
 """The server: trips that do nothing, plain rounds and private rounds, one after the other, on the same nodes."""
 
 import json
+import os
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -10,9 +11,12 @@ from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
+from coterie.secagg.server import Step
 from coterie.transports.flower import PrivateStrategy
 from coterie.transports.flower.exchange import Exchange
+from coterie.transports.flower.grid import Traffic
 from coterie.transports.flower.home import server_home
+from coterie.transports.flower.records import packed
 
 app = ServerApp()
 RESULTS = "trips.json"
@@ -34,32 +38,49 @@ def main(grid: Grid, context: Context) -> None:
     until = time.monotonic() + patience
     while len(list(grid.get_node_ids())) < nodes and time.monotonic() < until:
         time.sleep(0.2)
-    requests = {node: RecordDict() for node in grid.get_node_ids()}
-    trips = []
-    for number in range(rounds + 1):
-        began = time.monotonic()
-        answered = [reply.records is not None for reply in Exchange(grid, "query", "").ask(requests, patience)]
-        if not all(answered):
-            raise RuntimeError(f"only {sum(answered)} of {len(answered)} nodes answered")
-        trips += [time.monotonic() - began] * (number > 0)  # in the first, simulations start their workers
-
+    everybody = list(grid.get_node_ids())
+    nothing = {node: RecordDict() for node in everybody}
+    _trip(grid, "query", nothing, patience)  # in the first, simulations start their workers
+    trips = [_trip(grid, "query", nothing, patience) for _ in range(rounds)]
     plain = _timed(_all(PlainFedAvg, nodes), grid, model, rounds)
     private = PrivateStrategy(
         _all(FedAvg, nodes), mode=str(config["mode"]), deadline=patience, most_examples=1, resume=False
     )
     secure = _timed(private, grid, model, rounds)
     traffic = private.grid.traffic if private.grid else []
+    carried = [_carry(grid, everybody, round_, model, patience) for round_ in traffic]
     results = {
         "trips": trips,
         "plain": plain,
         "secure": secure,
         "completed": sum(result.value is not None for result in private.grid.results) if private.grid else 0,
         "steps": [dict(round_.seconds) for round_ in traffic],
+        "carried": carried,
         "messages": [round_.messages for round_ in traffic],
         "sent": [sum(round_.sent.values()) for round_ in traffic],
         "received": [sum(round_.received.values()) for round_ in traffic],
     }
     Path(server_home() / RESULTS).write_text(json.dumps(results))
+
+
+def _trip(grid: Grid, kind: str, requests: dict[int, RecordDict], patience: float) -> float:
+    """Return the seconds that requests and their answers take."""
+    began = time.monotonic()
+    answered = [reply.records is not None for reply in Exchange(grid, kind, "").ask(requests, patience)]
+    if not all(answered):
+        raise RuntimeError(f"only {sum(answered)} of {len(answered)} nodes answered")
+    return time.monotonic() - began
+
+
+def _carry(grid: Grid, nodes: list[int], traffic: Traffic, model: ArrayRecord, patience: float) -> dict[Step, float]:
+    """Return the seconds of trips with as many bytes to and fro as those of a private round, that do nothing else."""
+    seconds = {}
+    for step, sent in traffic.sent.items():
+        header = {"answer": traffic.received[step] // len(nodes)}
+        app = RecordDict({"arrays": model}) if step is Step.MASK else None
+        requests = {node: packed(os.urandom(sent // len(nodes)), header, app) for node in nodes}
+        seconds[step] = _trip(grid, "query.carry", requests, patience)
+    return seconds
 
 
 def _all(kind: type[FedAvg], nodes: int) -> FedAvg:

@@ -97,7 +97,7 @@ class Story:
         return make_finding(self, told)
 
     def act(self, scene: Scene, privacy: int, side: Side) -> Act:
-        """OnProgress rounds, solve for the client's update, and invert it."""
+        """Watch rounds, solve for the client's update, and invert it."""
         work = LocalSGD(_RATE, batch_size=len(_WRITTEN))
         played = list(play_rounds(scene.victims, side, scene.state, range(1, self.rounds + 1), work))
         check_secure_sum(played[0])

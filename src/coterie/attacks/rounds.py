@@ -46,6 +46,13 @@ class Side:
     aligned: bool = True
     """Whether a circle that lost a member is left out, or its survivors are summed all the same."""
 
+    @property
+    def words(self) -> str:
+        """The side, as people call it."""
+        if not self.circles:
+            return {"random": "random selection"}.get(self.name, self.name)
+        return f"circles of {self.mates.privacy}" + ("" if self.aligned else ", survivors of broken circles summed")
+
     def summed(self, survivors: Indices) -> Indices:
         """Return who is in the sum of a round."""
         if not (self.circles and self.aligned):

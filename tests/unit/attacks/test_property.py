@@ -15,6 +15,7 @@ from coterie.attacks.property.detector import (
     ranking_accuracy,
     ranking_among_mates,
 )
+from coterie.attacks.property.report import draw_scores
 from coterie.attacks.property.simulated import PropertyInference
 from coterie.cli import app
 from coterie.cohorts.circles import Circles
@@ -120,4 +121,18 @@ def test_the_command(tmp_path: Path) -> None:
     assert policies["multi-round"]["auc_among_mates"] in (0.5, None)
     assert policies["multi-round"]["auc"] <= policies["multi-round"]["auc_by_circle_counts"]
     assert printed["no_information"] == {"auc": 0.5, "accuracy": 0.75}
-    assert "upside down" in page.read_text()
+    shown = page.read_text()
+    assert "upside down" in shown
+    assert "What the server makes of each client" in shown
+
+
+def test_the_figure_has_every_client_on_the_line_of_its_side() -> None:
+    attack = PropertyInference(clients=16, cohort=4, holders=4, rounds=10, privacy=(2,), dropouts=0.0)
+    victims, auxiliary, having = attack.prepare(0)
+    sides = attack.sides(0)
+    found = {side.name: [attack.attack(victims, auxiliary, having, side)] for side in sides}
+    there, others = draw_scores(sides, found).traces
+    assert (len(there["x"]), len(others["x"])) == (4 * len(sides), 12 * len(sides))
+    assert sorted(there["x"][:4]) == sorted(found["random"][0].scores[having].tolist())
+    assert {round(place) for place in there["y"]} == {round(place) for place in others["y"]} == set(range(len(sides)))
+    assert min(there["y"]) > min(others["y"])

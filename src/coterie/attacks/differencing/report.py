@@ -143,7 +143,7 @@ def _headline(attack: Differencing, results: Sequence[SideResult]) -> str:
 
 
 def _verdict(attack: Differencing, result: SideResult) -> str:
-    name, error = _words(result.side), f"median error {result.median:.2g}, guessing the mean {result.guess:.2g}"
+    name, error = result.side.words, f"median error {result.median:.2g}, guessing the mean {result.guess:.2g}"
     if result.protected:
         return f"{name} never tell a client from its circle ({error})"
     if result.side.circles:
@@ -156,7 +156,7 @@ def _verdict(attack: Differencing, result: SideResult) -> str:
 
 
 def _card(attack: Differencing, result: SideResult) -> Iterator[CardLine]:
-    name = _words(result.side)
+    name = result.side.words
     error = f"median error {result.median:.2g}; guessing the mean: {result.guess:.2g}"
     if not result.protected:
         why = (
@@ -198,7 +198,7 @@ def _table(results: Sequence[SideResult]) -> WordTable:
         ("selection", "median", "± over trials", "mean", "recovered", "guessing the mean", "mates told apart"),
         [
             (
-                _words(result.side),
+                result.side.words,
                 f"{result.median:.3g}",
                 f"{result.spread:.2g}",
                 f"{result.errors.mean():.3g}",
@@ -227,7 +227,7 @@ def draw_errors(results: Sequence[SideResult]) -> Figure:
             {
                 "type": "scatter",
                 "mode": "lines",
-                "name": _words(result.side),
+                "name": result.side.words,
                 "x": edges.tolist(),
                 "y": [*shares.tolist(), 0],
                 "line": {
@@ -245,13 +245,5 @@ def draw_errors(results: Sequence[SideResult]) -> Figure:
         "showlegend": True,
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"},
     }
-    told = "; ".join(f"{_words(result.side)}: median {result.median:.2g}" for result in results)
+    told = "; ".join(f"{result.side.words}: median {result.median:.2g}" for result in results)
     return Figure(traces, layout, 340, f"Histograms of reconstruction errors. {told}.")
-
-
-def _words(side: Side) -> str:
-    """Name a side for people."""
-    if not side.circles:
-        return {"random": "random selection"}.get(side.name, side.name)
-    broken = "" if side.aligned else ", survivors of broken circles summed"
-    return f"circles of {side.mates.privacy}{broken}"

@@ -143,7 +143,7 @@ class Differencing:
         return play_rounds(victims, side, state, rounds, work, self.dropouts)
 
     def attack(self, victims: Victims, state: ModelArrays, side: Side) -> SideTrial:
-        """OnProgress a window, reconstruct, and compare with what was sent."""
+        """Watch a window, reconstruct, and compare with what was sent."""
         seen = Sightings.of(self.window(victims, state, side), len(victims))
         estimate = reconstruct(seen.participation, seen.means)
         guess = guess_mean(seen.participation, seen.means)

@@ -1,12 +1,12 @@
 """Property inference tried on real training: some clients' pictures are upside down, and the server looks for them."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
-from coterie.attacks.finding import Adversary, AttackFinding, CardLine, Effect, OnProgress, WordTable
+from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
+from coterie.attacks.property import report
 from coterie.attacks.property.detector import (
     Auxiliary,
     attribute,
@@ -16,19 +16,22 @@ from coterie.attacks.property.detector import (
 )
 from coterie.attacks.rounds import Side, WatchedRound, make_sides, play_rounds
 from coterie.attacks.victims import Victims
-from coterie.cohorts.circles import Mask
+from coterie.cohorts.circles import Mask, Reals
 from coterie.errors import ConfigError
-from coterie.reports.words import Level, count
 from coterie.training.data.datasets import load
 from coterie.training.local import ArrayData, LocalSGD, Problem
 from coterie.training.models import build
 from coterie.training.streams import stream, torch_seed
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PropertyTrial:
     """What came of one window of rounds."""
 
+    scores: Reals = field(repr=False)
+    """Of each client: about 1 for who has the property."""
+    having: Mask = field(repr=False)
+    """Who has it."""
     auc: float
     among_mates: float | None
     """The same among circle mates alone; None where no circle has both kinds of clients."""
@@ -96,7 +99,7 @@ class PropertyInference:
                 watch(side.name, sum(map(len, found.values())) / steps)
                 found.setdefault(side.name, []).append(self.attack(victims, auxiliary, having, side))
         watch("telling", 1.0)
-        return _tell(self, self.sides(0), found)
+        return report.tell(self, self.sides(0), found)
 
     def sides(self, trial: int) -> list[Side]:
         """Return what is compared."""
@@ -131,7 +134,7 @@ class PropertyInference:
         return Victims(dataset, problem, parts, seed), auxiliary, having
 
     def attack(self, victims: Victims, auxiliary: Auxiliary, having: Mask, side: Side) -> PropertyTrial:
-        """OnProgress training from its beginning, score each round, and attribute the scores."""
+        """Watch training from its beginning, score each round, and attribute the scores."""
         work = LocalSGD(self.learning_rate, batch_size=self.batch_size)
         rows, means = [], []
         for played in play_rounds(victims, side, victims.start, range(1, self.rounds + 1), work, self.dropouts):
@@ -141,6 +144,8 @@ class PropertyInference:
             raise ConfigError("no round revealed anything; fewer clients may be lost, or more rounds played")
         scores = attribute(np.array(rows), np.array(means), self.ridge)
         return PropertyTrial(
+            scores,
+            having,
             auc=ranking_accuracy(scores, having),
             among_mates=ranking_among_mates(scores, having, side.mates),
             accuracy=float(np.mean((scores > 0.5) == having)),
@@ -151,108 +156,3 @@ class PropertyInference:
     def _score(self, auxiliary: Auxiliary, played: WatchedRound, work: LocalSGD, seed: int) -> float:
         rng = stream(seed, "own clients", played.number)
         return auxiliary.detector(played, self.own_clients, work, rng, seed)(played.mean)
-
-
-def _tell(
-    attack: PropertyInference, sides: Sequence[Side], found: Mapping[str, Sequence[PropertyTrial]]
-) -> AttackFinding:
-    results = {side.name: _numbers(found[side.name]) for side in sides}
-    held = {side.name: side.circles and all(one.equal_scores for one in found[side.name]) for side in sides}
-    random, circles = results["random"], results["multi-round"]
-    apart = "and tells nobody from its circle" if held["multi-round"] else "and circles did not hold"
-    return AttackFinding(
-        level=Level.DANGER if not held["multi-round"] else Level.CAUTION if _works(circles) else Level.SAFE,
-        headline=f"With random selection the server {'finds' if _works(random) else 'does not find'} clients that have "
-        f"the property: AUC {random['auc']:.2f}, {_share(random['auc_among_mates'])} within groups of "
-        f"{attack.privacy[0]}. With circles of {attack.privacy[0]} it learns which circles have such a member, "
-        f"AUC {circles['auc']:.2f}, {apart}: {_share(circles['auc_among_mates'])} within circles.",
-        setting=f"{attack.clients} clients with {attack.examples} examples each of {attack.data} train {attack.model} "
-        f"for {attack.rounds} rounds of {attack.cohort}, with ordinary steps; a client is lost inside a round with "
-        f"{attack.dropouts:.0%}. The property: {attack.share:.0%} of the pictures are upside down; {attack.holders} "
-        f"clients have it. In every round the server trains {attack.own_clients} clients of its own to fit a detector. "
-        f"{count(attack.trials, 'trial')}. Sums are added up in the clear, since nothing else of a round is used.",
-        measures={
-            "policies": results,
-            "no_information": {
-                "auc": 0.5,
-                "accuracy": max(attack.holders, attack.clients - attack.holders) / attack.clients,
-            },
-        },
-        tables=[_table(attack, sides, results)],
-        card=[line for side in sides for line in _card(side, results[side.name], held=held[side.name])],
-        remarks=[
-            "That one of a circle has the property is learnt under circles too: with few members it says much about "
-            "each of them. Larger circles say less, and noise is what bounds it.",
-        ],
-    )
-
-
-def _works(one: Mapping[str, Any]) -> bool:
-    """Tell whether the ranking is better than guessing, by two deviations of the trials."""
-    return bool(one["auc"] - 2 * one["auc_spread"] > 0.5)
-
-
-def _numbers(trials: Sequence[PropertyTrial]) -> dict[str, Any]:
-    within = [trial.among_mates for trial in trials if trial.among_mates is not None]
-    return {
-        "auc": float(np.mean([trial.auc for trial in trials])),
-        "auc_spread": float(np.std([trial.auc for trial in trials])),
-        "auc_among_mates": float(np.mean(within)) if within else None,
-        "auc_by_circle_counts": float(np.mean([trial.best_by_circles for trial in trials])),
-        "accuracy": float(np.mean([trial.accuracy for trial in trials])),
-    }
-
-
-def _table(attack: PropertyInference, sides: Sequence[Side], results: Mapping[str, Mapping[str, Any]]) -> WordTable:
-    return WordTable(
-        "How well clients with the property are found",
-        ("selection", "AUC", "± over trials", "among mates", "by circles' counts", "accuracy"),
-        [
-            (
-                _words(side),
-                f"{one['auc']:.2f}",
-                f"{one['auc_spread']:.2f}",
-                _share(one["auc_among_mates"]),
-                f"{one['auc_by_circle_counts']:.2f}" if side.circles and side.aligned else "",
-                f"{one['accuracy']:.0%}",
-            )
-            for side, one in ((side, results[side.name]) for side in sides)
-        ],
-        "AUC: how often a client that has the property is ranked above one that has not; 0.5 is guessing. Among mates: "
-        "the same over pairs within a circle, or a group drawn like one. By circles' counts: the AUC of knowing how "
-        f"many of each circle have it. Accuracy: of calling scores above a half; calling the same of all is right for "
-        f"{_majority(attack):.0%}.",
-    )
-
-
-def _card(side: Side, one: Mapping[str, Any], *, held: bool) -> Iterator[CardLine]:
-    if not held:
-        why = f"AUC {one['auc']:.2f}, and {_share(one['auc_among_mates'])} among mates; guessing: 0.5"
-        yield CardLine("find who has a property", _words(side), Effect.NOT_ELIMINATED, why)
-        return
-    yield CardLine(
-        "tell a client from its circle by a property",
-        _words(side),
-        Effect.ELIMINATED,
-        "circle mates have equal columns in every history, so they get equal scores: 0.5 among mates, as by guessing",
-    )
-    yield CardLine(
-        "find circles that have a property",
-        _words(side),
-        Effect.REDUCED,
-        f"AUC {one['auc']:.2f}; knowing how many of each circle have it would give {one['auc_by_circle_counts']:.2f}",
-    )
-
-
-def _majority(attack: PropertyInference) -> float:
-    return max(attack.holders, attack.clients - attack.holders) / attack.clients
-
-
-def _share(value: float | None) -> str:
-    return "no pairs" if value is None else f"{value:.2f}"
-
-
-def _words(side: Side) -> str:
-    if not side.circles:
-        return "random selection"
-    return f"circles of {side.mates.privacy}" + ("" if side.aligned else ", survivors of broken circles summed")

@@ -92,7 +92,7 @@ class AttackExperiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         return attack
 
     def run(self, job: Job, seed: int, context: JobContext) -> Record | None:
-        """OnProgress one method, and attack it."""
+        """Watch one method, and attack it."""
         from coterie.attacks.active_membership.course import know_nothing, play
 
         attack = self.attacked(job.part, seed, context.data)

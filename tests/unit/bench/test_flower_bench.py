@@ -57,7 +57,7 @@ def test_the_bench_judges_what_protection_adds_by_what_its_trips_cost(
     costs = replace(COSTS, **changes)  # type: ignore[arg-type]
     words = shown(costs, monkeypatch)
     assert verdict in words
-    assert "its 5 trips, with as many bytes and nothing to do 1.25 s" in words
+    assert f"a secure round, 5 trips {costs.secure:.2f} s 1.25 s advertise 1.00 s 250 ms" in words
     assert "its 5 trips, empty 1.00 s" in words
     assert "its answers alone, put on disk 200 ms" in words
 

@@ -67,10 +67,15 @@ class LocalProcess:
                 self._process.wait(seconds)
         self.kill()
 
+    @property
+    def left(self) -> list[int]:
+        """The processes that it started, itself among them, and that are still there."""
+        return _marked(self._mark)
+
     def kill(self) -> None:
         """End it and all that it started, at once, as a loss of power would."""
         for _ in range(100):
-            if not (pids := _marked(self._mark)):
+            if not (pids := self.left):
                 break
             for pid in pids:
                 with contextlib.suppress(ProcessLookupError):

@@ -1,6 +1,7 @@
 """What the README of the Flower examples tells its reader to type, typed."""
 
 import re
+import time
 from pathlib import Path
 from statistics import fmean
 
@@ -35,6 +36,14 @@ def check_the_mean(log: str) -> None:
     assert sent[2] == pytest.approx([fmean(values) for values in zip(*models, strict=True)], abs=1e-5)
 
 
+def gone_after(reader: LocalProcess, seconds: float) -> list[int]:
+    """What is still there of all that the reader started, once it had so long to end."""
+    until = time.monotonic() + seconds
+    while reader.left and time.monotonic() < until:
+        time.sleep(0.5)
+    return reader.left
+
+
 @pytest.mark.slow
 def test_commands(tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="needs coterie[simulation]")
@@ -44,6 +53,7 @@ def test_commands(tmp_path: Path) -> None:
     reader = LocalProcess(["bash", "-eux", str(script)], env, ROOT / "examples" / "flower", tmp_path / "log")
     try:
         assert reader.wait(LONGEST) == 0, reader.log[-6000:]
+        assert not gone_after(reader, 60.0), "the README leaves processes behind"
     finally:
         reader.kill()
     log = reader.log

@@ -9,6 +9,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from coterie.errors import ConfigError
+
 ENVIRONMENT = "COTERIE_HOME"
 
 
@@ -58,5 +60,8 @@ def write_safely(path: Path, content: bytes, *, once: bool = False) -> None:
 
 
 def _private(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be a folder of this machine's operator: {error.strerror}") from None
     return folder

@@ -98,7 +98,7 @@ class PrivateMod:
                 member.content = content_digest(received, _form(header), run_config_digest(context.run_config), task)
             with each_signature_once():  # in a simulation this process plays many nodes
                 reply = member.answer(payload)
-            place.write(Parked(request, reply, member.park() if member.waiting else b""))
+            place.write(Parked(request, reply, member.park() if member.waiting else b""), message.metadata.ttl)
             return reply
 
     def _contribution(

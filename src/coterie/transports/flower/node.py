@@ -7,6 +7,7 @@ node's disk before the reply leaves: the same request gets the same bytes again,
 
 import contextlib
 import hashlib
+import os
 import re
 import time
 import tomllib
@@ -34,6 +35,9 @@ except ImportError:  # no such locks on this platform: one process at a time is 
 PREFIX = "coterie-"
 SETTINGS = "node.toml"
 STALE = 2 * 24 * 3600.0
+"""Seconds after which no message of a run can be alive, whatever its server says."""
+LEEWAY = 600.0
+"""Seconds that the next message of a session has to arrive after its step's own time is over."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FLOOR = {"privacy": int, "minimum": int, "colluders": int, "threshold": int, "sparse-bits": float, "dropout": float,
           "most-clients": int, "most-bits": int, "most-length": int}  # fmt: skip
@@ -126,7 +130,7 @@ class Node:
         with (folder / f".{run:x}.lock").open("w") as lock:
             if fcntl is not None:
                 fcntl.flock(lock, fcntl.LOCK_EX)
-            _forget_old_runs(folder)
+            _forget_the_past(folder)
             yield SessionFile(folder / f"{run:x}")
 
     def _identity(self) -> Identity:
@@ -155,9 +159,11 @@ class SessionFile:
         except ValueError:
             raise ConfigError(f"{self._path} is damaged; delete it, and this node sits out one session") from None
 
-    def write(self, parked: Parked) -> None:
-        """Replace it, on disk when this returns."""
+    def write(self, parked: Parked, seconds: float = STALE) -> None:
+        """Replace it, on disk when this returns; its secrets are of no use to anybody after so many seconds."""
         write_safely(self._path, msgspec.msgpack.encode(parked))
+        until = time.time() + (seconds if 0 <= seconds <= STALE else STALE) + LEEWAY
+        os.utime(self._path, (until, until))
 
 
 def run_config_digest(run_config: Mapping[str, Any]) -> bytes:
@@ -165,11 +171,13 @@ def run_config_digest(run_config: Mapping[str, Any]) -> bytes:
     return hashlib.sha256(msgspec.json.encode(sorted((key, repr(value)) for key, value in run_config.items()))).digest()
 
 
-def _forget_old_runs(folder: Path) -> None:
-    """Delete the places in runs that nobody has heard of for so long that no message of theirs can be alive."""
+def _forget_the_past(folder: Path) -> None:
+    """Delete places in sessions that were given up, with their secrets: the time of such a file is when it may go."""
+    now = time.time()
     for path in folder.iterdir():
+        lasts = STALE if path.name.endswith(".lock") else 0.0
         with contextlib.suppress(FileNotFoundError):
-            if time.time() - path.stat().st_mtime > STALE:
+            if now > path.stat().st_mtime + lasts:
                 path.unlink()
 
 
@@ -182,12 +190,16 @@ def _file(path: Path) -> dict[str, object]:
 
 def _floor(given: Mapping[str, object]) -> Floor:
     """Return the node's floor: unless told otherwise, against a server that lies, and never alone."""
-    floor: dict[str, Any] = {"mode": str(given.get("mode", ThreatMode.ACTIVE_SERVER)), "privacy": 2}
-    try:
-        floor["mode"] = ThreatMode(floor["mode"])
-        for key, kind in _FLOOR.items():
-            if key in given:
-                floor[key.replace("-", "_")] = kind(given[key])
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"a node's floor: {error}") from None
+    mode = given.get("mode", ThreatMode.ACTIVE_SERVER)
+    if mode not in list(ThreatMode):
+        raise ConfigError(f"{PREFIX}mode: one of {', '.join(ThreatMode)}, not {mode!r}")
+    floor: dict[str, Any] = {"mode": ThreatMode(str(mode)), "privacy": 2}
+    for key, kind in _FLOOR.items():
+        value = given.get(key)
+        if value is None:
+            continue
+        # A fraction or a truth value would be rounded, and a node must not insist on less than its operator wrote.
+        if isinstance(value, bool) or not isinstance(value, (int, kind)):
+            raise ConfigError(f"{PREFIX}{key}: a {'whole ' if kind is int else ''}number, not {value!r}")
+        floor[key.replace("-", "_")] = value
     return Floor(**floor)

@@ -1,6 +1,7 @@
 import pickle
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +24,7 @@ from coterie.secagg.invitation import is_invitation, read_invitation
 from coterie.transports.flower import PrivateStrategy, private_mod
 from coterie.transports.flower.form import Form
 from coterie.transports.flower.mod import PrivateMod
-from coterie.transports.flower.node import Node, NodeSettings
+from coterie.transports.flower.node import LEEWAY, Node, NodeSettings
 from coterie.transports.flower.records import header_of, packed, payload_of, without_ours
 
 Answer = Callable[[Message], Message]
@@ -201,6 +202,25 @@ def test_secrets_of_a_session_are_gone_when_it_is_over(home: Path) -> None:
             parked = place.read()
             assert parked is not None
             assert parked.state == b""
+
+
+def test_secrets_of_a_run_that_ended_in_the_middle_go_with_the_next_one(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lose_masked(message: Message, answer: Answer) -> Message | None:
+        reply = answer(message)
+        return None if "form" in (header_of(message.content) or {}) else reply
+
+    app = make_app([private_mod])
+    play(make_grid(app, 4, lose_masked))
+    files = [home / "nodes" / f"partition-{number}" / "sessions" / "7" for number in range(4)]
+    assert all(file.exists() for file in files)
+    later = time.time() + LEEWAY + 60
+    monkeypatch.setattr(time, "time", lambda: later)
+    again = play(FakeGrid(make_grid(app, 4).nodes, run_id=8)).grid
+    assert again is not None
+    assert again.results[0].value is not None
+    assert not any(file.exists() for file in files)
 
 
 def test_the_mod_can_be_sent_to_another_process() -> None:

@@ -1,5 +1,8 @@
 import errno
+import math
 import os
+import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -8,7 +11,7 @@ from coterie.errors import ConfigError
 from coterie.rounds import Floor
 from coterie.secagg import ThreatMode
 from coterie.transports.flower.home import write_safely
-from coterie.transports.flower.node import Node, NodeSettings, Parked, run_config_digest
+from coterie.transports.flower.node import LEEWAY, STALE, Node, NodeSettings, Parked, run_config_digest
 
 
 def test_a_node_insists_on_company_and_on_honesty_unless_told_otherwise() -> None:
@@ -33,6 +36,13 @@ def test_settings_come_from_the_node_and_its_own_file(home: Path) -> None:
         {"coterie-privcy": 3},
         {"coterie-privacy": "many"},
         {"coterie-privacy": 0},
+        {"coterie-privacy": 2.9},
+        {"coterie-privacy": True},
+        {"coterie-privacy": "2"},
+        {"coterie-minimum": math.inf},
+        {"coterie-dropout": math.nan},
+        {"coterie-mode": 1},
+        {"coterie-folder": "/dev/null"},
         {"coterie-mode": "kind"},
         {"coterie-name": "../../etc"},
         {"coterie-name": ""},
@@ -84,13 +94,41 @@ def test_runs_with_other_configurations_have_other_names() -> None:
     assert run_config_digest({"lr": 1}) != run_config_digest({"lr": "1"})
 
 
-def test_places_in_runs_of_long_ago_are_deleted_with_their_secrets() -> None:
-    node = Node(NodeSettings.read({}))
+@pytest.mark.parametrize(
+    ("seconds", "lasts"),
+    [(120.0, 120.0 + LEEWAY), (0.0, LEEWAY), (1e9, STALE + LEEWAY), (-1.0, STALE + LEEWAY), (math.nan, STALE + LEEWAY)],
+)
+def test_a_session_that_was_given_up_is_deleted_with_its_secrets(
+    seconds: float, lasts: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, began = Node(NodeSettings.read({})), time.time()
     with node.session(7) as place:
-        place.write(Parked(b"request", b"reply", b"secret"))
-    os.utime(node.folder / "sessions" / "7", (0, 0))
+        place.write(Parked(b"request", b"reply", b"secret"), seconds)
+    monkeypatch.setattr(time, "time", lambda: began + lasts - 10)
+    with node.session(8):
+        assert (node.folder / "sessions" / "7").exists()
+    monkeypatch.setattr(time, "time", lambda: began + lasts + 10)
     with node.session(8):
         assert not (node.folder / "sessions" / "7").exists()
+
+
+def test_a_place_in_a_session_is_on_disk_before_anything_else_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    node, done = Node(NodeSettings.read({})), []
+    replace, sync = os.replace, os.fsync
+
+    def synced(descriptor: int) -> None:
+        sync(descriptor)
+        done.append("folder synced" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file synced")
+
+    def replaced(source: Path, target: Path) -> None:
+        replace(source, target)
+        done.append("replaced")
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", replaced)
+    with node.session(7) as place:
+        place.write(Parked(b"request", b"reply", b"secret"))
+        assert done == ["file synced", "replaced", "folder synced"]
 
 
 def test_two_processes_that_start_at_once_become_one_node(home: Path) -> None:

@@ -14,6 +14,8 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricR
 from flwr.serverapp.strategy import FedAvg
 from tests.support.flower import MEMORY, FakeGrid, FakeNode, initial_arrays, make_app, make_grid
 
+from coterie.cohorts.memory import MemoryFile
+from coterie.cohorts.roster import Client
 from coterie.crypto.entropy import SystemEntropy
 from coterie.crypto.signing import Identity
 from coterie.errors import PeerProtocolError
@@ -318,7 +320,9 @@ def test_a_node_chooses_no_name_that_spoils_a_roster_or_a_log(name: str) -> None
             return answer(message)
         key, about = Identity.generate(SystemEntropy()), message.metadata
         settings = NodeSettings(name, Path(), Floor())
-        said = introduce(settings, key, run=about.run_id, node=VICTIM, run_config=b"", trusted=None)
+        with MemoryFile(":memory:") as file:
+            memory = file.of(Client(name, key.public))
+            said = introduce(settings, key, run=about.run_id, node=VICTIM, run_config=b"", memory=memory)
         return Message(packed(msgspec.msgpack.encode(said), {}), reply_to=message)
 
     grid.deliver = named

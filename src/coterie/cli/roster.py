@@ -10,7 +10,7 @@ from coterie.cli.options import AsJson
 
 if TYPE_CHECKING:
     from coterie.cohorts.roster import Roster
-    from coterie.cohorts.roster_folder import RosterFolder
+    from coterie.transports.flower.roster_folder import RosterFolder
 
 app = typer.Typer(
     help="Look at the roster that a server on Flower keeps, and retire the circles of nodes that left.",
@@ -32,7 +32,8 @@ Home = Annotated[
 def show(home: Home = None, as_json: AsJson = False) -> None:
     """Show who is in which circle, who waits for one, and the digest that nodes can be pinned to.
 
-    Nodes are enrolled by the first run they are connected to; this command reads what was kept.
+    Nodes are enrolled by the first run they are connected to; one of no rounds enrols them and trains nothing. This
+    command reads what was kept.
     """
     rosters, roster = _read(home)
     if as_json:
@@ -54,16 +55,22 @@ def retire(
     needs no retirement: its circle sits out until it is back.
     """
     rosters, roster = _read(home)
-    rosters.add(later := roster.leave(names))
+    later = roster.leave(names)
+    if changed := (later.retired, later.queue) != (roster.retired, roster.queue):
+        rosters.add(later)
+        roster = later
     if as_json:
-        print_json(_record(later))
-        return
-    _show(later, len(rosters.versions))
+        print_json(_record(roster))
+    elif changed:
+        _show(roster, len(rosters.versions))
+    else:
+        said = f"Nothing to retire: {', '.join(names)}: in no circle that is in use, and not waiting for one."
+        new_console().print(said, markup=False, soft_wrap=True)
 
 
 def _read(home: Path | None) -> "tuple[RosterFolder, Roster]":
-    from coterie.cohorts.roster_folder import RosterFolder
     from coterie.errors import ConfigError
+    from coterie.transports.flower.roster_folder import RosterFolder
 
     folder = (home or Path.home() / ".coterie") / "server" / "rosters"
     rosters = RosterFolder(folder)

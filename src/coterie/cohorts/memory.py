@@ -20,6 +20,7 @@ import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from itertools import pairwise
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -137,35 +138,38 @@ class ClientMemory:
     def trust(self, *rosters: Roster) -> None:
         """Take over these rosters, one after the other; the last is trusted from then on.
 
-        The first roster ever is taken as it is, but for this client's own place in it. Every later one must name the
-        one before it as its predecessor, and only add and retire, so a client that missed some versions is shown
-        them all. The roster trusted already may be shown again, and those before it.
+        The first one ever is taken as it is. Every later one must name the one before it as its predecessor, and only
+        add and retire, so a client that missed some versions is shown them all. The roster trusted already may be
+        shown again, and those before it. This client must be on the last; it may have joined on the way there.
         """
-        name = self.client.name
+        name, last = self.client.name, rosters[-1]
+        if self.client not in last.clients:
+            raise _refusal(f"{name} is not on the roster, or under another identity key")
         with self._file.writing() as connection:
             trusted = _trusted(connection, name)
-            digests = [roster.digest for roster in rosters]
-            known = digests.index(trusted.digest) if trusted and trusted.digest in digests else 0
-            for roster in rosters[known:]:
-                trusted = self._follow(trusted, roster)
-                row = (trusted.digest, trusted.to_bytes())
-                connection.execute("INSERT OR IGNORE INTO rosters VALUES (?, ?)", row)
-                connection.execute("UPDATE clients SET roster = ? WHERE name = ?", (trusted.digest, name))
-        self._roster = trusted
+            chain = list(rosters)
+            if trusted is not None and trusted.digest not in [roster.digest for roster in rosters]:
+                chain.insert(0, trusted)
+            for before, after in pairwise(chain):
+                _check_link(before, after)
+            rows = [(roster.digest, roster.to_bytes()) for roster in rosters]
+            connection.executemany("INSERT OR IGNORE INTO rosters VALUES (?, ?)", rows)
+            connection.execute("UPDATE clients SET roster = ? WHERE name = ?", (last.digest, name))
+        self._roster = last
 
-    def _follow(self, before: Roster | None, roster: Roster) -> Roster:
-        """Return the roster if it may be trusted after the one before."""
-        if self.client not in roster.clients:
-            raise _refusal(f"{self.client.name} is not on the roster, or under another identity key")
-        if before is None or roster.digest == before.digest:
-            return roster
-        if roster.version != before.version + 1:
-            raise _refusal(f"roster version {roster.version} does not follow version {before.version}, the last shown")
-        try:
-            before.check_successor(roster)
-        except ConfigError as error:
-            raise _refusal(str(error)) from None
-        return roster
+    def follows(self, version: bytes) -> bool:
+        """Tell whether the roster with this digest is the one trusted, or one that leads to it link by link.
+
+        Versions that this client was never shown are not known to it.
+        """
+        roster = self._roster
+        with self._file.writing() as connection:
+            while roster is not None and roster.digest != version:
+                found = connection.execute(
+                    "SELECT body FROM rosters WHERE digest = ?", (roster.predecessor,)
+                ).fetchone()
+                roster = None if found is None else _read(found[0])
+        return roster is not None
 
     def enter(self, session: bytes, roster: bytes | None = None) -> None:
         """Note that the client enters a session; it does so once, ever, and only under the roster it trusts by now.
@@ -263,6 +267,16 @@ def _trusted(connection: sqlite3.Connection, client: str) -> Roster | None:
 def _read(body: bytes) -> Roster:
     """Read a roster once for all clients of a simulation."""
     return Roster.from_bytes(body)
+
+
+def _check_link(before: Roster, after: Roster) -> None:
+    """Refuse a roster that may not be trusted right after the one before."""
+    if after.version != before.version + 1:
+        raise _refusal(f"roster version {after.version} does not follow version {before.version}, the last shown")
+    try:
+        before.check_successor(after)
+    except ConfigError as error:
+        raise _refusal(str(error)) from None
 
 
 def _refusal(reason: str) -> PeerProtocolError:

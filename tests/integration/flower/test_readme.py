@@ -58,7 +58,9 @@ def test_commands(tmp_path: Path) -> None:
         reader.kill()
     log = reader.log
     assert log.count("Coterie: round 3: one sum over 3 clients") == 1
+    assert log.count("Coterie: no round is asked for") == 1
     assert "Roster version 0 of 1: 3 nodes, T = 2" in log
+    assert "circle 0 (retired): node-1, node-2, node-3" in log
     assert log.count("It holds: T is 3.") == 2
     check_the_mean(log)
     seen = re.findall(r"wiretap: (to all nodes|from one node): ([\w.]+), \d+ of (\w+)", log)

@@ -6,8 +6,8 @@ from typer.testing import CliRunner
 
 from coterie.cli import app
 from coterie.cohorts import Client, Roster
-from coterie.cohorts.roster_folder import RosterFolder
 from coterie.errors import ConfigError
+from coterie.transports.flower.roster_folder import RosterFolder
 
 
 @pytest.fixture
@@ -59,6 +59,48 @@ def test_whoever_missed_versions_is_shown_them_and_newcomers_the_latest(home: Pa
     assert folder.since(first.digest) == [second]
     assert folder.since(second.digest) == []
     assert folder.since(b"") == [second]
+
+
+def test_whoever_is_pinned_is_shown_all_from_there(home: Path) -> None:
+    for name in ("node-1", "node-2"):
+        run("retire", name, "--home", str(home))
+    folder = RosterFolder(home / "server" / "rosters")
+    first, second, third = folder.versions
+    assert folder.since(b"", first.digest) == [first, second, third]
+    assert folder.since(third.digest, second.digest) == [second, third]
+    assert folder.since(first.digest, third.digest) == [second, third]
+    assert folder.since(b"", b"another") == [third]
+
+
+def test_what_is_retired_already_stays_as_it_is(home: Path) -> None:
+    run("retire", "node-1", "--home", str(home))
+    assert run("retire", "node-0", "--home", str(home)).startswith("Nothing to retire: node-0")
+    assert json.loads(run("retire", "node-0", "--home", str(home), "--json"))["version"] == 1
+    assert len(RosterFolder(home / "server" / "rosters").versions) == 2
+
+
+@pytest.mark.parametrize("privacy", [2.5, 2.0])
+def test_what_could_not_be_read_again_is_not_written(tmp_path: Path, privacy: float) -> None:
+    folder = RosterFolder(tmp_path / "rosters")
+    clients = tuple(Client(f"node-{number}") for number in range(3))
+    with pytest.raises(ConfigError, match="not a roster"):
+        folder.add(Roster(privacy=privacy, clients=clients, circles=((0, 1, 2),)))  # type: ignore[arg-type]
+    assert not (tmp_path / "rosters").exists()
+    assert folder.latest is None
+
+
+def test_half_a_version_is_never_there(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError("no space left on device")
+
+    folder = RosterFolder(home / "server" / "rosters")
+    assert folder.latest is not None
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="no space"):
+        folder.add(folder.latest.leave(["node-0"]))
+    monkeypatch.undo()
+    assert len(RosterFolder(home / "server" / "rosters").versions) == 1
+    assert len(folder.versions) == 1
 
 
 def test_two_runs_cannot_both_write_the_next_version(home: Path) -> None:

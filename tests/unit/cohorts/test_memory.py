@@ -141,6 +141,38 @@ def test_every_version_must_be_shown(memory: ClientMemory, path: Path) -> None:
             again(path).trust(old)
 
 
+def test_every_version_that_leads_to_the_trusted_one_is_known(memory: ClientMemory, path: Path) -> None:
+    second = ROSTER.join(newcomers("gil", "hal", "ida"))
+    third = second.leave(["dan"])
+    assert memory.follows(ROSTER.digest)
+    assert not memory.follows(second.digest)
+    memory.trust(second, third)
+    assert all(again(path).follows(version.digest) for version in (ROSTER, second, third))
+    assert not again(path).follows(ROSTER.leave(["dan"]).digest)
+    assert not MemoryFile(path).of(Client("bob", b"bob")).follows(ROSTER.digest)  # in the same file
+
+
+def test_a_newcomer_follows_a_chain_from_before_it_joined(path: Path) -> None:
+    second = ROSTER.join(newcomers("gil"))
+    gil = MemoryFile(path).of(Client("gil", b"gil"))
+    gil.trust(ROSTER, second)
+    assert gil.roster == second
+    assert gil.follows(ROSTER.digest)
+
+
+def test_versions_before_the_trusted_one_are_learnt_later_only_if_they_lead_to_it(path: Path) -> None:
+    second = ROSTER.leave(["dan"])
+    late = MemoryFile(path).of(ANN)
+    late.trust(second)
+    other = msgspec.structs.replace(ROSTER, circles=((0, 1, 3), (2, 4, 5)))
+    with pytest.raises(PeerProtocolError, match="predecessor"):
+        late.trust(other, second)
+    assert not late.follows(ROSTER.digest)
+    late.trust(ROSTER, second)
+    assert late.follows(ROSTER.digest)
+    assert again(path).roster == second
+
+
 def test_a_chain_with_one_bad_link_is_refused_as_a_whole(memory: ClientMemory, path: Path) -> None:
     second = ROSTER.join(newcomers("gil"))
     forged = msgspec.structs.replace(second.leave(["dan"]), predecessor=b"x" * 32)

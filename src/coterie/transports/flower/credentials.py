@@ -5,11 +5,13 @@ word, unless the node also signs it with the key that its SuperNode authenticate
 the roster, and a node whose operator gave it the public keys of all members checks them before it trusts anybody.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
+from coterie.cohorts.memory import ClientMemory
 from coterie.cohorts.roster import Client, Roster
 from coterie.crypto.context import bind
 from coterie.crypto.signing import Identity, verify
@@ -18,6 +20,7 @@ from coterie.errors import ConfigError, PeerProtocolError, VerificationError
 from coterie.transports.flower.node import NAME, NodeSettings
 
 _SERVER = "server"
+_DIGEST = re.compile(r"[0-9A-Fa-f]{64}")
 
 
 class Voucher(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -39,6 +42,8 @@ class Introduction(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     roster: bytes = b""
     """The digest of the roster that it trusts; empty before the first."""
     voucher: Voucher | None = None
+    pin: bytes = b""
+    """The digest of a roster that it has to be shown, with all that follow; empty if it needs no other than usual."""
 
     @property
     def client(self) -> Client:
@@ -47,14 +52,16 @@ class Introduction(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 
 
 def introduce(
-    settings: NodeSettings, identity: Identity, *, run: int, node: int, run_config: bytes, trusted: Roster | None
+    settings: NodeSettings, identity: Identity, *, run: int, node: int, run_config: bytes, memory: ClientMemory
 ) -> Introduction:
     """Say who a node is."""
     client = Client(settings.name, identity.public)
     voucher = Voucher(*vouch(Path(settings.auth_key), _enrolment(client))) if settings.auth_key else None
     proof = identity.sign(_hello(client, run, node))
-    known = trusted.digest if trusted else b""
-    return Introduction(client.name, client.identity, proof, run_config, known, voucher)
+    known = memory.roster.digest if memory.roster else b""
+    pin = _pin(settings)
+    missing = pin if pin and not memory.follows(pin) else b""
+    return Introduction(client.name, client.identity, proof, run_config, known, voucher, missing)
 
 
 def read_introduction(data: bytes, *, run: int, node: int, authenticated: bytes) -> Introduction:
@@ -78,24 +85,36 @@ def read_introduction(data: bytes, *, run: int, node: int, authenticated: bytes)
 
 
 def check_roster(
-    settings: NodeSettings, trusted: Roster | None, rosters: Sequence[Roster], vouchers: Mapping[str, Voucher]
+    settings: NodeSettings, memory: ClientMemory, shown: Sequence[Roster], vouchers: Mapping[str, Voucher]
 ) -> None:
-    """Refuse rosters that this node's operator did not mean: T too small, the pinned one missing, strangers on one."""
-    if rosters[-1].privacy < settings.floor.privacy:
+    """Refuse a roster that this node's operator did not mean: T too small, the pin not in its past, strangers on it.
+
+    It is the last one shown, or the one that is trusted already: what an operator sets later counts as well. That the
+    rosters shown follow each other and the one trusted is for :meth:`ClientMemory.trust` to check.
+    """
+    roster = shown[-1] if shown else memory.roster
+    if roster is None:
+        return  # whoever trusts none takes part in nothing
+    if roster.privacy < settings.floor.privacy:
         least = settings.floor.privacy
+        raise PeerProtocolError(_SERVER, f"has a roster that promises T = {roster.privacy}; the least is {least}")
+    pin = _pin(settings)
+    if pin and pin not in {version.digest for version in shown} and not memory.follows(pin):
         raise PeerProtocolError(
-            _SERVER, f"showed a roster that promises T = {rosters[-1].privacy}; the least is {least}"
+            _SERVER, f"has a roster that does not come from the one this node is pinned to, {pin.hex()[:8]}..."
         )
-    if trusted is None and settings.roster and settings.roster not in {roster.digest.hex() for roster in rosters}:
-        raise PeerProtocolError(_SERVER, "showed other rosters than the one this node is pinned to")
-    if not settings.members:
-        return
+    if settings.members:
+        _check_members(Path(settings.members), roster, vouchers)
+
+
+def _check_members(file: Path, roster: Roster, vouchers: Mapping[str, Voucher]) -> None:
+    """Refuse a roster with anybody on it that no member in this file vouches for, or one member for two."""
     try:
-        members = set(read_public_keys(Path(settings.members).read_bytes()))
+        members = set(read_public_keys(file.read_bytes()))
     except OSError as error:
         raise ConfigError(f"coterie-members: {error}") from None
     by: set[bytes] = set()
-    for client in rosters[-1].clients:
+    for client in roster.clients:
         voucher = vouchers.get(client.name)
         if voucher is None or voucher.public not in members - by:
             raise PeerProtocolError(_SERVER, f"{client.name} is on the roster, and no member vouches for it")
@@ -104,6 +123,15 @@ def check_roster(
         except VerificationError:
             raise PeerProtocolError(_SERVER, f"the voucher for {client.name} is not for its identity key") from None
         by.add(voucher.public)
+
+
+def _pin(settings: NodeSettings) -> bytes:
+    """Return the digest of the roster that a node is pinned to; empty if it is not."""
+    if not settings.roster:
+        return b""
+    if not _DIGEST.fullmatch(settings.roster):
+        raise ConfigError("coterie-roster: a roster's digest has 64 hexadecimal digits, in quotes")
+    return bytes.fromhex(settings.roster)
 
 
 def _hello(client: Client, run: int, node: int) -> bytes:

@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from coterie.cohorts.circles import random_circles
 from coterie.cohorts.roster import Client, Roster
-from coterie.cohorts.roster_folder import RosterFolder
 from coterie.errors import ConfigError, PeerProtocolError
 from coterie.transports.flower.credentials import Introduction, Voucher, read_introduction
 from coterie.transports.flower.exchange import Exchange
 from coterie.transports.flower.home import write_safely
 from coterie.transports.flower.records import HELLO, packed, payload_of
+from coterie.transports.flower.roster_folder import RosterFolder
 
 _LOOK = 0.5  # seconds between two looks at who is connected
 
@@ -90,18 +90,24 @@ class Enrolment:
         return self._node_of[client]
 
     def shown_to(self, client: str) -> dict[str, ConfigRecordValues]:
-        """Return what an invitation shows a client that has not seen the roster as it is."""
+        """Return what an invitation shows a client: the rosters that it has not seen, and every voucher there is.
+
+        A node whose operator named the members checks them whenever it is invited, and keeps no vouchers.
+        """
         said = self._known.get(self._node_of[client])
-        missing = self._rosters.since(said.roster if said else b"")
-        if not missing:
-            return {}
-        return {"rosters": [roster.to_bytes() for roster in missing], "vouchers": self._vouchers.to_bytes()}
+        missing = self._rosters.since(said.roster, said.pin) if said else self._rosters.since(b"")
+        shown: dict[str, ConfigRecordValues] = {}
+        if missing:
+            shown["rosters"] = [roster.to_bytes() for roster in missing]
+        if vouchers := self._vouchers.to_bytes():
+            shown["vouchers"] = vouchers
+        return shown
 
     def answered(self, client: str) -> None:
         """Note that a client takes part in a session, and so has taken over the roster as it is."""
         node = self._node_of[client]
         if (said := self._known.get(node)) is not None:
-            self._known[node] = msgspec.structs.replace(said, roster=self.roster.digest)
+            self._known[node] = msgspec.structs.replace(said, roster=self.roster.digest, pin=b"")
 
     def _meet(self, message_type: str) -> None:
         """Ask every node that was not asked before; a node that will not say takes no part in this run."""

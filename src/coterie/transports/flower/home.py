@@ -6,7 +6,6 @@ node, by its own configuration, and by nothing that arrives over the network.
 """
 
 import os
-from contextlib import suppress
 from pathlib import Path
 
 from coterie.errors import ConfigError
@@ -34,11 +33,12 @@ def own_folder(path: str) -> Path:
     return _private(Path(path).expanduser())
 
 
-def write_safely(path: Path, content: bytes, *, once: bool = False) -> None:
+def write_safely(path: Path, content: bytes, *, once: bool = False) -> bool:
     """Put a file in place whole or not at all, on disk when this returns, readable by its owner alone.
 
-    With ``once``, a file that is there already is left as it is.
+    With ``once``, a file that is there already is left as it is, and False is returned.
     """
+    written = True
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
@@ -46,8 +46,10 @@ def write_safely(path: Path, content: bytes, *, once: bool = False) -> None:
             file.flush()
             os.fsync(file.fileno())
         if once:
-            with suppress(FileExistsError):
+            try:
                 os.link(scratch, path)
+            except FileExistsError:
+                written = False
         else:
             os.replace(scratch, path)
     finally:
@@ -57,6 +59,7 @@ def write_safely(path: Path, content: bytes, *, once: bool = False) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+    return written
 
 
 def _private(folder: Path) -> Path:

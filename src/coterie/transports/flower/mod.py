@@ -130,34 +130,31 @@ private_mod = PrivateMod()
 
 def _introduction(node: Node, message: Message, context: Context) -> bytes:
     with node.memory() as file:
-        trusted = file.of(node.client).roster
-    return msgspec.msgpack.encode(
-        introduce(
+        said = introduce(
             node.settings,
             node.identity,
             run=message.metadata.run_id,
             node=message.metadata.dst_node_id,
             run_config=run_config_digest(context.run_config),
-            trusted=trusted,
+            memory=file.of(node.client),
         )
-    )
+    return msgspec.msgpack.encode(said)
 
 
 def _trust(settings: NodeSettings, memory: ClientMemory, header: ConfigRecord) -> None:
-    """Take over the rosters that came with an invitation, if there are any."""
+    """Check the roster that an invitation is under, and take over those that came with it, if there are any."""
     shown = header.get("rosters", [])
     vouchers = header.get("vouchers", b"")
     if not isinstance(shown, list) or not isinstance(vouchers, bytes):
         raise PeerProtocolError(SERVER, "showed rosters that cannot be read")
-    if not shown:
-        return
     try:
         rosters = [Roster.from_bytes(_bytes(body)) for body in shown]
         known = msgspec.msgpack.decode(vouchers, type=dict[str, Voucher]) if vouchers else {}
     except ValueError:
         raise PeerProtocolError(SERVER, "showed rosters that cannot be read") from None
-    check_roster(settings, memory.roster, rosters, known)  # before any is remembered, which is for good
-    memory.trust(*rosters)
+    check_roster(settings, memory, rosters, known)  # before any is remembered, which is for good
+    if rosters:
+        memory.trust(*rosters)
 
 
 def _form(header: ConfigRecord) -> Form:

@@ -54,11 +54,11 @@ class NodeSettings:
     folder: Path
     floor: Floor
     roster: str = ""
-    """The digest, in hexadecimal, of a roster that must be among the first ones shown; empty trusts the first."""
+    """The digest, in hexadecimal, of a roster that the trusted one must be or come from; empty trusts the first."""
     auth_key: str = ""
     """The private key this SuperNode authenticates with, to vouch for the node's identity."""
     members: str = ""
-    """A file of the public keys of all that may be on a roster; empty leaves that to the server."""
+    """A file of the public keys of all that may be on the roster; empty leaves that to the server."""
     allow: frozenset[str] = frozenset()
     """Of :data:`KINDS`, those that are passed on unprotected."""
 

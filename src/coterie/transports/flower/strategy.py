@@ -127,8 +127,15 @@ class PrivateStrategy(flower.Strategy):
         evaluate_fn: EvaluateFunction | None = None,
         **more: Any,  # noqa: ANN401 - a strategy's own start may take more than Flower's
     ) -> flower.Result:
-        """Run the strategy's own ``start``; an interrupted run of the same app goes on where it was."""
+        """Run the strategy's own ``start``; an interrupted run of the same app goes on where it was.
+
+        With no rounds at all nodes are enrolled and nothing is trained: the roster can be looked at before any node
+        trusts it.
+        """
         home, strategy = server_home(), self.strategy
+        enrolment = Enrolment(grid, home, privacy=self._settings.privacy, patience=self._settings.deadline)
+        if num_rounds < 1:
+            return _enrol(enrolment, strategy, initial_arrays)
         checkpoint = StrategyCheckpoint(home / f"{_slug(grid)}.checkpoint")
         begin = StrategyProgress(0, initial_arrays, train_config or ConfigRecord(), evaluate_config or ConfigRecord())
         progress = (checkpoint.load(strategy, initial_arrays) if self._resume else None) or begin
@@ -139,7 +146,6 @@ class PrivateStrategy(flower.Strategy):
             progress.result.arrays = progress.arrays
             return progress.result
         with Ledger.open(home / "ledger.sqlite") as ledger, _counted(strategy, progress, checkpoint):
-            enrolment = Enrolment(grid, home, privacy=self._settings.privacy, patience=self._settings.deadline)
             enrolment.gather("train", _wanted(strategy))
             weight = str(getattr(strategy, "weighted_by_key", "num-examples"))
             roster = enrolment.roster
@@ -191,6 +197,15 @@ class PrivateStrategy(flower.Strategy):
     def summary(self) -> None:
         """Leave it to the strategy."""
         self.strategy.summary()
+
+
+def _enrol(enrolment: Enrolment, strategy: flower.Strategy, arrays: ArrayRecord) -> flower.Result:
+    """Bring the roster up to date, say which one it is, and return the model as it came."""
+    enrolment.gather("train", _wanted(strategy))
+    roster = enrolment.roster
+    log(INFO, "Coterie: no round is asked for, so nodes are enrolled and nothing is trained")
+    log(INFO, "Coterie: nodes can be pinned to roster version %s: digest %s", roster.version, roster.digest.hex())
+    return flower.Result(arrays=arrays)
 
 
 def _check_strategy(strategy: flower.Strategy) -> None:

@@ -6,12 +6,11 @@ from flwr.serverapp.strategy import FedAvg
 from tests.support.flower import FakeGrid, FakeNode, initial_arrays, make_app, make_grid
 
 from coterie.cohorts import Ledger
-from coterie.cohorts.roster_folder import RosterFolder
 from coterie.errors import ConfigError
 from coterie.transports.flower import PrivateStrategy, private_mod
 from coterie.transports.flower.credentials import Voucher
 from coterie.transports.flower.enrolment import _VoucherFile
-from coterie.transports.flower.node import Node, NodeSettings
+from coterie.transports.flower.roster_folder import RosterFolder
 
 
 def play(grid: FakeGrid, rounds: int = 1, privacy: int = 2, deadline: float = 2) -> PrivateStrategy:
@@ -132,21 +131,6 @@ def test_a_server_killed_after_the_reveal_does_not_take_the_row_back(home: Path)
     kept = play(make_grid(app, 4))
     assert kept.grid is not None
     assert kept.grid.results[-1].number == 2
-
-
-def test_a_pinned_roster_must_be_among_those_shown() -> None:
-    app = make_app([private_mod])
-    grid = make_grid(app, 4, config={"coterie-roster": "00" * 32})
-    kept = play(grid)
-    assert kept.grid is not None
-    assert kept.grid.results[-1].value is None
-    assert (
-        Node(NodeSettings.read({"partition-id": 0}))
-        .memory()
-        .of(Node(NodeSettings.read({"partition-id": 0})).client)
-        .roster
-        is None
-    )
 
 
 def test_a_circle_retired_during_a_run_is_out_of_it_from_the_next_round(home: Path) -> None:

@@ -1,10 +1,10 @@
 """The folder of a population's rosters: a file for each version, so that whoever missed some can be shown them all."""
 
-import os
 from pathlib import Path
 
 from coterie.cohorts.roster import Roster
 from coterie.errors import ConfigError
+from coterie.transports.flower.home import write_safely
 
 _SUFFIX = ".roster"
 
@@ -34,24 +34,25 @@ class RosterFolder:
         return self.versions[-1] if self.versions else None
 
     def add(self, roster: Roster) -> None:
-        """Keep a new version; it is refused if somebody else was faster."""
+        """Keep a new version; it is refused if somebody else was faster, or if it could not be read again."""
         if self.versions:
             self.versions[-1].check_successor(roster)
+        body = roster.to_bytes()
+        if Roster.from_bytes(body).to_bytes() != body:
+            raise ConfigError("not a roster: it would be read as another one")
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._folder / f"{roster.version:06d}{_SUFFIX}"
-        try:
-            with path.open("xb") as file:
-                file.write(roster.to_bytes())
-                file.flush()
-                os.fsync(file.fileno())  # clients trust it for good: a version lost with the power would be a fork
-        except FileExistsError:
-            raise ConfigError(f"{path} is there already: another run changes this roster") from None
+        # Clients trust it for good: a version lost with the power, or half of one, would be a fork.
+        if not write_safely(path, body, once=True):
+            raise ConfigError(f"{path} is there already: another run changes this roster")
         self.versions.append(roster)
 
-    def since(self, digest: bytes) -> list[Roster]:
+    def since(self, digest: bytes, pin: bytes = b"") -> list[Roster]:
         """Return the versions that somebody has to be shown who trusts the one with this digest.
 
-        Somebody who trusts none yet is shown the latest alone: it may not be on the ones before.
+        Somebody who trusts none yet is shown the latest alone, unless it says which one it is pinned to: that one and
+        all after it are then shown, so that it can follow the links from there.
         """
-        known = [number for number, roster in enumerate(self.versions) if roster.digest == digest]
-        return self.versions[known[0] + 1 :] if known else self.versions[-1:]
+        number = {roster.digest: place for place, roster in enumerate(self.versions)}
+        begin = number[digest] + 1 if digest in number else len(self.versions) - 1
+        return self.versions[min(begin, number.get(pin, begin)) :]

@@ -1,0 +1,205 @@
+"""What a node's operator says of rosters counts at every invitation, whenever it was said."""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+from cryptography.hazmat.primitives import serialization as s
+from cryptography.hazmat.primitives.asymmetric import ec
+from flwr.app import ConfigRecord
+from flwr.serverapp.strategy import FedAvg
+from tests.support.flower import FakeGrid, initial_arrays, make_app, make_grid
+
+from coterie.cohorts.circles import Circles
+from coterie.cohorts.memory import MemoryFile
+from coterie.cohorts.roster import Client, Roster
+from coterie.errors import PeerProtocolError
+from coterie.rounds.floor import Floor
+from coterie.transports.flower import PrivateStrategy, private_mod
+from coterie.transports.flower.credentials import check_roster
+from coterie.transports.flower.mod import _trust
+from coterie.transports.flower.node import Node, NodeSettings
+from coterie.transports.flower.roster_folder import RosterFolder
+
+ELSE = "00" * 32
+
+
+def play(grid: FakeGrid, rounds: int = 1) -> list[int]:
+    """Return over how many clients each sum went; 0 for none."""
+    kept = PrivateStrategy(FedAvg(fraction_evaluate=0.0), deadline=1)
+    kept.start(grid, initial_arrays(), rounds, timeout=2)
+    return [len(result.revealed) if result.value else 0 for result in kept.grid.results] if kept.grid else []
+
+
+def grid_of(size: int, **config: str) -> FakeGrid:
+    return make_grid(make_app([private_mod]), size, config={f"coterie-{key}": value for key, value in config.items()})
+
+
+def versions(home: Path) -> list[Roster]:
+    return RosterFolder(home / "server" / "rosters").versions
+
+
+def trusted(number: int) -> Roster | None:
+    node = Node(NodeSettings.read({"partition-id": number}))
+    with node.memory() as file:
+        return file.of(node.client).roster
+
+
+def flower_log(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
+    caplog.set_level(logging.INFO, "flwr")
+
+
+def test_a_run_of_no_rounds_enrols_and_trains_nothing(
+    home: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flower_log(caplog, monkeypatch)
+    assert play(grid_of(4), rounds=0) == []
+    (roster,) = versions(home)
+    assert f"roster version 0: digest {roster.digest.hex()}" in caplog.text
+    assert [trusted(number) for number in range(4)] == [None] * 4
+    assert not (home / "server" / "ledger.sqlite").exists()
+    assert play(grid_of(4, roster=roster.digest.hex())) == [4]
+    assert trusted(0) == roster
+
+
+def test_a_run_of_no_rounds_says_the_digest_also_if_nothing_changed_and_keeps_a_checkpoint(
+    home: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play(grid_of(4), rounds=0)
+    checkpoint = home / "server" / "app.checkpoint"
+    checkpoint.write_bytes(b"of a run that was interrupted")
+    flower_log(caplog, monkeypatch)
+    play(grid_of(4), rounds=0)
+    assert versions(home)[-1].digest.hex() in caplog.text
+    assert len(versions(home)) == 1
+    assert checkpoint.exists()
+
+
+def test_another_roster_than_the_pinned_one_is_never_trusted() -> None:
+    assert play(grid_of(4, roster=ELSE)) == [0]
+    assert [trusted(number) for number in range(4)] == [None] * 4
+
+
+def test_a_pin_that_is_set_later_counts(
+    home: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert play(grid_of(4)) == [4]
+    flower_log(caplog, monkeypatch)
+    assert play(grid_of(4, roster=ELSE)) == [0]
+    assert "does not come from the one this node is pinned to, 00000000..." in caplog.text
+    assert play(grid_of(4, roster=versions(home)[0].digest.hex())) == [4]
+
+
+def test_a_pin_goes_on_working_when_the_population_grows(home: Path) -> None:
+    play(grid_of(4), rounds=0)
+    pin = versions(home)[0].digest.hex()
+    assert play(grid_of(4, roster=pin)) == [4]
+    assert play(grid_of(6, roster=pin), rounds=2) == [6, 6]  # the newcomers are not on the version they are pinned to
+    assert len(versions(home)) == 2
+
+
+def test_a_pin_to_an_older_version_is_good_for_whoever_trusts_none_yet(home: Path) -> None:
+    play(grid_of(4), rounds=0)
+    play(grid_of(5), rounds=0)
+    play(grid_of(6), rounds=0)
+    first, _, third = versions(home)
+    assert play(grid_of(6, roster=first.digest.hex())) == [6]
+    assert trusted(0) == trusted(5) == third
+
+
+def test_a_pin_to_a_version_from_before_the_first_trusted_one_can_be_set_later(home: Path) -> None:
+    play(grid_of(4), rounds=0)
+    play(grid_of(6), rounds=0)
+    assert play(grid_of(6)) == [6]  # only the second version was shown
+    assert play(grid_of(6, roster=versions(home)[0].digest.hex()), rounds=2) == [6, 6]
+
+
+def test_a_pin_that_is_no_digest_is_a_mistake_of_the_operator(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert play(grid_of(4)) == [4]
+    flower_log(caplog, monkeypatch)
+    assert play(grid_of(4, roster="abc")) == [0]
+    assert "coterie-roster: a roster's digest has 64 hexadecimal digits" in caplog.text
+
+
+@pytest.fixture
+def members(tmp_path: Path) -> list[bytes]:
+    publics = []
+    for number in range(6):
+        key = ec.generate_private_key(ec.SECP384R1())
+        secret = key.private_bytes(s.Encoding.PEM, s.PrivateFormat.OpenSSH, s.NoEncryption())
+        (tmp_path / f"key-{number}").write_bytes(secret)
+        publics.append(key.public_key().public_bytes(s.Encoding.OpenSSH, s.PublicFormat.OpenSSH))
+    return publics
+
+
+def vouching(size: int, folder: Path, listed: Sequence[bytes] | None) -> FakeGrid:
+    file = folder / "members.pub"
+    if listed is None:
+        file.unlink(missing_ok=True)
+    else:
+        file.write_bytes(b"\n".join(listed))
+    grid = grid_of(size, members=str(file))
+    for number, node in enumerate(grid.nodes.values()):
+        node.node_config["coterie-auth-key"] = str(folder / f"key-{number}")
+    return grid
+
+
+def test_members_are_checked_at_every_invitation(tmp_path: Path, members: list[bytes]) -> None:
+    assert play(vouching(4, tmp_path, members[:4]), rounds=2) == [4, 4]
+    assert play(vouching(4, tmp_path, None)) == [0]
+    assert play(vouching(4, tmp_path, members[:3])) == [0]
+    assert play(vouching(4, tmp_path, members[:4])) == [4]
+    assert play(vouching(6, tmp_path, members[:4])) == [0]
+    assert play(vouching(6, tmp_path, members)) == [6]
+
+
+def test_a_members_file_that_is_set_later_counts(tmp_path: Path, members: list[bytes]) -> None:
+    assert play(grid_of(4)) == [4]  # nobody vouches
+    quiet = grid_of(4, members=str(tmp_path / "members.pub"))
+    (tmp_path / "members.pub").write_bytes(b"\n".join(members))
+    assert play(quiet) == [0]
+    assert play(vouching(4, tmp_path, members)) == [4]
+
+
+def found(*names: str) -> Roster:
+    clients = [Client(name, name.encode()) for name in names]
+    return Roster.found(clients, Circles.of([tuple(range(len(names)))]), 2)
+
+
+def header(*rosters: Roster) -> ConfigRecord:
+    return ConfigRecord({"rosters": [roster.to_bytes() for roster in rosters]})
+
+
+def test_the_pinned_roster_shown_beside_another_one_does_not_help_a_lying_server(tmp_path: Path) -> None:
+    ann = Client("ann", b"ann")
+    honest, forged = found("ann", "bob", "cid"), found("ann", "eve", "mallory")
+    later = forged.join([Client("oscar", b"oscar")])
+    disguised = msgspec.structs.replace(later, predecessor=honest.digest)
+    settings = NodeSettings("ann", tmp_path, Floor(privacy=2), roster=honest.digest.hex())
+    for number, shown in enumerate(
+        ([honest, forged], [honest, later], [honest, disguised], [forged], [forged, honest])
+    ):
+        with MemoryFile(tmp_path / f"{number}") as file, pytest.raises(PeerProtocolError):
+            _trust(settings, file.of(ann), header(*shown))
+    with MemoryFile(tmp_path / "pinned too late") as file:
+        memory = file.of(ann)
+        memory.trust(forged)
+        for shown in ([], [honest, forged], [honest, later], [honest, disguised], [honest], [later]):
+            with pytest.raises(PeerProtocolError):
+                _trust(settings, memory, header(*shown))
+        assert memory.roster == forged
+        assert not memory.follows(honest.digest)
+
+
+def test_a_floor_that_is_raised_later_counts(tmp_path: Path) -> None:
+    with MemoryFile(tmp_path / "memory") as file:
+        memory = file.of(Client("ann", b"ann"))
+        memory.trust(found("ann", "bob", "cid"))
+        check_roster(NodeSettings("ann", tmp_path, Floor(privacy=2)), memory, [], {})
+        with pytest.raises(PeerProtocolError, match="T = 2; the least is 3"):
+            check_roster(NodeSettings("ann", tmp_path, Floor(privacy=3)), memory, [], {})

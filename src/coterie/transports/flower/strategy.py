@@ -24,9 +24,10 @@ from coterie.errors import ConfigError
 from coterie.secagg.terms import ThreatMode
 from coterie.transports.flower.checkpoint import StrategyCheckpoint, StrategyProgress
 from coterie.transports.flower.enrolment import Enrolment
-from coterie.transports.flower.form import Form, declared
-from coterie.transports.flower.grid import PrivateGrid, PrivateSettings
+from coterie.transports.flower.exchange import GRACE
+from coterie.transports.flower.grid import PrivateGrid
 from coterie.transports.flower.home import server_home
+from coterie.transports.flower.settings import PrivateSettings, checked_metrics, threat_mode
 
 EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
 
@@ -60,6 +61,7 @@ class PrivateStrategy(flower.Strategy):
         mode: str = ThreatMode.ACTIVE_SERVER,
         colluders: int | None = None,
         deadline: float = 120.0,
+        grace: float = GRACE,
         clip: float = 1.0,
         clips: Mapping[str, float] | None = None,
         train_metrics: Mapping[str, tuple[float, float]] | None = None,
@@ -79,6 +81,8 @@ class PrivateStrategy(flower.Strategy):
             mode: ``active-server`` protects against a server that lies, ``honest-but-curious`` saves one of five trips.
             colluders: how many clients may collude with a server that lies; just under a third by default.
             deadline: seconds for each step but training, which has the ``timeout`` of :meth:`start`.
+            grace: seconds that a node which Flower reports gone has to come back before its step goes on without it;
+                never longer than the step itself.
             clip: how far an entry of the model may move in a round; what lies beyond is clipped.
             clips: the same for some arrays, by patterns of their names, such as ``{"*.running_var": 10.0}``.
             train_metrics: metrics of training that are averaged, with their ranges: ``{"train_loss": (0, 10)}``. Others
@@ -92,27 +96,23 @@ class PrivateStrategy(flower.Strategy):
         _check_strategy(strategy)
         self.strategy = strategy
         self._resume = resume
-        try:
-            threat = ThreatMode(mode)
-        except ValueError:
-            raise ConfigError(f"mode is one of {', '.join(ThreatMode)}, not {mode!r}") from None
-        if privacy < 1 or deadline <= 0:
-            raise ConfigError("privacy is at least 1, and a deadline is a number of seconds")
+        weight = str(getattr(strategy, "weighted_by_key", "num-examples"))
         self._settings = PrivateSettings(
             privacy=privacy,
             cohort=cohort,
             minimum=minimum,
-            mode=threat,
+            mode=threat_mode(mode),
             colluders=colluders,
             deadline=deadline,
+            grace=grace,
             clip=clip,
             clips=tuple((clips or {}).items()),
-            metrics=declared(train_metrics or {}),
-            evaluation=declared(evaluate_metrics or {}),
-            most_weight=most_examples,
+            train_metrics=checked_metrics("train_metrics", train_metrics or {}, weight),
+            evaluate_metrics=checked_metrics("evaluate_metrics", evaluate_metrics or {}, weight),
+            weight=weight,
+            most_examples=most_examples,
             precision=precision,
         )
-        Form(clients=2, clip=clip, clips=self._settings.clips, most_weight=most_examples, precision=precision)
         self.grid: PrivateGrid | None = None
         """What stood between the strategy and Flower's grid in the last :meth:`start`: results and traffic."""
 
@@ -141,7 +141,6 @@ class PrivateStrategy(flower.Strategy):
         with Ledger.open(home / "ledger.sqlite") as ledger, _counted(strategy, progress, checkpoint):
             enrolment = Enrolment(grid, home, privacy=self._settings.privacy, patience=self._settings.deadline)
             enrolment.gather("train", _wanted(strategy))
-            weight = str(getattr(strategy, "weighted_by_key", "num-examples"))
             roster = enrolment.roster
             log(
                 INFO,
@@ -151,7 +150,7 @@ class PrivateStrategy(flower.Strategy):
                 sum(len(circle) for circle in roster.active),
                 self._settings.mode,
             )
-            self.grid = PrivateGrid(grid, enrolment, ledger, self._settings, weight, _wanted(strategy))
+            self.grid = PrivateGrid(grid, enrolment, ledger, self._settings, _wanted(strategy))
             earlier, offset = progress.result, progress.round
             result = strategy.start(
                 self.grid,

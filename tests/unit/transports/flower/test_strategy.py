@@ -1,5 +1,6 @@
 import logging
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from coterie.cohorts import Ledger
 from coterie.cohorts.outcome import Outcome
 from coterie.errors import ConfigError, LocalProtocolError
 from coterie.transports.flower import PrivateStrategy, private_mod
+from coterie.transports.flower.exchange import Exchange, Reply
 
 QUIET: dict[str, Any] = {"fraction_evaluate": 0.0}
 MEANS = [
@@ -163,10 +165,71 @@ def test_a_round_takes_five_trips_against_a_server_that_lies_and_four_otherwise(
         assert len(grid.sent) == 4 + 2 * 4 * trips  # one to say hello
 
 
-@pytest.mark.parametrize("wrong", [{"mode": "kind"}, {"privacy": 0}, {"deadline": 0}, {"clip": -1}, {"precision": 99}])
-def test_settings_that_cannot_work_are_refused_at_once(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError):
-        PrivateStrategy(FedAvg(), **wrong)
+WRONG: dict[str, list[object]] = {
+    "mode": ["kind", ""],
+    "privacy": [0, -1, 2.5, 2.0, math.nan, True, "2"],
+    "cohort": [0, -1, 1, 4.0, math.nan, True],
+    "minimum": [1, 0, -1, 2.0, True],
+    "colluders": [-1, 0.5, math.nan, False],
+    "deadline": [0, -1, math.nan, math.inf, True, "60"],
+    "grace": [-1, math.nan, math.inf, True],
+    "clip": [-1, 0, math.nan, math.inf, True],
+    "clips": [{"*.bias": -1}, {"*.bias": math.nan}],
+    "most_examples": [0, 2.5, True],
+    "precision": [0, 99, 24.0, True],
+}
+WRONG_METRICS: list[object] = [
+    *({"loss": bounds} for bounds in [(1, 0), (1, 1), (math.nan, 1), (0, math.nan), (0, math.inf), (0, 10**400)]),
+    *({"loss": bounds} for bounds in [(0,), 1, (-1e308, 1e308), (False, True), ("0", "1")]),
+    {"coterie-clipped": (0, 1)},
+    {"num-examples": (0, 1)},
+]
+WRONG |= {f"{kind}_metrics": list(WRONG_METRICS) for kind in ("train", "evaluate")}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
+def test_settings_that_cannot_work_are_refused_at_once_and_by_name(name: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=f"^{name}.*$"):
+        PrivateStrategy(FedAvg(), **{name: value})  # type: ignore[arg-type]
+
+
+def test_a_cohort_that_no_circle_fits_into_or_that_is_never_summed_is_refused_at_once() -> None:
+    for privacy, minimum in (4, 2), (2, 4):
+        with pytest.raises(ConfigError, match="cohort is a whole number of at least 4"):
+            PrivateStrategy(FedAvg(), cohort=3, privacy=privacy, minimum=minimum)
+
+
+def test_a_metric_called_like_the_weight_of_the_strategy_is_refused() -> None:
+    with pytest.raises(ConfigError, match="train_metrics: 'batches'"):
+        PrivateStrategy(FedAvg(weighted_by_key="batches"), train_metrics={"batches": (0, 1)})
+
+
+def test_a_strategy_that_looks_at_the_nodes_again_and_again_is_not_shown_ever_more() -> None:
+    looks: list[int] = []
+
+    class Restless(FedAvg):
+        def configure_train(
+            self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+        ) -> Iterable[Message]:
+            looks.extend(len(list(grid.get_node_ids())) for _ in range(40))
+            return super().configure_train(server_round, arrays, config, grid)
+
+    PrivateStrategy(Restless(**QUIET)).start(private_grid(), initial_arrays(), 1)
+    assert looks[:4] == [4, 4, 8, 16]
+    assert looks[-1] == 1 << 16
+
+
+def test_every_step_has_the_grace_that_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    graces: list[float] = []
+
+    class Watched(Exchange):
+        def ask(self, requests: Mapping[int, RecordDict], seconds: float) -> Iterator[Reply]:
+            graces.append(self.grace)
+            return super().ask(requests, seconds)
+
+    monkeypatch.setattr("coterie.transports.flower.grid.Exchange", Watched)
+    PrivateStrategy(FedAvg(**QUIET), grace=90).start(private_grid(), initial_arrays(), 1)
+    assert graces == [90] * 5
 
 
 class Killed(BaseException):

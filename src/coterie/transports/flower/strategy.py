@@ -8,9 +8,9 @@ looks at single replies is refused when it is wrapped, before anything is sent.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from logging import INFO, WARNING
+from pathlib import Path
 from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -22,14 +22,13 @@ from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
 from coterie.cohorts.ledger import Ledger
 from coterie.errors import ConfigError
 from coterie.secagg.terms import ThreatMode
-from coterie.transports.flower.checkpoint import StrategyCheckpoint, StrategyProgress
+from coterie.transports.flower.checkpoint import StrategyCheckpoint
 from coterie.transports.flower.enrolment import Enrolment
 from coterie.transports.flower.exchange import GRACE
 from coterie.transports.flower.grid import PrivateGrid
 from coterie.transports.flower.home import server_home
+from coterie.transports.flower.resuming import EvaluateFunction, Recorder, beginning, reconfigure
 from coterie.transports.flower.settings import PrivateSettings, checked_metrics, threat_mode
-
-EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
 
 _NEED_THE_MEAN = (flower.FedAvg, flower.FedAvgM, flower.FedAdagrad, flower.FedAdam, flower.FedYogi)
 """Strategies whose ``aggregate_train`` uses the weighted mean of the replies and nothing else."""
@@ -43,6 +42,11 @@ _REASONS: dict[type[flower.Strategy], str] = {
     flower.FedXgbBagging: "it collects the trees of single clients",
     flower.FedXgbCyclic: "it sends the model from one client to the next",
 }
+
+_FURTHER = (
+    "Coterie: the run that was interrupted has done %s rounds, and %s are asked for: its model is returned as it is, "
+    "and its checkpoint stays"
+)
 
 
 class PrivateStrategy(flower.Strategy):
@@ -90,7 +94,8 @@ class PrivateStrategy(flower.Strategy):
             evaluate_metrics: the same for evaluation, which is off unless some are declared.
             most_examples: the most examples that a client counts for; fewer keep more precision.
             precision: bits of an entry, at full weight.
-            resume: go on with a run of this app that was interrupted.
+            resume: go on with a run of this app that was interrupted. It is refused while another run of the app is
+                alive; without it, a run beside another keeps no checkpoint.
 
         """
         _check_strategy(strategy)
@@ -129,41 +134,48 @@ class PrivateStrategy(flower.Strategy):
     ) -> flower.Result:
         """Run the strategy's own ``start``; an interrupted run of the same app goes on where it was."""
         home, strategy = server_home(), self.strategy
-        checkpoint = StrategyCheckpoint(home / f"{_slug(grid)}.checkpoint")
-        begin = StrategyProgress(0, initial_arrays, train_config or ConfigRecord(), evaluate_config or ConfigRecord())
-        progress = (checkpoint.load(strategy, initial_arrays) if self._resume else None) or begin
-        if progress.round:
-            log(INFO, "Coterie: this app's last run was interrupted; it goes on after round %s", progress.round)
-        if progress.round >= num_rounds:
+        begin = beginning(initial_arrays, train_config, evaluate_config)
+        with StrategyCheckpoint.hold(home / f"{_slug(grid)}.checkpoint", resume=self._resume) as checkpoint:
+            progress = (checkpoint.load(strategy, initial_arrays) if self._resume else None) or begin
+            offset = progress.round
+            if offset > num_rounds:
+                log(WARNING, _FURTHER, offset, num_rounds)
+                progress.result.arrays = progress.arrays
+                return progress.result
+            if offset:
+                log(INFO, "Coterie: this app's last run was interrupted; it goes on after round %s", offset)
+                reconfigure(progress, begin)
+            recorder = Recorder(strategy, progress, checkpoint)
+            with Ledger.open(home / "ledger.sqlite") as ledger, recorder:
+                self.grid = PrivateGrid(grid, self._enrol(grid, home), ledger, self._settings, _wanted(strategy))
+                recorder.catch_up(self.grid, timeout)
+                result = strategy.start(
+                    self.grid,
+                    progress.arrays,
+                    num_rounds - offset,
+                    timeout,
+                    progress.train_config,
+                    progress.evaluate_config,
+                    recorder.counting(evaluate_fn),
+                    **more,
+                )
             checkpoint.remove()
-            progress.result.arrays = progress.arrays
-            return progress.result
-        with Ledger.open(home / "ledger.sqlite") as ledger, _counted(strategy, progress, checkpoint):
-            enrolment = Enrolment(grid, home, privacy=self._settings.privacy, patience=self._settings.deadline)
-            enrolment.gather("train", _wanted(strategy))
-            roster = enrolment.roster
-            log(
-                INFO,
-                "Coterie: T = %s, %s circles of %s clients in use, %s mode",
-                roster.privacy,
-                len(roster.active),
-                sum(len(circle) for circle in roster.active),
-                self._settings.mode,
-            )
-            self.grid = PrivateGrid(grid, enrolment, ledger, self._settings, _wanted(strategy))
-            earlier, offset = progress.result, progress.round
-            result = strategy.start(
-                self.grid,
-                progress.arrays,
-                num_rounds - offset,
-                timeout,
-                progress.train_config,
-                progress.evaluate_config,
-                _later(evaluate_fn, offset),
-                **more,
-            )
-        checkpoint.remove()
-        return _whole(earlier, result, offset)
+            return recorder.whole(result)
+
+    def _enrol(self, grid: Grid, home: Path) -> Enrolment:
+        """Gather the nodes that are there, and say who they are."""
+        enrolment = Enrolment(grid, home, privacy=self._settings.privacy, patience=self._settings.deadline)
+        enrolment.gather("train", _wanted(self.strategy))
+        roster = enrolment.roster
+        log(
+            INFO,
+            "Coterie: T = %s, %s circles of %s clients in use, %s mode",
+            roster.privacy,
+            len(roster.active),
+            sum(len(circle) for circle in roster.active),
+            self._settings.mode,
+        )
+        return enrolment
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -205,64 +217,6 @@ def _check_strategy(strategy: flower.Strategy) -> None:
     functions = (getattr(strategy, f"{kind}_metrics_aggr_fn", None) for kind in ("train", "evaluate"))
     if any(function not in (None, aggregate_metricrecords) for function in functions):
         log(WARNING, "Coterie: the metrics function of %s sees one record, the mean over all clients", name)
-
-
-@contextmanager
-def _counted(strategy: flower.Strategy, progress: StrategyProgress, checkpoint: StrategyCheckpoint) -> Iterator[None]:
-    """Let a strategy's methods count on from an interrupted run, and keep a checkpoint of every round.
-
-    A strategy's ``start`` counts from 1 and calls its own methods, so they are replaced on this one object.
-    """
-    offset, now = progress.round, progress
-
-    def later(name: str) -> Callable[..., Any]:
-        method = getattr(strategy, name)
-        return lambda server_round, *args, **kwargs: method(server_round + offset, *args, **kwargs)
-
-    configure, aggregate = later("configure_train"), later("aggregate_train")
-
-    def configure_train(server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
-        nonlocal now
-        messages: Iterable[Message] = configure(server_round, arrays, config, grid)
-        now = StrategyProgress(offset + server_round, arrays, config, progress.evaluate_config, progress.result)
-        return messages
-
-    def aggregate_train(
-        server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        found: tuple[ArrayRecord | None, MetricRecord | None] = aggregate(server_round, replies)
-        arrays, metrics = found
-        now.arrays = now.arrays if arrays is None else arrays
-        if metrics is not None:
-            progress.result.train_metrics_clientapp[offset + server_round] = metrics
-        checkpoint.save(now, strategy)
-        return found
-
-    replaced = {
-        "configure_train": configure_train,
-        "aggregate_train": aggregate_train,
-        "configure_evaluate": later("configure_evaluate"),
-        "aggregate_evaluate": later("aggregate_evaluate"),
-    }
-    vars(strategy).update(replaced)
-    try:
-        yield
-    finally:
-        for name in replaced:
-            delattr(strategy, name)
-
-
-def _later(evaluate_fn: EvaluateFunction | None, offset: int) -> EvaluateFunction | None:
-    return None if evaluate_fn is None else lambda number, arrays: evaluate_fn(number + offset, arrays)
-
-
-def _whole(earlier: flower.Result, result: flower.Result, offset: int) -> flower.Result:
-    """Return the result of all rounds, those before an interruption included."""
-    if offset and isinstance(result, flower.Result):
-        for kind in ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp"):
-            found = {number + offset: metrics for number, metrics in getattr(result, kind).items()}
-            setattr(result, kind, {**getattr(earlier, kind), **found})
-    return result
 
 
 def _wanted(strategy: flower.Strategy) -> int:

@@ -2,59 +2,20 @@ import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
-from flwr.common.serde import recorddict_to_proto
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid, strategy
 from flwr.serverapp.strategy import FedAvg
-from tests.support.flower import FakeGrid, initial_arrays, make_app, make_grid
+from tests.support.flower import initial_arrays, make_app, make_grid
+from tests.support.flower_strategies import MEANS, QUIET, fresh, private_grid
 
 from coterie.cohorts import Ledger
 from coterie.cohorts.outcome import Outcome
 from coterie.errors import ConfigError, LocalProtocolError
-from coterie.transports.flower import PrivateStrategy, private_mod
+from coterie.transports.flower import PrivateStrategy
 from coterie.transports.flower.exchange import Exchange, Reply
-
-QUIET: dict[str, Any] = {"fraction_evaluate": 0.0}
-MEANS = [
-    FedAvg(**QUIET),
-    strategy.FedProx(proximal_mu=0.1, **QUIET),
-    strategy.FedAvgM(server_momentum=0.9, **QUIET),
-    strategy.FedAdam(**QUIET),
-    strategy.FedAdagrad(**QUIET),
-    strategy.FedYogi(**QUIET),
-]
-
-
-def private_grid(size: int = 4, config: dict[str, Any] | None = None) -> FakeGrid:
-    return make_grid(make_app([private_mod]), size, config=config)
-
-
-def fresh(like: strategy.Strategy) -> strategy.Strategy:
-    copy = type(like)(**QUIET) if not isinstance(like, strategy.FedProx) else strategy.FedProx(proximal_mu=0.1, **QUIET)
-    if isinstance(like, strategy.FedAvgM):
-        copy = strategy.FedAvgM(server_momentum=0.9, **QUIET)
-    return copy
-
-
-class Decaying(FedAvg):
-    """As in Flower's tutorials: the configuration changes with the rounds, cumulatively."""
-
-    def __init__(self) -> None:
-        super().__init__(**QUIET)
-        self.seen: list[tuple[int, float]] = []
-
-    def configure_train(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        rate = config["lr"]
-        assert isinstance(rate, float)
-        config["lr"] = rate / 2
-        self.seen.append((server_round, rate / 2))
-        return super().configure_train(server_round, arrays, config, grid)
 
 
 class Curious(FedAvg):
@@ -230,74 +191,6 @@ def test_every_step_has_the_grace_that_is_set(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("coterie.transports.flower.grid.Exchange", Watched)
     PrivateStrategy(FedAvg(**QUIET), grace=90).start(private_grid(), initial_arrays(), 1)
     assert graces == [90] * 5
-
-
-class Killed(BaseException):
-    """The end of a server's process."""
-
-
-@pytest.mark.parametrize("kind", MEANS, ids=lambda kind: type(kind).__name__)
-def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(kind: strategy.Strategy, home: Path) -> None:
-    arrays = ArrayRecord({"w": Array(np.zeros(3, np.float32))})
-    whole = PrivateStrategy(fresh(kind), precision=40, most_examples=64).start(private_grid(), arrays, 3)
-
-    def dies(number: int, _arrays: ArrayRecord) -> None:
-        if number == 2:
-            raise Killed
-
-    first = PrivateStrategy(fresh(kind), precision=40, most_examples=64)
-    with pytest.raises(Killed):
-        first.start(private_grid(), arrays, 3, evaluate_fn=dies)
-    again = PrivateStrategy(fresh(kind), precision=40, most_examples=64)
-    numbers: list[int] = []
-    result = again.start(private_grid(), arrays, 3, evaluate_fn=lambda number, _: numbers.append(number))
-    assert numbers == [2, 3]
-    assert np.allclose(result.arrays["w"].numpy(), whole.arrays["w"].numpy(), atol=1e-5)
-    assert sorted(result.train_metrics_clientapp) == sorted(whole.train_metrics_clientapp)
-    assert not list((home / "server").glob("*.checkpoint"))
-
-
-def test_a_configuration_that_changes_with_the_rounds_goes_on_changing() -> None:
-    def dies(number: int, _arrays: ArrayRecord) -> None:
-        if number == 2:
-            raise Killed
-
-    config = {"lr": 1.0}
-    with pytest.raises(Killed):
-        PrivateStrategy(Decaying()).start(
-            private_grid(), initial_arrays(), 4, train_config=ConfigRecord(dict(config)), evaluate_fn=dies
-        )
-    decaying = Decaying()
-    PrivateStrategy(decaying).start(private_grid(), initial_arrays(), 4, train_config=ConfigRecord(dict(config)))
-    assert decaying.seen == [(3, 1 / 8), (4, 1 / 16)]
-
-
-def test_a_checkpoint_of_another_model_is_not_taken_up(home: Path) -> None:
-    def dies(_number: int, _arrays: ArrayRecord) -> None:
-        if _number:
-            raise Killed
-
-    with pytest.raises(Killed):
-        PrivateStrategy(FedAvg(**QUIET)).start(private_grid(), initial_arrays(), 2, evaluate_fn=dies)
-    other = ArrayRecord({"w": Array(np.zeros(9))})
-    with pytest.raises(ConfigError, match="another model"):
-        PrivateStrategy(FedAvg(**QUIET)).start(private_grid(), other, 2)
-    assert PrivateStrategy(FedAvg(**QUIET), resume=False).start(private_grid(), other, 2).arrays
-
-
-def _misnamed() -> bytes:
-    records = RecordDict({"run": ConfigRecord({"round": 1}), "arrays": initial_arrays()})
-    records["train"], records["evaluate"] = ConfigRecord(), ConfigRecord()
-    records["train_metrics_clientapp.x"] = MetricRecord()
-    return bytes(recorddict_to_proto(records).SerializeToString())
-
-
-@pytest.mark.parametrize("damaged", [b"junk", b"", _misnamed()], ids=["junk", "empty", "misnamed"])
-def test_a_damaged_checkpoint_is_named(damaged: bytes, home: Path) -> None:
-    (home / "server").mkdir()
-    (home / "server" / "app.checkpoint").write_bytes(damaged)
-    with pytest.raises(ConfigError, match="is not a checkpoint"):
-        PrivateStrategy(FedAvg(**QUIET)).start(private_grid(), initial_arrays(), 2)
 
 
 def test_the_history_goes_on_over_runs(home: Path) -> None:

@@ -1,9 +1,9 @@
 """Checkpoints of a run on Flower, which cannot resume one: a second ``flwr run`` is a new run that knows of nothing.
 
-After every training and every evaluation one file gets the arrays, both configurations as they were given and as they
-are now, all metrics so far and the moments of FedAvgM, FedAdagrad, FedAdam and FedYogi, in Flower's own records. Other
-attributes of a strategy are not kept. An interrupted run goes on from there; a finished one leaves none behind. What
-was revealed is not here but in the ledger, which no checkpoint takes back.
+After every training, and every evaluation that gave metrics, one file gets the arrays, both configurations as they were
+given and as they are now, all metrics so far, and the arrays and moments that FedAvgM, FedAdagrad, FedAdam and FedYogi
+remember, in Flower's own records. Other attributes of a strategy are not kept. An interrupted run goes on from there; a
+finished one leaves none behind. What was revealed is not here but in the ledger, which no checkpoint takes back.
 """
 
 from collections.abc import Callable, Iterator

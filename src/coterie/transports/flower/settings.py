@@ -1,4 +1,4 @@
-"""What is decided once for all rounds of a run on Flower, checked before anything is sent."""
+"""Settings: what is decided once for all rounds of a run on Flower, and checked before anything is sent."""
 
 import sys
 from collections.abc import Mapping

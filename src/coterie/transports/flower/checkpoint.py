@@ -1,16 +1,21 @@
 """Checkpoints of a run on Flower, which cannot resume one: a second ``flwr run`` is a new run that knows of nothing.
 
-After every round the arrays, the configurations that the strategy may have changed, the strategy's own state and the
-metrics so far are put into one file, in Flower's own records. An interrupted run goes on from there; a finished one
-leaves none behind. What was revealed is not here but in the ledger, which no checkpoint takes back.
+After every training, and every evaluation that gave metrics, one file gets the arrays, both configurations as they were
+given and as they are now, all metrics so far, and the arrays and moments that FedAvgM, FedAdagrad, FedAdam and FedYogi
+remember, in Flower's own records. Other attributes of a strategy are not kept. An interrupted run goes on from there; a
+finished one leaves none behind. What was revealed is not here but in the ledger, which no checkpoint takes back.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from logging import WARNING
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from flwr.common.logger import log
 from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
 from flwr.proto.recorddict_pb2 import RecordDict as ProtoRecordDict
 from flwr.serverapp.strategy import FedAvg, FedAvgM, Result, Strategy
@@ -20,12 +25,17 @@ from google.protobuf.message import DecodeError
 from coterie.errors import ConfigError
 from coterie.transports.flower.home import write_safely
 
+try:
+    import fcntl
+except ImportError:  # no such locks on this platform: one run of an app at a time is then up to its operator
+    fcntl = None  # type: ignore[assignment]
+
 _STATE: dict[type[Strategy], tuple[str, ...]] = {
     FedAvg: (),
     FedAvgM: ("current_arrays", "momentum_vector"),
     FedOpt: ("current_arrays", "m_t", "v_t"),
 }
-"""What strategies remember from round to round."""
+"""What Flower's strategies remember from round to round; what a subclass adds is not kept."""
 
 _RESTORE: dict[str, Callable[[ArrayRecord], object]] = {
     "record": lambda state: state,
@@ -34,7 +44,8 @@ _RESTORE: dict[str, Callable[[ArrayRecord], object]] = {
 }
 """The forms in which strategies keep arrays."""
 
-_METRICS = ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp")
+METRICS = ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp")
+"""The kinds of metrics in a result, each by rounds."""
 
 
 @dataclass
@@ -45,35 +56,61 @@ class StrategyProgress:
     arrays: ArrayRecord
     train_config: ConfigRecord
     evaluate_config: ConfigRecord
+    train_given: ConfigRecord
+    """The configuration as the run was given it: what is different now, the strategy changed."""
+    evaluate_given: ConfigRecord
     result: Result = field(default_factory=Result)
 
 
 class StrategyCheckpoint:
     """The checkpoint of an app's run."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, *, ours: bool = True) -> None:
+        """Name a file; one that is another run's is neither read nor written."""
+        self._path, self._ours = path, ours
+
+    @classmethod
+    @contextmanager
+    def hold(cls, path: Path, *, resume: bool) -> "Iterator[StrategyCheckpoint]":
+        """Keep a checkpoint for one run as long as it is alive, however it ends; another that would resume is refused.
+
+        One that begins anew runs beside it, without a checkpoint.
+        """
+        with path.with_name(f".{path.name}.lock").open("w") as lock:
+            ours = _locked(lock)
+            if not ours and resume:
+                raise ConfigError(
+                    "another run of this app is alive and keeps its checkpoint: wait until it has ended, pass "
+                    "resume=False to begin anew without a checkpoint, or run a different app"
+                )
+            if not ours:
+                log(WARNING, "Coterie: another run of this app is alive; this one keeps no checkpoint")
+            yield cls(path, ours=ours)
 
     def save(self, progress: StrategyProgress, strategy: Strategy) -> None:
         """Put the progress and the strategy's state on disk."""
+        if not self._ours:
+            return
         records = RecordDict(
             {
                 "run": ConfigRecord({"round": progress.round}),
                 "arrays": progress.arrays,
                 "train": progress.train_config,
                 "evaluate": progress.evaluate_config,
+                "train-given": progress.train_given,
+                "evaluate-given": progress.evaluate_given,
             }
         )
         for name in _attributes(strategy):
             records.update(_stored(name, getattr(strategy, name)))
-        for kind in _METRICS:
+        for kind in METRICS:
             for number, metrics in getattr(progress.result, kind).items():
                 records[f"{kind}.{number}"] = metrics
         write_safely(self._path, recorddict_to_proto(records).SerializeToString(deterministic=True))
 
     def load(self, strategy: Strategy, like: ArrayRecord) -> StrategyProgress | None:
         """Return the progress of an interrupted run and put the strategy back into its state; None if there is none."""
-        if not self._path.exists():
+        if not self._ours or not self._path.exists():
             return None
         try:
             records = recorddict_from_proto(ProtoRecordDict.FromString(self._path.read_bytes()))
@@ -83,10 +120,12 @@ class StrategyCheckpoint:
                 records.array_records["arrays"],
                 records.config_records["train"],
                 records.config_records["evaluate"],
+                records.config_records["train-given"],
+                records.config_records["evaluate-given"],
             )
             for key, metrics in records.metric_records.items():
                 kind, _, at = key.rpartition(".")
-                {kind: getattr(progress.result, kind) for kind in _METRICS}[kind][int(at)] = metrics
+                {kind: getattr(progress.result, kind) for kind in METRICS}[kind][int(at)] = metrics
         except (DecodeError, KeyError, ValueError) as error:
             raise ConfigError(f"{self._path} is not a checkpoint ({error}); delete it to begin anew") from None
         if _shapes(progress.arrays) != _shapes(like):
@@ -102,7 +141,18 @@ class StrategyCheckpoint:
 
     def remove(self) -> None:
         """Forget the run: it is finished."""
-        self._path.unlink(missing_ok=True)
+        if self._ours:
+            self._path.unlink(missing_ok=True)
+
+
+def _locked(file: IO[str]) -> bool:
+    """Lock a file for this process, unless another has; the lock ends with the process."""
+    if fcntl is not None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
 
 
 def _attributes(strategy: Strategy) -> tuple[str, ...]:

@@ -20,6 +20,8 @@ NOBODY = -1
 _SHORTEST, _LONGEST = 0.05, 0.5  # seconds between two looks
 _LOOK_AROUND = 3.0  # seconds between two looks at who is connected
 _AGAIN = 1.0  # seconds before a request that was lost is sent again
+GRACE = 30.0
+"""Seconds that a node which went away has to come back; to start one takes five to ten, more on a busy machine."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,8 @@ class Exchange:
     grid: Grid
     message_type: str
     group: str
-    grace: float = 30.0
-    """Seconds that a node which went away has to come back; to start one takes five to ten, more on a busy machine."""
+    grace: float = GRACE
+    """Seconds without a node before it is given up, so that those that are there need not wait until time is up."""
     tries: int = 3
     """How often a request is sent to a node that fails to answer it."""
     clock: Callable[[], float] = time.monotonic

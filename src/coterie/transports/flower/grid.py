@@ -23,36 +23,17 @@ from coterie.errors import ConfigError, LocalProtocolError, PeerProtocolError
 from coterie.rounds import Coordinator, Round, RoundResult, SessionSettings
 from coterie.rounds.coordinator import SessionShape
 from coterie.secagg.server import Aggregate, Step
-from coterie.secagg.terms import ThreatMode
 from coterie.transports.flower.enrolment import Enrolment
 from coterie.transports.flower.exchange import Exchange
 from coterie.transports.flower.form import CLIPPED, Form, Metric, Task, content_digest
 from coterie.transports.flower.records import STEP, packed, payload_of
+from coterie.transports.flower.settings import LONGEST, PrivateSettings
 
 MUCH_CLIPPED = 0.01
-LONGEST = 24 * 3600.0
 _ENOUGH_LOOKS = 2  # Flower's strategies count the nodes once and sample them once
+_MOST_SHOWN = 1 << 16  # to a strategy that waits for more than it says; it makes a message for each that it samples
 
 Mean = tuple[ArrayRecord, MetricRecord]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PrivateSettings:
-    """What is decided once for all rounds of a run."""
-
-    privacy: int = 2
-    cohort: int | None = None
-    minimum: int = 2
-    mode: ThreatMode = ThreatMode.ACTIVE_SERVER
-    colluders: int | None = None
-    deadline: float = 120.0
-    clip: float = 1.0
-    counter_clip: float = 1000.0
-    clips: tuple[tuple[str, float], ...] = ()
-    metrics: tuple[Metric, ...] = ()
-    evaluation: tuple[Metric, ...] = ()
-    most_weight: int = 10_000
-    precision: int = 24
 
 
 @dataclass
@@ -68,9 +49,7 @@ class Traffic:
 class PrivateGrid(Grid):
     """Flower's grid, for a strategy that must not see what single clients reply."""
 
-    def __init__(
-        self, grid: Grid, enrolment: Enrolment, ledger: Ledger, settings: PrivateSettings, weight: str, shown: int
-    ) -> None:
+    def __init__(self, grid: Grid, enrolment: Enrolment, ledger: Ledger, settings: PrivateSettings, shown: int) -> None:
         """Stand in front of a grid.
 
         Args:
@@ -78,12 +57,11 @@ class PrivateGrid(Grid):
             enrolment: who is behind it.
             ledger: the history of this population, and where it is continued.
             settings: what is decided once.
-            weight: the metric by which the strategy weights replies.
             shown: how many nodes the strategy wants to see before it begins a round.
 
         """
         self._grid, self._enrolment, self._ledger = grid, enrolment, ledger
-        self._settings, self._weight, self._shown = settings, weight, shown
+        self._settings, self._shown = settings, shown
         self._asked = 0
         self._told: set[str] = set()
         self.results: list[RoundResult[Mean]] = []
@@ -109,11 +87,13 @@ class PrivateGrid(Grid):
         """Return as many numbers as the strategy waits for, those of nodes first.
 
         Who takes part is not decided by what a strategy samples, so there is nothing for it to wait for: a strategy
-        that asks again and again, because there were too few, is shown twice as many each time.
+        that asks again and again, because there were too few, is shown twice as many each time, up to 65,536.
         """
         nodes = list(self._grid.get_node_ids())
         self._asked += 1
-        shown = max(self._shown, len(nodes)) << max(0, self._asked - _ENOUGH_LOOKS)
+        least = max(self._shown, len(nodes))
+        doubled = least << min(max(0, self._asked - _ENOUGH_LOOKS), _MOST_SHOWN.bit_length())
+        shown = max(least, min(doubled, _MOST_SHOWN))
         return [*nodes, *range(1, 1 + shown - len(nodes))]
 
     def get_nodes(self) -> Iterable[NodeInfo]:
@@ -142,36 +122,22 @@ class PrivateGrid(Grid):
                 "things would single them out"
             )
         if kind == "train":
-            return self._mean(template, self._settings.metrics, timeout, arrays=True)
+            return self._mean(template, self._settings.train_metrics, timeout, arrays=True)
         if kind != "evaluate":
             raise ConfigError(f"{kind} messages are answered by single nodes, and are not sent under a PrivateStrategy")
-        if self._settings.evaluation:
-            return self._mean(template, self._settings.evaluation, timeout, arrays=False)
+        if self._settings.evaluate_metrics:
+            return self._mean(template, self._settings.evaluate_metrics, timeout, arrays=False)
         self._tell_once(
             "nodes are not asked to evaluate: a reply would show the metrics of one. Declare evaluate_metrics to have "
             "their mean by a session of its own, or evaluate on the server"
         )
         return []
 
-    def _form(self, metrics: tuple[Metric, ...], *, arrays: bool) -> Form:
-        settings = self._settings
-        return Form(
-            clients=max(2, len(self._enrolment.roster.clients)),
-            arrays=arrays,
-            clip=settings.clip,
-            counter_clip=settings.counter_clip,
-            clips=settings.clips,
-            metrics=metrics,
-            weight=self._weight,
-            most_weight=settings.most_weight,
-            precision=settings.precision,
-        )
-
     def _mean(
         self, template: Message, metrics: tuple[Metric, ...], timeout: float | None, *, arrays: bool
     ) -> list[Message]:
         self._enrolment.gather(template.metadata.message_type, 0)
-        form = self._form(metrics, arrays=arrays)
+        form = self._settings.form(max(2, len(self._enrolment.roster.clients)), metrics, arrays=arrays)
         opened = self._open(template, form)
         self._play(opened, template, form, min(timeout or LONGEST, LONGEST))
         result = opened.result
@@ -245,7 +211,7 @@ class PrivateGrid(Grid):
     ) -> None:
         names = {self._enrolment.node(client): client for client in opened.selected}
         step, began, received = opened.step, time.monotonic(), 0
-        exchange = Exchange(self._grid, template.metadata.message_type, str(opened.number))
+        exchange = Exchange(self._grid, template.metadata.message_type, str(opened.number), self._settings.grace)
         for reply in exchange.ask(requests, seconds):
             client = names[reply.node]
             if reply.records is None:

@@ -8,9 +8,9 @@ looks at single replies is refused when it is wrapped, before anything is sent.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from logging import INFO, WARNING
+from pathlib import Path
 from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -20,15 +20,16 @@ from flwr.serverapp import strategy as flower
 from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
 
 from coterie.cohorts.ledger import Ledger
+from coterie.cohorts.roster import Roster
 from coterie.errors import ConfigError
 from coterie.secagg.terms import ThreatMode
-from coterie.transports.flower.checkpoint import StrategyCheckpoint, StrategyProgress
+from coterie.transports.flower.checkpoint import StrategyCheckpoint
 from coterie.transports.flower.enrolment import Enrolment
-from coterie.transports.flower.form import Form, declared
-from coterie.transports.flower.grid import PrivateGrid, PrivateSettings
+from coterie.transports.flower.exchange import GRACE
+from coterie.transports.flower.grid import PrivateGrid
 from coterie.transports.flower.home import server_home
-
-EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
+from coterie.transports.flower.resuming import EvaluateFunction, Recorder, beginning, reconfigure
+from coterie.transports.flower.settings import PrivateSettings, checked_metrics, threat_mode
 
 _NEED_THE_MEAN = (flower.FedAvg, flower.FedAvgM, flower.FedAdagrad, flower.FedAdam, flower.FedYogi)
 """Strategies whose ``aggregate_train`` uses the weighted mean of the replies and nothing else."""
@@ -42,6 +43,11 @@ _REASONS: dict[type[flower.Strategy], str] = {
     flower.FedXgbBagging: "it collects the trees of single clients",
     flower.FedXgbCyclic: "it sends the model from one client to the next",
 }
+
+_FURTHER = (
+    "Coterie: the run that was interrupted has done %s rounds, and %s are asked for: its model is returned as it is, "
+    "and its checkpoint stays"
+)
 
 
 class PrivateStrategy(flower.Strategy):
@@ -60,6 +66,7 @@ class PrivateStrategy(flower.Strategy):
         mode: str = ThreatMode.ACTIVE_SERVER,
         colluders: int | None = None,
         deadline: float = 120.0,
+        grace: float = GRACE,
         clip: float = 1.0,
         clips: Mapping[str, float] | None = None,
         train_metrics: Mapping[str, tuple[float, float]] | None = None,
@@ -79,6 +86,8 @@ class PrivateStrategy(flower.Strategy):
             mode: ``active-server`` protects against a server that lies, ``honest-but-curious`` saves one of five trips.
             colluders: how many clients may collude with a server that lies; just under a third by default.
             deadline: seconds for each step but training, which has the ``timeout`` of :meth:`start`.
+            grace: seconds that a node which Flower reports gone has to come back before its step goes on without it;
+                never longer than the step itself.
             clip: how far an entry of the model may move in a round; what lies beyond is clipped.
             clips: the same for some arrays, by patterns of their names, such as ``{"*.running_var": 10.0}``.
             train_metrics: metrics of training that are averaged, with their ranges: ``{"train_loss": (0, 10)}``. Others
@@ -86,33 +95,30 @@ class PrivateStrategy(flower.Strategy):
             evaluate_metrics: the same for evaluation, which is off unless some are declared.
             most_examples: the most examples that a client counts for; fewer keep more precision.
             precision: bits of an entry, at full weight.
-            resume: go on with a run of this app that was interrupted.
+            resume: go on with a run of this app that was interrupted. It is refused while another run of the app is
+                alive; without it, a run beside another keeps no checkpoint.
 
         """
         _check_strategy(strategy)
         self.strategy = strategy
         self._resume = resume
-        try:
-            threat = ThreatMode(mode)
-        except ValueError:
-            raise ConfigError(f"mode is one of {', '.join(ThreatMode)}, not {mode!r}") from None
-        if privacy < 1 or deadline <= 0:
-            raise ConfigError("privacy is at least 1, and a deadline is a number of seconds")
+        weight = str(getattr(strategy, "weighted_by_key", "num-examples"))
         self._settings = PrivateSettings(
             privacy=privacy,
             cohort=cohort,
             minimum=minimum,
-            mode=threat,
+            mode=threat_mode(mode),
             colluders=colluders,
             deadline=deadline,
+            grace=grace,
             clip=clip,
             clips=tuple((clips or {}).items()),
-            metrics=declared(train_metrics or {}),
-            evaluation=declared(evaluate_metrics or {}),
-            most_weight=most_examples,
+            train_metrics=checked_metrics("train_metrics", train_metrics or {}, weight),
+            evaluate_metrics=checked_metrics("evaluate_metrics", evaluate_metrics or {}, weight),
+            weight=weight,
+            most_examples=most_examples,
             precision=precision,
         )
-        Form(clients=2, clip=clip, clips=self._settings.clips, most_weight=most_examples, precision=precision)
         self.grid: PrivateGrid | None = None
         """What stood between the strategy and Flower's grid in the last :meth:`start`: results and traffic."""
 
@@ -133,44 +139,50 @@ class PrivateStrategy(flower.Strategy):
         trusts it.
         """
         home, strategy = server_home(), self.strategy
-        enrolment = Enrolment(grid, home, privacy=self._settings.privacy, patience=self._settings.deadline)
         if num_rounds < 1:
-            return _enrol(enrolment, strategy, initial_arrays)
-        checkpoint = StrategyCheckpoint(home / f"{_slug(grid)}.checkpoint")
-        begin = StrategyProgress(0, initial_arrays, train_config or ConfigRecord(), evaluate_config or ConfigRecord())
-        progress = (checkpoint.load(strategy, initial_arrays) if self._resume else None) or begin
-        if progress.round:
-            log(INFO, "Coterie: this app's last run was interrupted; it goes on after round %s", progress.round)
-        if progress.round >= num_rounds:
+            return _only_enrolled(self._enrol(grid, home).roster, initial_arrays)
+        begin = beginning(initial_arrays, train_config, evaluate_config)
+        with StrategyCheckpoint.hold(home / f"{_slug(grid)}.checkpoint", resume=self._resume) as checkpoint:
+            progress = (checkpoint.load(strategy, initial_arrays) if self._resume else None) or begin
+            offset = progress.round
+            if offset > num_rounds:
+                log(WARNING, _FURTHER, offset, num_rounds)
+                progress.result.arrays = progress.arrays
+                return progress.result
+            if offset:
+                log(INFO, "Coterie: this app's last run was interrupted; it goes on after round %s", offset)
+                reconfigure(progress, begin)
+            recorder = Recorder(strategy, progress, checkpoint)
+            with Ledger.open(home / "ledger.sqlite") as ledger, recorder:
+                self.grid = PrivateGrid(grid, self._enrol(grid, home), ledger, self._settings, _wanted(strategy))
+                recorder.catch_up(self.grid, timeout)
+                result = strategy.start(
+                    self.grid,
+                    progress.arrays,
+                    num_rounds - offset,
+                    timeout,
+                    progress.train_config,
+                    progress.evaluate_config,
+                    recorder.counting(evaluate_fn),
+                    **more,
+                )
             checkpoint.remove()
-            progress.result.arrays = progress.arrays
-            return progress.result
-        with Ledger.open(home / "ledger.sqlite") as ledger, _counted(strategy, progress, checkpoint):
-            enrolment.gather("train", _wanted(strategy))
-            weight = str(getattr(strategy, "weighted_by_key", "num-examples"))
-            roster = enrolment.roster
-            log(
-                INFO,
-                "Coterie: T = %s, %s circles of %s clients in use, %s mode",
-                roster.privacy,
-                len(roster.active),
-                sum(len(circle) for circle in roster.active),
-                self._settings.mode,
-            )
-            self.grid = PrivateGrid(grid, enrolment, ledger, self._settings, weight, _wanted(strategy))
-            earlier, offset = progress.result, progress.round
-            result = strategy.start(
-                self.grid,
-                progress.arrays,
-                num_rounds - offset,
-                timeout,
-                progress.train_config,
-                progress.evaluate_config,
-                _later(evaluate_fn, offset),
-                **more,
-            )
-        checkpoint.remove()
-        return _whole(earlier, result, offset)
+            return recorder.whole(result)
+
+    def _enrol(self, grid: Grid, home: Path) -> Enrolment:
+        """Gather the nodes that are there, and say who they are."""
+        enrolment = Enrolment(grid, home, privacy=self._settings.privacy, patience=self._settings.deadline)
+        enrolment.gather("train", _wanted(self.strategy))
+        roster = enrolment.roster
+        log(
+            INFO,
+            "Coterie: T = %s, %s circles of %s clients in use, %s mode",
+            roster.privacy,
+            len(roster.active),
+            sum(len(circle) for circle in roster.active),
+            self._settings.mode,
+        )
+        return enrolment
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -199,10 +211,8 @@ class PrivateStrategy(flower.Strategy):
         self.strategy.summary()
 
 
-def _enrol(enrolment: Enrolment, strategy: flower.Strategy, arrays: ArrayRecord) -> flower.Result:
-    """Bring the roster up to date, say which one it is, and return the model as it came."""
-    enrolment.gather("train", _wanted(strategy))
-    roster = enrolment.roster
+def _only_enrolled(roster: Roster, arrays: ArrayRecord) -> flower.Result:
+    """Say which roster there is now, and return the model as it came."""
     log(INFO, "Coterie: no round is asked for, so nodes are enrolled and nothing is trained")
     log(INFO, "Coterie: nodes can be pinned to roster version %s: digest %s", roster.version, roster.digest.hex())
     return flower.Result(arrays=arrays)
@@ -221,64 +231,6 @@ def _check_strategy(strategy: flower.Strategy) -> None:
     functions = (getattr(strategy, f"{kind}_metrics_aggr_fn", None) for kind in ("train", "evaluate"))
     if any(function not in (None, aggregate_metricrecords) for function in functions):
         log(WARNING, "Coterie: the metrics function of %s sees one record, the mean over all clients", name)
-
-
-@contextmanager
-def _counted(strategy: flower.Strategy, progress: StrategyProgress, checkpoint: StrategyCheckpoint) -> Iterator[None]:
-    """Let a strategy's methods count on from an interrupted run, and keep a checkpoint of every round.
-
-    A strategy's ``start`` counts from 1 and calls its own methods, so they are replaced on this one object.
-    """
-    offset, now = progress.round, progress
-
-    def later(name: str) -> Callable[..., Any]:
-        method = getattr(strategy, name)
-        return lambda server_round, *args, **kwargs: method(server_round + offset, *args, **kwargs)
-
-    configure, aggregate = later("configure_train"), later("aggregate_train")
-
-    def configure_train(server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
-        nonlocal now
-        messages: Iterable[Message] = configure(server_round, arrays, config, grid)
-        now = StrategyProgress(offset + server_round, arrays, config, progress.evaluate_config, progress.result)
-        return messages
-
-    def aggregate_train(
-        server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        found: tuple[ArrayRecord | None, MetricRecord | None] = aggregate(server_round, replies)
-        arrays, metrics = found
-        now.arrays = now.arrays if arrays is None else arrays
-        if metrics is not None:
-            progress.result.train_metrics_clientapp[offset + server_round] = metrics
-        checkpoint.save(now, strategy)
-        return found
-
-    replaced = {
-        "configure_train": configure_train,
-        "aggregate_train": aggregate_train,
-        "configure_evaluate": later("configure_evaluate"),
-        "aggregate_evaluate": later("aggregate_evaluate"),
-    }
-    vars(strategy).update(replaced)
-    try:
-        yield
-    finally:
-        for name in replaced:
-            delattr(strategy, name)
-
-
-def _later(evaluate_fn: EvaluateFunction | None, offset: int) -> EvaluateFunction | None:
-    return None if evaluate_fn is None else lambda number, arrays: evaluate_fn(number + offset, arrays)
-
-
-def _whole(earlier: flower.Result, result: flower.Result, offset: int) -> flower.Result:
-    """Return the result of all rounds, those before an interruption included."""
-    if offset and isinstance(result, flower.Result):
-        for kind in ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp"):
-            found = {number + offset: metrics for number, metrics in getattr(result, kind).items()}
-            setattr(result, kind, {**getattr(earlier, kind), **found})
-    return result
 
 
 def _wanted(strategy: flower.Strategy) -> int:

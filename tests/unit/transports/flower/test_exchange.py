@@ -115,6 +115,17 @@ def test_a_node_that_went_away_is_given_up_before_the_deadline() -> None:
     assert clock.now < 60
 
 
+@pytest.mark.parametrize(("grace", "comes_back"), [(30, False), (60, True)])
+def test_a_node_that_is_back_after_44_seconds_is_waited_for_if_the_grace_is_longer(
+    grace: float, comes_back: bool
+) -> None:
+    clock, grid = Clock(), FakeGrid({0: FakeNode(make_app(), {})}, failing(5, times=1))
+    node = grid.nodes[0]
+    clock.events += [(0.5, lambda: grid.nodes.clear()), (44.0, lambda: grid.nodes.update({0: node}))]
+    (reply,) = Exchange(grid, "train", "1", grace, clock=clock, sleep=clock.sleep).ask({0: RecordDict()}, 600)
+    assert (reply.records is not None) is comes_back
+
+
 def test_a_node_that_is_not_there_yet_is_asked_as_soon_as_it_is() -> None:
     clock = Clock()
     grid = FakeGrid({}, lambda message, _answer: echo(message))

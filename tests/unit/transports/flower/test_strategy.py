@@ -1,58 +1,21 @@
 import logging
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
-from flwr.common.serde import recorddict_to_proto
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid, strategy
 from flwr.serverapp.strategy import FedAvg
-from tests.support.flower import FakeGrid, initial_arrays, make_app, make_grid
+from tests.support.flower import initial_arrays, make_app, make_grid
+from tests.support.flower_strategies import MEANS, QUIET, fresh, private_grid
 
 from coterie.cohorts import Ledger
 from coterie.cohorts.outcome import Outcome
 from coterie.errors import ConfigError, LocalProtocolError
-from coterie.transports.flower import PrivateStrategy, private_mod
-
-QUIET: dict[str, Any] = {"fraction_evaluate": 0.0}
-MEANS = [
-    FedAvg(**QUIET),
-    strategy.FedProx(proximal_mu=0.1, **QUIET),
-    strategy.FedAvgM(server_momentum=0.9, **QUIET),
-    strategy.FedAdam(**QUIET),
-    strategy.FedAdagrad(**QUIET),
-    strategy.FedYogi(**QUIET),
-]
-
-
-def private_grid(size: int = 4, config: dict[str, Any] | None = None) -> FakeGrid:
-    return make_grid(make_app([private_mod]), size, config=config)
-
-
-def fresh(like: strategy.Strategy) -> strategy.Strategy:
-    copy = type(like)(**QUIET) if not isinstance(like, strategy.FedProx) else strategy.FedProx(proximal_mu=0.1, **QUIET)
-    if isinstance(like, strategy.FedAvgM):
-        copy = strategy.FedAvgM(server_momentum=0.9, **QUIET)
-    return copy
-
-
-class Decaying(FedAvg):
-    """As in Flower's tutorials: the configuration changes with the rounds, cumulatively."""
-
-    def __init__(self) -> None:
-        super().__init__(**QUIET)
-        self.seen: list[tuple[int, float]] = []
-
-    def configure_train(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        rate = config["lr"]
-        assert isinstance(rate, float)
-        config["lr"] = rate / 2
-        self.seen.append((server_round, rate / 2))
-        return super().configure_train(server_round, arrays, config, grid)
+from coterie.transports.flower import PrivateStrategy
+from coterie.transports.flower.exchange import Exchange, Reply
 
 
 class Curious(FedAvg):
@@ -163,78 +126,71 @@ def test_a_round_takes_five_trips_against_a_server_that_lies_and_four_otherwise(
         assert len(grid.sent) == 4 + 2 * 4 * trips  # one to say hello
 
 
-@pytest.mark.parametrize("wrong", [{"mode": "kind"}, {"privacy": 0}, {"deadline": 0}, {"clip": -1}, {"precision": 99}])
-def test_settings_that_cannot_work_are_refused_at_once(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError):
-        PrivateStrategy(FedAvg(), **wrong)
+WRONG: dict[str, list[object]] = {
+    "mode": ["kind", ""],
+    "privacy": [0, -1, 2.5, 2.0, math.nan, True, "2"],
+    "cohort": [0, -1, 1, 4.0, math.nan, True],
+    "minimum": [1, 0, -1, 2.0, True],
+    "colluders": [-1, 0.5, math.nan, False],
+    "deadline": [0, -1, math.nan, math.inf, True, "60"],
+    "grace": [-1, math.nan, math.inf, True],
+    "clip": [-1, 0, math.nan, math.inf, True],
+    "clips": [{"*.bias": -1}, {"*.bias": math.nan}],
+    "most_examples": [0, 2.5, True],
+    "precision": [0, 99, 24.0, True],
+}
+WRONG_METRICS: list[object] = [
+    *({"loss": bounds} for bounds in [(1, 0), (1, 1), (math.nan, 1), (0, math.nan), (0, math.inf), (0, 10**400)]),
+    *({"loss": bounds} for bounds in [(0,), 1, (-1e308, 1e308), (False, True), ("0", "1")]),
+    {"coterie-clipped": (0, 1)},
+    {"num-examples": (0, 1)},
+]
+WRONG |= {f"{kind}_metrics": list(WRONG_METRICS) for kind in ("train", "evaluate")}
 
 
-class Killed(BaseException):
-    """The end of a server's process."""
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
+def test_settings_that_cannot_work_are_refused_at_once_and_by_name(name: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=f"^{name}.*$"):
+        PrivateStrategy(FedAvg(), **{name: value})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("kind", MEANS, ids=lambda kind: type(kind).__name__)
-def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(kind: strategy.Strategy, home: Path) -> None:
-    arrays = ArrayRecord({"w": Array(np.zeros(3, np.float32))})
-    whole = PrivateStrategy(fresh(kind), precision=40, most_examples=64).start(private_grid(), arrays, 3)
-
-    def dies(number: int, _arrays: ArrayRecord) -> None:
-        if number == 2:
-            raise Killed
-
-    first = PrivateStrategy(fresh(kind), precision=40, most_examples=64)
-    with pytest.raises(Killed):
-        first.start(private_grid(), arrays, 3, evaluate_fn=dies)
-    again = PrivateStrategy(fresh(kind), precision=40, most_examples=64)
-    numbers: list[int] = []
-    result = again.start(private_grid(), arrays, 3, evaluate_fn=lambda number, _: numbers.append(number))
-    assert numbers == [2, 3]
-    assert np.allclose(result.arrays["w"].numpy(), whole.arrays["w"].numpy(), atol=1e-5)
-    assert sorted(result.train_metrics_clientapp) == sorted(whole.train_metrics_clientapp)
-    assert not list((home / "server").glob("*.checkpoint"))
+def test_a_cohort_that_no_circle_fits_into_or_that_is_never_summed_is_refused_at_once() -> None:
+    for privacy, minimum in (4, 2), (2, 4):
+        with pytest.raises(ConfigError, match="cohort is a whole number of at least 4"):
+            PrivateStrategy(FedAvg(), cohort=3, privacy=privacy, minimum=minimum)
 
 
-def test_a_configuration_that_changes_with_the_rounds_goes_on_changing() -> None:
-    def dies(number: int, _arrays: ArrayRecord) -> None:
-        if number == 2:
-            raise Killed
-
-    config = {"lr": 1.0}
-    with pytest.raises(Killed):
-        PrivateStrategy(Decaying()).start(
-            private_grid(), initial_arrays(), 4, train_config=ConfigRecord(dict(config)), evaluate_fn=dies
-        )
-    decaying = Decaying()
-    PrivateStrategy(decaying).start(private_grid(), initial_arrays(), 4, train_config=ConfigRecord(dict(config)))
-    assert decaying.seen == [(3, 1 / 8), (4, 1 / 16)]
+def test_a_metric_called_like_the_weight_of_the_strategy_is_refused() -> None:
+    with pytest.raises(ConfigError, match="train_metrics: 'batches'"):
+        PrivateStrategy(FedAvg(weighted_by_key="batches"), train_metrics={"batches": (0, 1)})
 
 
-def test_a_checkpoint_of_another_model_is_not_taken_up(home: Path) -> None:
-    def dies(_number: int, _arrays: ArrayRecord) -> None:
-        if _number:
-            raise Killed
+def test_a_strategy_that_looks_at_the_nodes_again_and_again_is_not_shown_ever_more() -> None:
+    looks: list[int] = []
 
-    with pytest.raises(Killed):
-        PrivateStrategy(FedAvg(**QUIET)).start(private_grid(), initial_arrays(), 2, evaluate_fn=dies)
-    other = ArrayRecord({"w": Array(np.zeros(9))})
-    with pytest.raises(ConfigError, match="another model"):
-        PrivateStrategy(FedAvg(**QUIET)).start(private_grid(), other, 2)
-    assert PrivateStrategy(FedAvg(**QUIET), resume=False).start(private_grid(), other, 2).arrays
+    class Restless(FedAvg):
+        def configure_train(
+            self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+        ) -> Iterable[Message]:
+            looks.extend(len(list(grid.get_node_ids())) for _ in range(40))
+            return super().configure_train(server_round, arrays, config, grid)
 
-
-def _misnamed() -> bytes:
-    records = RecordDict({"run": ConfigRecord({"round": 1}), "arrays": initial_arrays()})
-    records["train"], records["evaluate"] = ConfigRecord(), ConfigRecord()
-    records["train_metrics_clientapp.x"] = MetricRecord()
-    return bytes(recorddict_to_proto(records).SerializeToString())
+    PrivateStrategy(Restless(**QUIET)).start(private_grid(), initial_arrays(), 1)
+    assert looks[:4] == [4, 4, 8, 16]
+    assert looks[-1] == 1 << 16
 
 
-@pytest.mark.parametrize("damaged", [b"junk", b"", _misnamed()], ids=["junk", "empty", "misnamed"])
-def test_a_damaged_checkpoint_is_named(damaged: bytes, home: Path) -> None:
-    (home / "server").mkdir()
-    (home / "server" / "app.checkpoint").write_bytes(damaged)
-    with pytest.raises(ConfigError, match="is not a checkpoint"):
-        PrivateStrategy(FedAvg(**QUIET)).start(private_grid(), initial_arrays(), 2)
+def test_every_step_has_the_grace_that_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    graces: list[float] = []
+
+    class Watched(Exchange):
+        def ask(self, requests: Mapping[int, RecordDict], seconds: float) -> Iterator[Reply]:
+            graces.append(self.grace)
+            return super().ask(requests, seconds)
+
+    monkeypatch.setattr("coterie.transports.flower.grid.Exchange", Watched)
+    PrivateStrategy(FedAvg(**QUIET), grace=90).start(private_grid(), initial_arrays(), 1)
+    assert graces == [90] * 5
 
 
 def test_the_history_goes_on_over_runs(home: Path) -> None:

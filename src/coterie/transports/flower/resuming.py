@@ -1,0 +1,144 @@
+"""Going on with an interrupted run: rounds that count on, metrics of all of them, and configurations of both runs.
+
+A strategy's ``start`` counts from 1, so it is given the rounds that are left, and whatever it calls is told the number
+that a round has in the whole. What these calls return is recorded on the way, and kept in the checkpoint.
+"""
+
+from collections.abc import Callable, Iterable
+from copy import deepcopy
+from logging import WARNING
+from types import TracebackType
+from typing import Any
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.common.logger import log
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+
+from coterie.transports.flower.checkpoint import METRICS, StrategyCheckpoint, StrategyProgress
+
+EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
+
+_METHODS = ("configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate")
+
+
+def beginning(arrays: ArrayRecord, train: ConfigRecord | None, evaluate: ConfigRecord | None) -> StrategyProgress:
+    """Return the progress of a run that has not begun."""
+    train, evaluate = train or ConfigRecord(), evaluate or ConfigRecord()
+    return StrategyProgress(0, arrays, train, evaluate, deepcopy(train), deepcopy(evaluate))
+
+
+def reconfigure(kept: StrategyProgress, new: StrategyProgress) -> None:
+    """Give an interrupted run the configurations of the one that goes on with it, and tell what is different.
+
+    An entry that the strategy changed in the course of rounds goes on from the checkpoint, whatever the new run says.
+    """
+    told = []
+    for kind in "train", "evaluate":
+        now, then = getattr(new, f"{kind}_given"), getattr(kept, f"{kind}_given")
+        config = getattr(kept, f"{kind}_config")
+        changed = {key for key in {**then, **config} if then.get(key) != config.get(key)}
+        for key in sorted({**now, **then}):
+            if now.get(key) != then.get(key):
+                wins = "of the checkpoint, because the strategy changes it" if key in changed else "of this run"
+                told.append(f"{key} of {kind}_config is that {wins}")
+        merged = {key: value for key, value in now.items() if key not in changed}
+        merged |= {key: value for key, value in config.items() if key in changed}
+        setattr(kept, f"{kind}_config", ConfigRecord(merged))
+        setattr(kept, f"{kind}_given", now)
+    if told:
+        log(WARNING, "Coterie: not configured as the run that was interrupted: %s", "; ".join(told))
+
+
+class Recorder:
+    """Lets a strategy's methods count on, as long as it is entered, and keeps a checkpoint of what they return.
+
+    The strategy's ``start`` calls its own methods, so they are replaced on this one object.
+    """
+
+    def __init__(self, strategy: Strategy, progress: StrategyProgress, checkpoint: StrategyCheckpoint) -> None:
+        self._strategy, self._progress, self._checkpoint = strategy, progress, checkpoint
+        self._offset = progress.round
+        self._own: dict[str, Callable[..., Any]] = {name: getattr(strategy, name) for name in _METHODS}
+        self._sent = progress.arrays, progress.train_config
+
+    def __enter__(self) -> None:
+        vars(self._strategy).update({name: getattr(self, name) for name in _METHODS})
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for name in _METHODS:
+            delattr(self._strategy, name)
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Configure the training of a round of the whole."""
+        self._sent = arrays, config
+        messages: Iterable[Message] = self._own["configure_train"](server_round + self._offset, arrays, config, grid)
+        return messages
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Aggregate a round, which is then over as far as a checkpoint is concerned."""
+        number, progress = server_round + self._offset, self._progress
+        arrays, metrics = self._own["aggregate_train"](number, replies)
+        sent, progress.train_config = self._sent
+        progress.round, progress.arrays = number, sent if arrays is None else arrays
+        if metrics is not None:
+            progress.result.train_metrics_clientapp[number] = metrics
+        self._checkpoint.save(progress, self._strategy)
+        return arrays, metrics
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Configure the evaluation of a round of the whole."""
+        self._progress.evaluate_config = config
+        messages: Iterable[Message] = self._own["configure_evaluate"](server_round + self._offset, arrays, config, grid)
+        return messages
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """Aggregate the evaluation of a round of the whole."""
+        number = server_round + self._offset
+        metrics: MetricRecord | None = self._own["aggregate_evaluate"](number, replies)
+        self._note(self._progress.result.evaluate_metrics_clientapp, number, metrics)
+        return metrics
+
+    def counting(self, evaluate_fn: EvaluateFunction | None) -> EvaluateFunction | None:
+        """Return an evaluation on the server that counts on, too."""
+        if evaluate_fn is None:
+            return None
+
+        def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
+            number = server_round + self._offset
+            metrics = evaluate_fn(number, arrays)
+            self._note(self._progress.result.evaluate_metrics_serverapp, number, metrics)
+            return metrics
+
+        return evaluate
+
+    def catch_up(self, grid: Grid, timeout: float) -> None:
+        """Have nodes evaluate the round after which a run was interrupted, if that is missing.
+
+        Evaluation on the server needs nothing of the kind: ``start`` evaluates what it begins with.
+        """
+        progress = self._progress
+        if progress.round and progress.round not in progress.result.evaluate_metrics_clientapp:
+            messages = self.configure_evaluate(0, progress.arrays, progress.evaluate_config, grid)
+            self.aggregate_evaluate(0, grid.send_and_receive(messages, timeout=timeout))
+
+    def whole(self, result: Result) -> Result:
+        """Return the result of all rounds, those before an interruption included."""
+        if isinstance(result, Result):
+            result.arrays = result.arrays or self._progress.arrays
+            for kind in METRICS if self._offset else ():
+                found = {number + self._offset: metrics for number, metrics in getattr(result, kind).items()}
+                setattr(result, kind, {**getattr(self._progress.result, kind), **found})
+        return result
+
+    def _note(self, metrics: dict[int, MetricRecord], number: int, found: MetricRecord | None) -> None:
+        if found is not None:
+            metrics[number] = found
+            if self._progress.round:
+                self._checkpoint.save(self._progress, self._strategy)

@@ -1,0 +1,101 @@
+"""Settings: what is decided once for all rounds of a run on Flower, and checked before anything is sent."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from coterie.errors import ConfigError
+from coterie.secagg.terms import ThreatMode
+from coterie.transports.flower.exchange import GRACE
+from coterie.transports.flower.form import CLIPPED, Form, Metric, declared
+
+LONGEST = 24 * 3600.0
+"""The most seconds that a step may take."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateSettings:
+    """The settings of a private strategy; a :class:`ConfigError` names the one that cannot work."""
+
+    privacy: int = 2
+    cohort: int | None = None
+    minimum: int = 2
+    mode: ThreatMode = ThreatMode.ACTIVE_SERVER
+    colluders: int | None = None
+    deadline: float = 120.0
+    grace: float = GRACE
+    clip: float = 1.0
+    clips: tuple[tuple[str, float], ...] = ()
+    train_metrics: tuple[Metric, ...] = ()
+    evaluate_metrics: tuple[Metric, ...] = ()
+    weight: str = "num-examples"
+    most_examples: int = 10_000
+    precision: int = 24
+
+    def __post_init__(self) -> None:
+        _check_whole("privacy", self.privacy, 1)
+        _check_whole("minimum", self.minimum, 2)
+        if self.cohort is not None:
+            _check_whole("cohort", self.cohort, max(self.privacy, self.minimum))
+        if self.colluders is not None:
+            _check_whole("colluders", self.colluders, 0)
+        _check_whole("most_examples", self.most_examples, 1)
+        _check_whole("precision", self.precision, 2)
+        if not _within(self.deadline, 0, LONGEST) or self.deadline == 0:
+            raise ConfigError(f"deadline is a number of seconds above 0 and up to {LONGEST:g}, not {self.deadline!r}")
+        if not _within(self.grace, 0, LONGEST):
+            raise ConfigError(f"grace is a number of seconds from 0 to {LONGEST:g}, not {self.grace!r}")
+        for name, clip in [("clip", self.clip), *((f"clips[{name!r}]", clip) for name, clip in self.clips)]:
+            if not _within(clip, 1e-30, 1e30):
+                raise ConfigError(f"{name} is a number from 1e-30 to 1e30, not {clip!r}")
+        for metrics in self.train_metrics, self.evaluate_metrics:
+            self.form(2, metrics)
+
+    def form(self, clients: int, metrics: tuple[Metric, ...], *, arrays: bool = True) -> Form:
+        """Return the form of a contribution, where so many clients are summed at most."""
+        return Form(
+            clients=clients,
+            arrays=arrays,
+            clip=self.clip,
+            clips=self.clips,
+            metrics=metrics,
+            weight=self.weight,
+            most_weight=self.most_examples,
+            precision=self.precision,
+        )
+
+
+def threat_mode(mode: str) -> ThreatMode:
+    """Return the mode of this name."""
+    try:
+        return ThreatMode(mode)
+    except ValueError:
+        raise ConfigError(f"mode is one of {', '.join(ThreatMode)}, not {mode!r}") from None
+
+
+def checked_metrics(setting: str, ranges: Mapping[str, tuple[float, float]], weight: str) -> tuple[Metric, ...]:
+    """Return the metrics that a setting declares, none of them called as one that is always there."""
+    for name, bounds in ranges.items():
+        if not isinstance(name, str) or name in (CLIPPED, weight):
+            raise ConfigError(f"{setting}: {name!r} cannot be the name of a metric that is averaged")
+        if not _is_range(bounds):
+            raise ConfigError(f"{setting}: {name!r} needs a range (low, high) of numbers, low < high, not {bounds!r}")
+    return declared(ranges)
+
+
+def _check_whole(name: str, value: object, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ConfigError(f"{name} is a whole number of at least {least}, not {value!r}")
+
+
+def _within(value: object, least: float, most: float) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most
+
+
+def _is_range(bounds: object) -> bool:
+    """Tell whether these are two numbers whose distance is one, too."""
+    most = sys.float_info.max
+    if not isinstance(bounds, tuple | list) or len(bounds) != 2 or not all(_within(end, -most, most) for end in bounds):
+        return False
+    low, high = map(float, bounds)
+    return 0 < high - low <= most

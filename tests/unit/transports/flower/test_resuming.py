@@ -1,0 +1,252 @@
+import logging
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.common.serde import recorddict_to_proto
+from flwr.serverapp import Grid, strategy
+from flwr.serverapp.strategy import FedAvg, Result
+from tests.support.flower import FakeGrid, initial_arrays
+from tests.support.flower_strategies import MEANS, QUIET, fresh, private_grid
+
+from coterie.errors import ConfigError
+from coterie.transports.flower import PrivateStrategy
+from coterie.transports.flower.resuming import EvaluateFunction
+
+Warnings = Callable[[], list[str]]
+
+
+class Decaying(FedAvg):
+    """As in Flower's tutorials: the configuration changes with the rounds, cumulatively."""
+
+    def __init__(self) -> None:
+        super().__init__(**QUIET)
+        self.seen: list[tuple[int, float]] = []
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        rate = config["lr"]
+        assert isinstance(rate, float)
+        config["lr"] = rate / 2
+        self.seen.append((server_round, rate / 2))
+        return super().configure_train(server_round, arrays, config, grid)
+
+
+class Killed(BaseException):
+    """The end of a server's process."""
+
+
+def dying(at: int) -> EvaluateFunction:
+    """Return an evaluation on the server in which its process ends."""
+
+    def evaluate(number: int, _arrays: ArrayRecord) -> MetricRecord:
+        if number == at:
+            raise Killed
+        return MetricRecord({"number": number})
+
+    return evaluate
+
+
+def measure(number: int, _arrays: ArrayRecord) -> MetricRecord:
+    return MetricRecord({"number": number})
+
+
+def interrupt(at: int, rounds: int = 5, **config: float) -> None:
+    """Run an app until its process ends, after the training of a round."""
+    with pytest.raises(Killed):
+        PrivateStrategy(FedAvg(**QUIET)).start(
+            private_grid(), initial_arrays(), rounds, train_config=ConfigRecord({**config}), evaluate_fn=dying(at)
+        )
+
+
+def rounds_of(result: Result) -> tuple[list[int], ...]:
+    kinds = result.train_metrics_clientapp, result.evaluate_metrics_clientapp, result.evaluate_metrics_serverapp
+    return tuple(list(kind) for kind in kinds)
+
+
+@pytest.fixture
+def warnings(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Warnings:
+    monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
+
+    def warnings() -> list[str]:
+        lines = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+        return [line for line in lines if line.startswith("Coterie")]
+
+    return warnings
+
+
+@pytest.mark.parametrize("kind", MEANS, ids=lambda kind: type(kind).__name__)
+def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(kind: strategy.Strategy, home: Path) -> None:
+    arrays = ArrayRecord({"w": Array(np.zeros(3, np.float32))})
+    whole = PrivateStrategy(fresh(kind), precision=40, most_examples=64).start(private_grid(), arrays, 3)
+
+    first = PrivateStrategy(fresh(kind), precision=40, most_examples=64)
+    with pytest.raises(Killed):
+        first.start(private_grid(), arrays, 3, evaluate_fn=dying(2))
+    again = PrivateStrategy(fresh(kind), precision=40, most_examples=64)
+    numbers: list[int] = []
+    result = again.start(private_grid(), arrays, 3, evaluate_fn=lambda number, _: numbers.append(number))
+    assert numbers == [2, 3]
+    assert np.allclose(result.arrays["w"].numpy(), whole.arrays["w"].numpy(), atol=1e-5)
+    assert sorted(result.train_metrics_clientapp) == sorted(whole.train_metrics_clientapp)
+    assert not list((home / "server").glob("*.checkpoint"))
+
+
+def test_a_configuration_that_changes_with_the_rounds_goes_on_changing() -> None:
+    config = {"lr": 1.0}
+    with pytest.raises(Killed):
+        PrivateStrategy(Decaying()).start(
+            private_grid(), initial_arrays(), 4, train_config=ConfigRecord(dict(config)), evaluate_fn=dying(2)
+        )
+    decaying = Decaying()
+    PrivateStrategy(decaying).start(private_grid(), initial_arrays(), 4, train_config=ConfigRecord(dict(config)))
+    assert decaying.seen == [(3, 1 / 8), (4, 1 / 16)]
+
+
+def test_a_checkpoint_of_another_model_is_not_taken_up(home: Path) -> None:
+    interrupt(1)
+    other = ArrayRecord({"w": Array(np.zeros(9))})
+    with pytest.raises(ConfigError, match="another model"):
+        PrivateStrategy(FedAvg(**QUIET)).start(private_grid(), other, 2)
+    assert PrivateStrategy(FedAvg(**QUIET), resume=False).start(private_grid(), other, 2).arrays
+
+
+def _misnamed() -> bytes:
+    records = RecordDict({"run": ConfigRecord({"round": 1}), "arrays": initial_arrays()})
+    records.update(dict.fromkeys(("train", "evaluate", "train-given", "evaluate-given"), ConfigRecord()))
+    records["train_metrics_clientapp.x"] = MetricRecord()
+    return bytes(recorddict_to_proto(records).SerializeToString())
+
+
+@pytest.mark.parametrize("damaged", [b"junk", b"", _misnamed()], ids=["junk", "empty", "misnamed"])
+def test_a_damaged_checkpoint_is_named(damaged: bytes, home: Path) -> None:
+    (home / "server").mkdir()
+    (home / "server" / "app.checkpoint").write_bytes(damaged)
+    with pytest.raises(ConfigError, match="is not a checkpoint"):
+        PrivateStrategy(FedAvg(**QUIET)).start(private_grid(), initial_arrays(), 2)
+
+
+def evaluating() -> PrivateStrategy:
+    return PrivateStrategy(FedAvg(), evaluate_metrics={"accuracy": (0, 1)}, train_metrics={"train_loss": (0, 8)})
+
+
+def killing(kind: str, number: int) -> FakeGrid:
+    """Return a grid over which the server dies when it sends the first message of this round and kind."""
+    grid, groups = private_grid(), set[str]()
+
+    def deliver(message: Message, answer: Callable[[Message], Message]) -> Message:
+        if message.metadata.message_type == kind and message.metadata.group_id != "hello":
+            groups.add(message.metadata.group_id)
+            if len(groups) == number:
+                raise Killed
+        return answer(message)
+
+    grid.deliver = deliver
+    return grid
+
+
+@pytest.mark.parametrize(("kind", "number"), [("evaluate", 3), ("train", 4), ("evaluate", 5)])
+def test_after_an_interruption_the_metrics_of_all_rounds_are_there(kind: str, number: int, home: Path) -> None:
+    with pytest.raises(Killed):
+        evaluating().start(killing(kind, number), initial_arrays(), 5, evaluate_fn=measure)
+    result = evaluating().start(private_grid(), initial_arrays(), 5, evaluate_fn=measure)
+    assert rounds_of(result) == ([1, 2, 3, 4, 5], [1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5])
+    assert [metrics["number"] for metrics in result.evaluate_metrics_serverapp.values()] == [0, 1, 2, 3, 4, 5]
+    assert result.arrays
+    assert not list((home / "server").glob("*.checkpoint"))
+
+
+def test_evaluations_on_the_server_are_kept_also_if_there_is_no_more_of_them() -> None:
+    with pytest.raises(Killed):
+        evaluating().start(killing("train", 4), initial_arrays(), 5, evaluate_fn=measure)
+    result = evaluating().start(private_grid(), initial_arrays(), 5)
+    assert rounds_of(result) == ([1, 2, 3, 4, 5], [1, 2, 3, 4, 5], [0, 1, 2, 3])
+
+
+def test_fewer_rounds_than_were_done_give_the_model_and_leave_the_checkpoint(home: Path, warnings: Warnings) -> None:
+    interrupt(3)
+    (file,) = (home / "server").glob("*.checkpoint")
+    kept, grid = file.read_bytes(), private_grid()
+    result = PrivateStrategy(FedAvg(**QUIET)).start(grid, initial_arrays(), 1)
+    assert np.allclose(result.arrays["w"].numpy(), initial_arrays()["w"].numpy() + 3 * 0.03, atol=1e-3)
+    assert not grid.sent
+    assert file.read_bytes() == kept
+    (line,) = warnings()
+    assert "has done 3 rounds, and 1 are asked for" in line
+
+
+class Sending(FedAvg):
+    """Notes what it is configured with."""
+
+    def __init__(self) -> None:
+        super().__init__(**QUIET)
+        self.sent: list[dict[str, object]] = []
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        self.sent.append({key: value for key, value in config.items() if key != "server-round"})
+        return super().configure_train(server_round, arrays, config, grid)
+
+
+def test_what_is_configured_now_counts_and_a_difference_is_told(warnings: Warnings) -> None:
+    interrupt(1, 2, lr=0.5, momentum=0.9, decay=0.1)
+    kept = Sending()
+    config = ConfigRecord({"lr": 0.01, "momentum": 0.9, "epochs": 2})
+    PrivateStrategy(kept).start(private_grid(), initial_arrays(), 2, train_config=config)
+    assert kept.sent == [{"lr": 0.01, "momentum": 0.9, "epochs": 2}]
+    (line,) = warnings()
+    assert "decay of train_config is that of this run; epochs of" in line
+    assert "lr of train_config is that of this run" in line
+    assert "momentum" not in line
+
+
+def test_what_the_strategy_changes_itself_goes_on_from_the_checkpoint(warnings: Warnings) -> None:
+    seen = []
+    for rate, at in (1.0, 2), (0.01, 3), (0.01, 4):
+        decaying = Decaying()
+        config = ConfigRecord({"lr": rate})
+        with pytest.raises(Killed):
+            PrivateStrategy(decaying).start(
+                private_grid(), initial_arrays(), 9, train_config=config, evaluate_fn=dying(at)
+            )
+        seen += decaying.seen
+    assert seen == [(1, 1 / 2), (2, 1 / 4), (3, 1 / 8), (4, 1 / 16)]
+    (line,) = warnings()
+    assert "lr of train_config is that of the checkpoint, because the strategy changes it" in line
+
+
+def test_a_second_run_while_the_first_is_alive_is_refused_and_touches_nothing(home: Path) -> None:
+    file = home / "server" / "app.checkpoint"
+    refused: list[str] = []
+
+    def evaluate(number: int, _arrays: ArrayRecord) -> None:
+        if number == 1:
+            kept = file.read_bytes()
+            with pytest.raises(ConfigError, match="another run of this app is alive") as error:
+                PrivateStrategy(FedAvg(**QUIET)).start(private_grid(), initial_arrays(), 2)
+            refused.append(str(error.value))
+            assert file.read_bytes() == kept
+
+    result = PrivateStrategy(FedAvg(**QUIET)).start(private_grid(), initial_arrays(), 2, evaluate_fn=evaluate)
+    assert "resume=False" in refused[0]
+    assert list(result.train_metrics_clientapp) == [1, 2]
+    assert not file.exists()
+    assert PrivateStrategy(FedAvg(**QUIET)).start(private_grid(), initial_arrays(), 1).arrays
+
+
+def test_a_run_that_begins_anew_beside_another_keeps_no_checkpoint(home: Path, warnings: Warnings) -> None:
+    file = home / "server" / "app.checkpoint"
+
+    def evaluate(number: int, _arrays: ArrayRecord) -> None:
+        if number == 1:
+            kept = file.read_bytes()
+            beside = PrivateStrategy(FedAvg(**QUIET), resume=False)
+            assert list(beside.start(private_grid(), initial_arrays(), 3).train_metrics_clientapp) == [1, 2, 3]
+            assert file.read_bytes() == kept
+
+    PrivateStrategy(FedAvg(**QUIET)).start(private_grid(), initial_arrays(), 2, evaluate_fn=evaluate)
+    assert warnings() == ["Coterie: another run of this app is alive; this one keeps no checkpoint"]

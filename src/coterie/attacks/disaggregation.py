@@ -26,6 +26,7 @@ from coterie.attacks.finding import Adversary, AttackFinding, CardLine, Effect, 
 from coterie.attacks.rounds import Matrix, Side, Sightings, stretch
 from coterie.cohorts.circles import Indices, Mask, Reals
 from coterie.errors import ConfigError, InputError
+from coterie.reports.intervals import spread, spread_cell
 from coterie.reports.words import Level, count
 
 _NODES = 50  # of a search tree: a limit in seconds would make results depend on the machine
@@ -224,7 +225,7 @@ def _tell(attack: Disaggregation, sides: Sequence[Side], found: dict[str, list[H
 def _numbers(trials: Sequence[HiddenLogTrial]) -> dict[str, Any]:
     return {
         "columns_recovered": float(np.mean([trial.columns for trial in trials])),
-        "columns_recovered_spread": float(np.std([trial.columns for trial in trials])),
+        "columns_recovered_spread": spread([trial.columns for trial in trials]),
         "entries_right": float(np.mean([trial.entries for trial in trials])),
         "entries_right_by_counts_alone": float(np.mean([trial.guess for trial in trials])),
         "median_error": float(np.median(np.concatenate([trial.errors for trial in trials]))),
@@ -251,7 +252,7 @@ def _table(attack: Disaggregation, results: dict[str, dict[str, Any]]) -> WordTa
             (
                 names[side],
                 f"{one['columns_recovered']:.0%}",
-                f"{one['columns_recovered_spread']:.0%}",
+                spread_cell(one["columns_recovered_spread"], ".0%"),
                 f"{one['entries_right']:.1%}",
                 f"{one['entries_right_by_counts_alone']:.1%}",
                 f"{one['median_error']:.2g}",

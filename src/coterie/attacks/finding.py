@@ -42,6 +42,8 @@ class Effect(StrEnum):
     REDUCED = "reduced", Level.CAUTION
     """It obtains less than without the defence, and still more than nothing."""
     NOT_ELIMINATED = "not eliminated", Level.DANGER
+    NOT_SHOWN = "not shown", Level.NOTHING
+    """It does no better than guessing here, and nothing proves that it never will."""
 
 
 @dataclass(frozen=True)

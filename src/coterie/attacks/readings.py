@@ -9,7 +9,7 @@ import numpy as np
 from coterie.attacks.finding import Strip, WordTable
 from coterie.attacks.likeness import Pictures, psnr, squared_error, ssim
 from coterie.cohorts.circles import Indices, Reals
-from coterie.reports.intervals import mean_interval
+from coterie.reports.intervals import mean_and_spread, mean_interval
 
 ORIGINAL = "original"
 
@@ -69,9 +69,7 @@ class Readings:
 
     def shown(self, measure: str, digits: int) -> str:
         """Return mean and standard deviation over the trials."""
-        values = self.of(measure)
-        spread = f" ± {values.std(ddof=1):.{digits}f}" if values.size > 1 else ""
-        return f"{values.mean():.{digits}f}{spread}"
+        return mean_and_spread(self.of(measure), f".{digits}f")
 
     def record(self) -> dict[str, Any]:
         """All of it for JSON."""

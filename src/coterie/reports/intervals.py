@@ -1,4 +1,4 @@
-"""Intervals that hold what was measured with a stated confidence: means by Student, shares by Clopper and Pearson."""
+"""How far values scatter, and intervals of a stated confidence: means by Student, shares by Clopper and Pearson."""
 
 from collections.abc import Sequence
 from math import inf, sqrt
@@ -7,6 +7,22 @@ import numpy as np
 import numpy.typing as npt
 
 CONFIDENCE = 0.95
+
+
+def spread(values: Sequence[float] | npt.NDArray[np.float64]) -> float | None:
+    """Return the standard deviation of what values were drawn from, as a sample tells it: None for a single value."""
+    return float(np.std(values, ddof=1)) if len(values) > 1 else None
+
+
+def spread_cell(found: float | None, form: str) -> str:
+    """Write a spread in a column of its own: nothing where there is none."""
+    return "" if found is None else f"{found:{form}}"
+
+
+def mean_and_spread(values: Sequence[float] | npt.NDArray[np.float64], form: str, spread_form: str = "") -> str:
+    """Write the mean of values ± their spread; without the latter for a single value."""
+    found = spread(values)
+    return f"{np.mean(values):{form}}" + ("" if found is None else f" ± {found:{spread_form or form}}")
 
 
 def mean_interval(

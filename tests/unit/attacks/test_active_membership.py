@@ -34,6 +34,7 @@ from coterie.cli import app
 from coterie.confined.network import loss_and_gradient
 from coterie.errors import ConfigError, InputError
 from coterie.reports.intervals import mean_interval
+from coterie.reports.words import Level
 from coterie.training.local import ArrayData, LocalSGD, Problem
 from coterie.training.models import build
 from coterie.training.schedules import Curriculum
@@ -286,7 +287,8 @@ class TestVerdict:
         assert outcome_against(summary(0.6, 0.61, 0.62), baseline) is Effect.REDUCED
         assert outcome_against(summary(0.9, 0.8, 0.85), baseline) is Effect.NOT_ELIMINATED
         assert outcome_against(baseline, baseline) is Effect.NOT_ELIMINATED
-        assert outcome_against(nothing, nothing) is Effect.NOT_ELIMINATED  # it shows nothing where there is nothing
+        assert outcome_against(nothing, nothing) is Effect.NOT_SHOWN
+        assert outcome_against(baseline, nothing) is Effect.NOT_ELIMINATED
 
     def test_utility_is_of_honest_participants(self, scene: MembershipScene) -> None:
         descent = AttackedDescent("fedavg", scene, Recipe())
@@ -324,6 +326,14 @@ class TestCommand:
         assert len(told["card"]) == len(METHODS)
         assert "eliminated" not in {line["outcome"] for line in told["card"]}
         assert "public displacement" in page.read_text()
+
+    def test_an_attack_that_does_nothing_judges_nothing(self) -> None:
+        finding = ActiveMembership(
+            participants=3, examples=20, rounds=3, trials=1, threshold=0.3, strength=0.0, patience=20
+        ).play(lambda _doing, _share: None)
+        assert "says nothing of any defence" in finding.headline
+        assert finding.level is Level.NOTHING
+        assert {line.outcome for line in finding.card} == {Effect.NOT_SHOWN}
 
     @pytest.mark.parametrize(
         "wrong",

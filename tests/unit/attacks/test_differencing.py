@@ -3,6 +3,7 @@ import io
 import json
 import tempfile
 import zipfile
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from coterie.attacks.differencing import report
 from coterie.attacks.differencing.algebra import (
     circle_bounds,
     guess_mean,
@@ -21,7 +23,9 @@ from coterie.attacks.differencing.algebra import (
     unexplained,
 )
 from coterie.attacks.differencing.recorded import matched, read_sums
-from coterie.attacks.differencing.simulated import Differencing
+from coterie.attacks.differencing.report import SideResult
+from coterie.attacks.differencing.simulated import Differencing, SideTrial
+from coterie.attacks.finding import AttackFinding
 from coterie.attacks.rounds import Matrix, check_secure_sum, make_sides, play_rounds
 from coterie.attacks.victims import Victims
 from coterie.cli import app
@@ -29,6 +33,7 @@ from coterie.cohorts.circles import Circles, Mask, Reals
 from coterie.cohorts.participation import Label, Participation
 from coterie.cohorts.policies import PolicySettings, make_policy, simulate
 from coterie.errors import ConfigError, InputError
+from coterie.reports.words import Level
 from coterie.training.local import LocalSGD
 
 RUNNER = CliRunner()
@@ -182,6 +187,60 @@ def test_the_attack_on_digits() -> None:
     assert circles["mean_error"] >= circles["least_mean_error_by_theory"]
     assert found.level == "safe"
     assert [str(line.outcome) for line in found.card] == ["not eliminated", "eliminated", "reduced"]
+
+
+def told(finding: AttackFinding) -> str:
+    return " ".join([finding.headline, finding.setting, *finding.remarks, *(line.why for line in finding.card)])
+
+
+def found_by(attack: Differencing, *errors: list[float]) -> AttackFinding:
+    """What is told of errors under random selection and circles, in a single trial."""
+    results = {
+        side.name: [SideTrial(np.array(one), np.ones(2), 0.5 if side.circles else 1.0, None, 0, attack.rounds)]
+        for side, one in zip(attack.sides(0), errors, strict=True)
+    }
+    return report.tell(attack, attack.sides(0), results, 0.0)
+
+
+def test_the_protected_side_comes_first_and_names_who_is_recovered_all_the_same() -> None:
+    finding = found_by(SMALL, [0.01, 0.01], [0.01, 0.6])
+    assert finding.level is Level.SAFE
+    assert finding.headline.startswith("With circles of 2, nobody is told from its circle (")
+    assert "50% of clients have an error below 0.05); with random selection, single clients'" in finding.headline
+    assert "with circles of 2, too, 50% of clients have an error below 0.05, because" in told(finding)
+
+
+def test_nobody_recovered_is_not_spoken_of() -> None:
+    assert "of clients have an error" not in told(found_by(SMALL, [0.01, 0.01], [0.6, 0.6]))
+
+
+def test_one_round_is_told_in_the_singular() -> None:
+    finding = found_by(replace(SMALL, rounds=1), [2.0, 2.0], [0.6, 0.6])
+    assert "1 round is too few" in finding.headline
+    assert "1 rounds" not in told(finding)
+
+
+def test_one_trial_has_no_spread() -> None:
+    finding = found_by(SMALL, [0.01, 0.01], [0.6, 0.6])
+    assert finding.measures["policies"]["random"]["median_error_spread"] is None
+    assert [row[2] for row in finding.tables[0].rows] == ["", ""]
+    assert SideResult(SMALL.sides(0)[0], [trial_of(0.1), trial_of(0.3)]).spread == pytest.approx(0.2 / np.sqrt(2))
+
+
+def trial_of(error: float) -> SideTrial:
+    return SideTrial(np.array([error]), np.ones(1), 0.5, None, 0, 1)
+
+
+def test_of_circles_of_one_nobody_is_told_from_a_mate() -> None:
+    finding = found_by(replace(SMALL, privacy=(1,)), [0.01, 0.01], [0.01, 0.01])
+    assert "told apart" not in told(finding)
+    assert finding.measures["policies"]["multi-round"]["circle_mates_told_apart"] is None
+    assert finding.level is Level.DANGER
+
+
+def test_circles_whose_survivors_are_summed_are_not_called_protected() -> None:
+    (_, naive) = make_sides(["multi-round"], [2], 12, 4, 0, naive=True)
+    assert not SideResult(naive, [trial_of(0.6)]).protected
 
 
 def test_what_is_wrong_is_refused() -> None:

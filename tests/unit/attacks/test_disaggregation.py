@@ -96,6 +96,7 @@ def test_the_command() -> None:
     printed = json.loads(result.stdout)
     random, circles = printed["policies"]["random"], printed["policies"]["multi-round"]
     assert random["entries_right"] > random["entries_right_by_counts_alone"]
+    assert random["columns_recovered_spread"] is None
     assert random["circle_mates_told_apart"] > 0.5
     assert circles["circle_mates_told_apart"] == 0.5
     assert printed["card"][-1]["outcome"] == "eliminated"

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import mannwhitneyu
 from typer.testing import CliRunner
 
+from coterie.attacks.finding import AttackFinding, Effect
 from coterie.attacks.property.detector import (
     Detector,
     attribute,
@@ -15,12 +17,13 @@ from coterie.attacks.property.detector import (
     ranking_accuracy,
     ranking_among_mates,
 )
-from coterie.attacks.property.report import draw_scores
-from coterie.attacks.property.simulated import PropertyInference
+from coterie.attacks.property.report import chance_of_ranking, draw_scores, tell
+from coterie.attacks.property.simulated import PropertyInference, PropertyTrial
 from coterie.cli import app
-from coterie.cohorts.circles import Circles
+from coterie.cohorts.circles import Circles, Mask, Reals
 from coterie.cohorts.policies import PolicySettings, make_policy, simulate
 from coterie.errors import ConfigError, InputError
+from coterie.reports.words import Level
 
 RUNNER = CliRunner()
 
@@ -136,3 +139,82 @@ def test_the_figure_has_every_client_on_the_line_of_its_side() -> None:
     assert sorted(there["x"][:4]) == sorted(found["random"][0].scores[having].tolist())
     assert {round(place) for place in there["y"]} == {round(place) for place in others["y"]} == set(range(len(sides)))
     assert min(there["y"]) > min(others["y"])
+
+
+def trial_of(scores: Reals, having: Mask, circles: Circles) -> PropertyTrial:
+    return PropertyTrial(
+        scores,
+        having,
+        auc=ranking_accuracy(scores, having),
+        among_mates=ranking_among_mates(scores, having, circles),
+        accuracy=0.5,
+        best_by_circles=best_by_circles(having, circles),
+        equal_scores=all(np.ptp(scores[list(circle)]) == 0 for circle in circles),
+    )
+
+
+def guessed(rng: np.random.Generator, circles: Circles) -> PropertyTrial:
+    """Scores that are equal within circles and have nothing to do with who has the property."""
+    scores = np.zeros(40)
+    for circle in circles:
+        scores[list(circle)] = rng.normal()
+    return trial_of(scores, np.isin(np.arange(40), rng.choice(40, 8, replace=False)), circles)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("trials", [1, 3])
+def test_guessing_is_rarely_called_better_than_guessing(size: int, trials: int) -> None:
+    """Circle mates' equal scores make the test no more generous than 5%."""
+    rng = np.random.default_rng(size)
+    circles = Circles.of(np.arange(40).reshape(-1, size).tolist())
+    chances = [chance_of_ranking([guessed(rng, circles) for _ in range(trials)]) for _ in range(600)]
+    assert 0.02 < np.mean(np.array(chances) < 0.05) < 0.08
+
+
+def test_chances_of_rankings() -> None:
+    having, alone = np.arange(40) < 8, Circles.of([[one] for one in range(40)])
+    best, worst = trial_of(-np.arange(40.0), having, alone), trial_of(np.arange(40.0), having, alone)
+    tied = trial_of(np.floor(best.scores / 3), having, alone)
+    for one in best, tied:
+        parts = one.scores[having], one.scores[~having]
+        expected = mannwhitneyu(*parts, use_continuity=False, alternative="greater", method="asymptotic")
+        assert chance_of_ranking([one]) == pytest.approx(expected.pvalue)
+    assert chance_of_ranking([best, worst]) == pytest.approx(0.5)
+    assert chance_of_ranking([trial_of(np.zeros(40), having, alone)]) == 1
+
+
+def judged(random: float, circles: float) -> AttackFinding:
+    """What is told where so many clients with the property, of 8, rank first under each way to choose cohorts."""
+    attack = PropertyInference(privacy=(2,), dropouts=0.0, trials=1)
+    having = np.arange(40) < 8
+    found = {}
+    for side, share in zip(attack.sides(0), (random, circles), strict=True):
+        scores = (np.arange(40) % 4 == 0).astype(float)
+        scores[: round(8 * share)] = 2.0
+        for circle in side.mates if side.circles else ():
+            scores[list(circle)] = scores[list(circle)].max()
+        found[side.name] = [trial_of(scores, having, side.mates)]
+    return tell(attack, attack.sides(0), found)
+
+
+def test_a_server_that_guesses_judges_nothing() -> None:
+    """An AUC above 0.5 in the only trial proves nothing."""
+    finding = judged(0.25, 0.0)
+    assert finding.level is Level.NOTHING
+    assert finding.measures["policies"]["random"]["auc"] > 0.55
+    assert "is not shown to find clients" in finding.headline
+    assert finding.headline.endswith("So this run says nothing of circles.")
+    assert [line.outcome for line in finding.card] == [Effect.NOT_SHOWN, Effect.ELIMINATED, Effect.NOT_SHOWN]
+    assert finding.measures["policies"]["random"]["auc_spread"] is None
+    assert [row[2] for row in finding.tables[0].rows] == ["", ""]
+
+
+def test_what_is_learnt_of_circles_is_said_if_it_is() -> None:
+    finding = judged(1.0, 1.0)
+    assert finding.level is Level.CAUTION
+    assert "it learns which circles" in finding.headline
+    assert [line.outcome for line in finding.card] == [Effect.NOT_ELIMINATED, Effect.ELIMINATED, Effect.REDUCED]
+    hidden = judged(1.0, 0.0)
+    assert hidden.level is Level.CAUTION
+    assert "it is not shown to learn which circles" in hidden.headline
+    assert [line.outcome for line in hidden.card] == [Effect.NOT_ELIMINATED, Effect.ELIMINATED, Effect.NOT_SHOWN]

@@ -81,6 +81,17 @@ def test_a_report_is_told_again_from_its_summary(tmp_path: Path) -> None:
         EXPERIMENT.retell({})
 
 
+def test_headline_and_table_have_one_median_and_our_means_stand_beside_the_published() -> None:
+    medians = (0.01, 0.02, 0.09)
+    findings = EXPERIMENT.report({Job("windows", "digits", one): made_up(m, 0.5) for one, m in enumerate(medians)})
+    assert "the median error is 0.04 with random selection" in findings.headlines[0]
+    assert "| small steps | random | 0.04 ± 0.044 | 0.04 |" in findings.text  # the pooled median is 0.02
+    assert "| ours, digits, small steps | 0.04 | 0.5 |" in findings.text
+    assert "| ours, digits, ordinary steps | 2 | 0.5 |" in findings.text
+    alone = EXPERIMENT.report({Job("windows", "digits", 0): made_up(0.01, 0.5)})
+    assert "| small steps | random | 0.01 | 0.01 |" in alone.text
+
+
 def test_the_declaration_has_its_sizes() -> None:
     declaration = read_declaration(declared()["multi-round-reconstruction"])
     quick, full = (declaration.experiment(size) for size in (QUICK, FULL))

@@ -9,7 +9,7 @@ import numpy as np
 from coterie.attacks.active_membership.course import AttackCourse, HonestUtility, MethodTrial
 from coterie.attacks.active_membership.descents import MethodName
 from coterie.attacks.active_membership.inference import Inferred, area_by_chance
-from coterie.reports.intervals import mean_interval, share_interval
+from coterie.reports.intervals import mean_interval, share_interval, spread
 
 GUESS = 0.5
 _LEVEL = 0.05 / 8  # two rules, two models to infer from, watching and attacking: together one false alarm in twenty
@@ -71,7 +71,7 @@ class InferenceSuccess:
         """All numbers for JSON."""
         return {
             "accuracy": self.accuracy,
-            "accuracy_deviation": float(np.std(self.accuracies, ddof=1)) if len(self.found) > 1 else None,
+            "accuracy_deviation": spread(self.accuracies),
             "accuracy_interval": list(self.interval),
             "auc": self.auc,
             "auc_interval": list(self.auc_interval),

@@ -3,13 +3,11 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from coterie.attacks.active_membership.descents import PUBLIC, MethodName
 from coterie.attacks.active_membership.figures import areas, utilities
 from coterie.attacks.active_membership.summary import InferenceSuccess, MethodSummary
 from coterie.attacks.finding import AttackFinding, CardLine, Effect, Plot, WordTable
-from coterie.reports.intervals import mean_interval
+from coterie.reports.intervals import mean_and_spread, mean_interval
 from coterie.reports.words import Level, count
 
 if TYPE_CHECKING:
@@ -40,7 +38,7 @@ def tell(
     card = [_card_line(summary, summaries["fedavg"]) for summary in found]
     confined = [line.outcome for method, line in zip(summaries, card, strict=True) if method in _CONFINED]
     return AttackFinding(
-        level=Level.DANGER if Effect.NOT_ELIMINATED in confined else Level.CAUTION,
+        level=_level(confined, works=summaries["fedavg"].best.success.beats_guess),
         headline=_headline(summaries),
         setting=_setting(attack, strength, tuning, secure_error),
         measures={
@@ -63,27 +61,36 @@ def tell(
 def outcome_against(summary: MethodSummary, baseline: MethodSummary) -> Effect:
     """Say what a method does to the attack, beside the baseline under the same one.
 
-    Never *eliminated*: no theorem says that confined descent hides members, whatever was measured.
+    Never *eliminated*: no theorem says that confined descent hides members, whatever was measured. *Not shown* where
+    the attack works on neither.
     """
     own, other = summary.best.success, baseline.best.success
     if not own.beats_guess:
-        return Effect.REDUCED if other.beats_guess else Effect.NOT_ELIMINATED
+        return Effect.REDUCED if other.beats_guess else Effect.NOT_SHOWN
     _, high = mean_interval([one - reference for one, reference in zip(own.aucs, other.aucs, strict=True)])
     return Effect.REDUCED if high < 0 else Effect.NOT_ELIMINATED
 
 
+def _level(confined: Iterable[Effect], *, works: bool) -> Level:
+    if Effect.NOT_ELIMINATED in confined:
+        return Level.DANGER
+    return Level.CAUTION if works else Level.NOTHING
+
+
 def _headline(summaries: Mapping[MethodName, MethodSummary]) -> str:
-    won = summaries["fedavg"].active.best[1]
-    if not won.beats_guess:
-        return "The attack does no better than a guess on FedAvg here, so that it says nothing of any defence."
+    won = summaries["fedavg"].best.success
     confined = [summaries[method] for method in _CONFINED]
-    best = max((summary.best for summary in confined), key=lambda one: one.success.auc)
+    leaks = [summary.best for summary in confined if summary.best.success.beats_guess]
+    if not won.beats_guess and not leaks:
+        return "The attack does no better than a guess on FedAvg here, so that it says nothing of any defence."
+    often = f"{won.auc:.0%} of the time" if won.beats_guess else "no more often than a guess"
     against = "no more often than a guess"
-    if best.success.beats_guess:
+    if leaks:
+        best = max(leaks, key=lambda one: one.success.auc)
         against = f"{best.success.auc:.0%} at best ({best.doing}, from the {best.view})"
     said = (
-        f"Attackers rank members above others {won.auc:.0%} of the time with FedAvg, and {against} with confined "
-        "descent; a guess has 50%."
+        f"Attackers rank members above others {often} with FedAvg, and {against} with confined descent; a guess has "
+        "50%."
     )
     lost = confined[0].passive.utility.mean - confined[0].active.utility.mean
     if lost > _NOTABLE:
@@ -126,7 +133,7 @@ def _inferred(nothing: InferenceSuccess, summaries: Iterable[MethodSummary]) -> 
         rows,
         "Right: a record is called a member if the model classifies it correctly (the rule of the paper); a guess has "
         "50%. The interval is exact, over the targets of all trials. AUC: how often a member's loss is below that of a "
-        "non-member, at whatever threshold; a guess has 0.5. ± is the deviation over trials.",
+        "non-member, at whatever threshold; a guess has 0.5. ± is the sample deviation over trials.",
     )
 
 
@@ -141,8 +148,7 @@ def _interval(success: InferenceSuccess) -> str:
 
 
 def _area(success: InferenceSuccess) -> str:
-    several = len(success.aucs) > 1
-    return f"{success.auc:.3f}" + (f" ± {np.std(success.aucs, ddof=1):.3f}" if several else "")
+    return mean_and_spread(success.aucs, ".3f")
 
 
 def _left(summaries: Iterable[MethodSummary]) -> WordTable:

@@ -10,6 +10,7 @@ import numpy as np
 
 from coterie.attacks.finding import AttackFinding, CardLine, Effect, Plot, WordTable
 from coterie.reports.html import Figure
+from coterie.reports.intervals import spread, spread_cell
 from coterie.reports.words import Level, count
 
 if TYPE_CHECKING:
@@ -41,9 +42,14 @@ class SideResult:
         return float(np.median(self.errors))
 
     @property
-    def spread(self) -> float:
-        """The deviation of the trials' medians."""
-        return float(np.std([np.median(trial.errors) for trial in self.trials]))
+    def spread(self) -> float | None:
+        """The sample deviation of the trials' medians; None for a single trial."""
+        return spread([float(np.median(trial.errors)) for trial in self.trials])
+
+    @property
+    def recovered(self) -> float:
+        """The share of clients whose update counts as recovered."""
+        return float(np.mean(self.errors < RECOVERED))
 
     @property
     def guess(self) -> float:
@@ -51,8 +57,10 @@ class SideResult:
         return float(np.median(np.concatenate([trial.guesses for trial in self.trials])))
 
     @property
-    def told_apart(self) -> float:
-        """How often circle mates are told apart."""
+    def told_apart(self) -> float | None:
+        """How often circle mates are told apart; None where each is alone, as T = 1 has it."""
+        if self.side.mates.privacy < 2:
+            return None
         return float(np.mean([trial.told_apart for trial in self.trials]))
 
     @property
@@ -69,7 +77,8 @@ class SideResult:
     @property
     def protected(self) -> bool:
         """Whether circles were kept together, and none of their members were told apart in any trial."""
-        return self.side.circles and all(trial.told_apart == 0.5 and not trial.exposed for trial in self.trials)
+        kept = self.side.circles and self.side.aligned
+        return kept and all(trial.told_apart == 0.5 and not trial.exposed for trial in self.trials)
 
     def numbers(self) -> dict[str, Any]:
         """All of it for JSON."""
@@ -80,7 +89,7 @@ class SideResult:
             "mean_error": float(errors.mean()),
             "smallest_error": float(errors.min()),
             "largest_error": float(errors.max()),
-            "share_recovered": float(np.mean(errors < RECOVERED)),
+            "share_recovered": self.recovered,
             "guessing_the_mean": {"median_error": self.guess},
             "least_mean_error_by_theory": self.bound,
             "circle_mates_told_apart": self.told_apart,
@@ -128,41 +137,50 @@ def _setting(attack: Differencing) -> str:
     lost = f", of whom each is lost with {attack.dropouts:.0%} inside the round" if attack.dropouts else ""
     return (
         f"{attack.clients} clients with {'few labels each' if attack.by_label else 'examples at random'} of "
-        f"{attack.data} train {attack.model} for {attack.before} rounds; then the server watches {attack.rounds} "
-        f"rounds of {attack.cohort} clients{lost}. In these rounds, {steps}. {count(attack.trials, 'trial')}. "
+        f"{attack.data} train {attack.model} for {count(attack.before, 'round')}; then the server watches a window of "
+        f"{count(attack.rounds, 'round')} of {attack.cohort} clients{lost}. In the window, {steps}. "
+        f"{count(attack.trials, 'trial')}. "
         "A client's update is taken to be the mean of those it sent in the window. Sums are added up in the clear, and "
         "one is checked against a real session of secure aggregation."
     )
 
 
 def _headline(attack: Differencing, results: Sequence[SideResult]) -> str:
-    """Say in one sentence what came of every policy, for circles with the first T."""
+    """Say in one sentence what came of every policy, for circles with the first T: first what is protected."""
     told = [result for result in results if result.side.mates.privacy == results[0].side.mates.privacy]
-    sentence = "; ".join(_verdict(attack, result) for result in told)
-    return f"{sentence[0].upper()}{sentence[1:]}."
+    told.sort(key=lambda result: not result.protected)
+    return f"With {'; with '.join(_verdict(attack, result) for result in told)}."
 
 
 def _verdict(attack: Differencing, result: SideResult) -> str:
     name, error = result.side.words, f"median error {result.median:.2g}, guessing the mean {result.guess:.2g}"
+    few = f"{count(attack.rounds, 'round')} {'is' if attack.rounds == 1 else 'are'} too few"
     if result.protected:
-        return f"{name} never tell a client from its circle ({error})"
+        alike = f"; {_recovered(result)}" if result.recovered else ""
+        return f"{name}, nobody is told from its circle ({error}{alike})"
     if result.side.circles:
-        return f"{name}: {result.exposed:.3g} of {attack.clients} updates are determined ({error})"
+        return f"{name}, {result.exposed:.3g} of {attack.clients} updates are determined ({error})"
     if result.median < RECOVERED:
-        return f"{name}: single clients' updates come out ({error})"
+        return f"{name}, single clients' updates come out ({error})"
     if result.median < result.guess:
-        return f"{name}: the server gets nearer to single updates, but {attack.rounds} rounds are too few ({error})"
-    return f"{name}: {attack.rounds} rounds are too few for the server ({error})"
+        return f"{name}, the server gets nearer to single updates, but {few} ({error})"
+    return f"{name}, {few} for the server ({error})"
+
+
+def _recovered(result: SideResult) -> str:
+    return f"{100 * result.recovered:.3g}% of clients have an error below {RECOVERED:g}"
 
 
 def _card(attack: Differencing, result: SideResult) -> Iterator[CardLine]:
     name = result.side.words
     error = f"median error {result.median:.2g}; guessing the mean: {result.guess:.2g}"
     if not result.protected:
-        why = (
-            f"{error}; the sums determine {result.exposed:.3g} of {attack.clients} clients; two of a group of "
-            f"{result.side.mates.privacy} are told apart in {result.told_apart:.0%} of cases, by guessing in 50%"
-        )
+        why = f"{error}; the sums determine {result.exposed:.3g} of {attack.clients} clients"
+        if result.told_apart is not None:
+            why += (
+                f"; two of a group of {result.side.mates.privacy} are told apart in {result.told_apart:.0%} of cases, "
+                "by guessing in 50%"
+            )
         yield CardLine("single out a client's update", name, Effect.NOT_ELIMINATED, why)
         return
     yield CardLine(
@@ -184,11 +202,10 @@ def _remarks(attack: Differencing, judged: SideResult) -> Iterator[str]:
         )
     else:
         yield "--steps ordinary shows training with steps that do not shrink: updates then change from round to round."
-    if judged.protected:
+    if judged.protected and judged.recovered:
         yield (
-            f"Members of a circle whose updates are alike have nothing to hide from each other: under circles, too, "
-            f"{np.mean(judged.errors < RECOVERED):.0%} of clients have an error below {RECOVERED:g}, because the mean "
-            "of their circle says nearly all."
+            "Members of a circle whose updates are alike have nothing to hide from each other: with "
+            f"{judged.side.words}, too, {_recovered(judged)}, because the mean of their circle says nearly all."
         )
 
 
@@ -200,14 +217,15 @@ def _table(results: Sequence[SideResult]) -> WordTable:
             (
                 result.side.words,
                 f"{result.median:.3g}",
-                f"{result.spread:.2g}",
+                spread_cell(result.spread, ".2g"),
                 f"{result.errors.mean():.3g}",
-                f"{np.mean(result.errors < RECOVERED):.0%}",
+                f"{result.recovered:.0%}",
                 f"{result.guess:.3g}",
-                f"{result.told_apart:.0%}",
+                "" if result.told_apart is None else f"{result.told_apart:.0%}",
             )
             for result in results
         ],
+        "Median and mean: over the clients of all trials; ± is the sample deviation of the trials' medians. "
         f"Recovered: error below {RECOVERED:g}. Mates told apart: how often two members of a circle, or of a group "
         "drawn like one, are matched with their updates; 50% is guessing.",
     )

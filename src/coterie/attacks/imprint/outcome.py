@@ -8,6 +8,7 @@ import numpy as np
 
 from coterie.attacks.finding import AttackFinding, CardLine, Effect, Strip, WordTable
 from coterie.attacks.likeness import Pictures
+from coterie.reports.intervals import mean_and_spread
 from coterie.reports.words import Level, count
 
 if TYPE_CHECKING:
@@ -130,13 +131,11 @@ def _recovered(attack: "Imprint", by_case: Mapping[tuple[int, int], Sequence[Cra
     rows = []
     for (cohort, bins), rounds in by_case.items():
         case = _case((cohort, bins), rounds)
-        exact = [one.bare.exact for one in rounds]
-        spread = f" ± {np.std(exact, ddof=1):.0f}" if len(exact) > 1 else ""
         rows.append(
             (
                 f"{cohort} clients, {bins} bins",
                 f"{case['examples']:,}",
-                f"{case['recovered']:.0f}{spread}",
+                mean_and_spread([one.bare.exact for one in rounds], ".0f"),
                 f"{case['expected']:.0f}",
                 f"{case['psnr']:.1f}",
                 f"{case['guessed']:.0f}",

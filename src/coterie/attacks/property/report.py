@@ -9,12 +9,14 @@ import numpy as np
 
 from coterie.attacks.finding import AttackFinding, CardLine, Effect, Plot, WordTable
 from coterie.reports.html import Figure
+from coterie.reports.intervals import spread, spread_cell
 from coterie.reports.words import Level, count
 
 if TYPE_CHECKING:
     from coterie.attacks.property.simulated import PropertyInference, PropertyTrial
     from coterie.attacks.rounds import Side
 
+_DOUBT = 0.05  # of calling a ranking better than guessing that is not
 _HAVING, _OTHERS = 0.16, -0.16  # where points lie beside the line of their side
 _SCORES = (
     "A point is a client in a trial. Where red and grey points lie apart, the server knows who has the property; "
@@ -27,47 +29,83 @@ def tell(
 ) -> AttackFinding:
     """Tell what came of all trials under every way to choose cohorts."""
     results = {side.name: _numbers(found[side.name]) for side in sides}
-    held = {side.name: side.circles and all(one.equal_scores for one in found[side.name]) for side in sides}
+    held = {
+        side.name: side.circles and side.aligned and all(one.equal_scores for one in found[side.name]) for side in sides
+    }
     random, circles = results["random"], results["multi-round"]
-    apart = "and tells nobody from its circle" if held["multi-round"] else "and circles did not hold"
+    works = _works(random) or _works(circles)
     return AttackFinding(
-        level=Level.DANGER if not held["multi-round"] else Level.CAUTION if _works(circles) else Level.SAFE,
-        headline=f"With random selection the server {'finds' if _works(random) else 'does not find'} clients that have "
-        f"the property: AUC {random['auc']:.2f}, {_share(random['auc_among_mates'])} within groups of "
-        f"{attack.privacy[0]}. With circles of {attack.privacy[0]} it learns which circles have such a member, "
-        f"AUC {circles['auc']:.2f}, {apart}: {_share(circles['auc_among_mates'])} within circles.",
+        level=Level.DANGER if not held["multi-round"] else Level.CAUTION if works else Level.NOTHING,
+        headline=_headline(attack.privacy[0], random, circles, held=held["multi-round"]),
         setting=f"{attack.clients} clients with {attack.examples} examples each of {attack.data} train {attack.model} "
-        f"for {attack.rounds} rounds of {attack.cohort}, with ordinary steps; a client is lost inside a round with "
-        f"{attack.dropouts:.0%}. The property: {attack.share:.0%} of the pictures are upside down; {attack.holders} "
-        f"clients have it. In every round the server trains {attack.own_clients} clients of its own to fit a detector. "
+        f"for {count(attack.rounds, 'round')} of {attack.cohort}, with ordinary steps; a client is lost inside a round "
+        f"with {attack.dropouts:.0%}. The property: {attack.share:.0%} of the pictures are upside down; "
+        f"{attack.holders} clients have it. In every round the server trains {attack.own_clients} clients of its own "
+        "to fit a detector. "
         f"{count(attack.trials, 'trial')}. Sums are added up in the clear, since nothing else of a round is used.",
         measures={
             "policies": results,
-            "no_information": {
-                "auc": 0.5,
-                "accuracy": max(attack.holders, attack.clients - attack.holders) / attack.clients,
-            },
+            "no_information": {"auc": 0.5, "accuracy": _majority(attack)},
         },
         tables=[_table(attack, sides, results)],
         plots=[Plot("What the server makes of each client", draw_scores(sides, found), _SCORES)],
         card=[line for side in sides for line in _card(side, results[side.name], held=held[side.name])],
         remarks=[
-            "That one of a circle has the property is learnt under circles too: with few members it says much about "
-            "each of them. Larger circles say less, and noise is what bounds it.",
+            "Circles do not hide that one of their members has the property: with few members it says much about each "
+            "of them. Larger circles say less, and noise is what bounds it.",
         ],
     )
 
 
+def chance_of_ranking(trials: Sequence[PropertyTrial]) -> float:
+    """Return how likely who guesses ranks clients with the property so high, over all trials.
+
+    Mann and Whitney's test, one-sided, by the normal law, with ranks taken within each trial. Who has the property is
+    drawn by lot in each trial, whatever the circles: for who learns nothing, every set of so many clients is as likely
+    as any other, given the scores. So it does not matter how scores depend on each other, as those of circle mates do,
+    which are equal: they are ties, and the variance is that of a sum of so many ranks, drawn without replacement.
+    """
+    from scipy.stats import norm, rankdata
+
+    excess = variance = 0.0
+    for trial in trials:
+        ranks, holders, clients = rankdata(trial.scores), np.count_nonzero(trial.having), trial.having.size
+        excess += ranks[trial.having].sum() - holders * ranks.mean()
+        variance += holders * (clients - holders) / clients * ranks.var(ddof=1)
+    return float(norm.sf(excess / np.sqrt(variance))) if variance else 1.0
+
+
 def _works(one: Mapping[str, Any]) -> bool:
-    """Tell whether the ranking is better than guessing, by two deviations of the trials."""
-    return bool(one["auc"] - 2 * one["auc_spread"] > 0.5)
+    """Tell whether the ranking is better than guessing."""
+    return bool(one["chance_of_such_ranking"] < _DOUBT)
+
+
+def _headline(privacy: int, random: Mapping[str, Any], circles: Mapping[str, Any], *, held: bool) -> str:
+    finds = "finds clients that have the property"
+    if not _works(random):
+        finds = "is not shown to find clients that have the property any better than by guessing"
+    said = (
+        f"With random selection the server {finds}: AUC {random['auc']:.2f}, {_share(random['auc_among_mates'])} "
+        f"within groups of {privacy}."
+    )
+    found, within = f"AUC {circles['auc']:.2f}", f"{_share(circles['auc_among_mates'])} within circles"
+    if not held:
+        return f"{said} Circles of {privacy} did not hold: {found}, {within}."
+    if not _works(random) and not _works(circles):
+        return f"{said} So this run says nothing of circles."
+    learns = "learns" if _works(circles) else "is not shown to learn"
+    return (
+        f"{said} With circles of {privacy} it {learns} which circles have such a member, {found}, and tells nobody "
+        f"from its circle: {within}."
+    )
 
 
 def _numbers(trials: Sequence[PropertyTrial]) -> dict[str, Any]:
     within = [trial.among_mates for trial in trials if trial.among_mates is not None]
     return {
         "auc": float(np.mean([trial.auc for trial in trials])),
-        "auc_spread": float(np.std([trial.auc for trial in trials])),
+        "auc_spread": spread([trial.auc for trial in trials]),
+        "chance_of_such_ranking": chance_of_ranking(trials),
         "auc_among_mates": float(np.mean(within)) if within else None,
         "auc_by_circle_counts": float(np.mean([trial.best_by_circles for trial in trials])),
         "accuracy": float(np.mean([trial.accuracy for trial in trials])),
@@ -77,40 +115,42 @@ def _numbers(trials: Sequence[PropertyTrial]) -> dict[str, Any]:
 def _table(attack: PropertyInference, sides: Sequence[Side], results: Mapping[str, Mapping[str, Any]]) -> WordTable:
     return WordTable(
         "How well clients with the property are found",
-        ("selection", "AUC", "± over trials", "among mates", "by circles' counts", "accuracy"),
+        ("selection", "AUC", "± over trials", "by chance", "among mates", "by circles' counts", "accuracy"),
         [
             (
                 side.words,
                 f"{one['auc']:.2f}",
-                f"{one['auc_spread']:.2f}",
+                spread_cell(one["auc_spread"], ".2f"),
+                f"{one['chance_of_such_ranking']:.1g}",
                 _share(one["auc_among_mates"]),
                 f"{one['auc_by_circle_counts']:.2f}" if side.circles and side.aligned else "",
                 f"{one['accuracy']:.0%}",
             )
             for side, one in ((side, results[side.name]) for side in sides)
         ],
-        "AUC: how often a client that has the property is ranked above one that has not; 0.5 is guessing. Among mates: "
-        "the same over pairs within a circle, or a group drawn like one. By circles' counts: the AUC of knowing how "
-        f"many of each circle have it. Accuracy: of calling scores above a half; calling the same of all is right for "
-        f"{_majority(attack):.0%}.",
+        "AUC: how often a client that has the property is ranked above one that has not; 0.5 is guessing. By chance: "
+        "how likely guessing ranks so well (Mann and Whitney, over all trials). Among mates: the AUC over pairs within "
+        "a circle, or a group drawn like one. By circles' counts: the AUC of knowing how many of each circle have it. "
+        f"Accuracy: of calling scores above a half; calling the same of all is right for {_majority(attack):.0%}.",
     )
 
 
 def _card(side: Side, one: Mapping[str, Any], *, held: bool) -> Iterator[CardLine]:
     if not held:
         why = f"AUC {one['auc']:.2f}, and {_share(one['auc_among_mates'])} among mates; guessing: 0.5"
-        yield CardLine("find who has a property", side.words, Effect.NOT_ELIMINATED, why)
+        outcome = Effect.NOT_ELIMINATED if _works(one) else Effect.NOT_SHOWN
+        yield CardLine("find who has a property", side.words, outcome, why)
         return
     yield CardLine(
         "tell a client from its circle by a property",
         side.words,
         Effect.ELIMINATED,
-        "circle mates have equal columns in every history, so they get equal scores: 0.5 among mates, as by guessing",
+        "circle mates have equal columns in every history, so they get equal scores: told apart as by guessing",
     )
     yield CardLine(
         "find circles that have a property",
         side.words,
-        Effect.REDUCED,
+        Effect.REDUCED if _works(one) else Effect.NOT_SHOWN,
         f"AUC {one['auc']:.2f}; knowing how many of each circle have it would give {one['auc_by_circle_counts']:.2f}",
     )
 

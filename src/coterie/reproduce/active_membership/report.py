@@ -12,6 +12,7 @@ from coterie.attacks.active_membership.descents import CHECKED
 from coterie.attacks.active_membership.verdict import NAMES
 from coterie.errors import ConfigError
 from coterie.reports import markdown
+from coterie.reports.intervals import mean_and_spread
 from coterie.reports.plots import BLUE, GREEN, OCHRE, RUST, SLATE, foot_legend, page
 from coterie.reports.words import count
 from coterie.reproduce.active_membership.claims import JUDGED, attack_claims
@@ -113,7 +114,14 @@ def _tables(experiment: AttackExperiment, name: str, outcomes: Sequence[Attacked
         for view, success in summary.active.views.items():
             watched = summary.passive.views[view]
             by_rule = printed, _percent(watched), _percent(success), _interval(success)
-            rows.append((f"{NAMES[summary.method]}: {view}", *by_rule, f"{watched.auc:.3f}", _area(success)))
+            rows.append(
+                (
+                    f"{NAMES[summary.method]}: {view}",
+                    *by_rule,
+                    f"{watched.auc:.3f}",
+                    mean_and_spread(success.aucs, ".3f"),
+                )
+            )
             printed = ""
     inferred = _table((*headings, "AUC, watching", "AUC, attacking"), rows)
     left = _table(
@@ -158,18 +166,12 @@ def _printed(paper: Mapping[str, Mapping[str, float]], outcome: Attacked) -> str
 
 
 def _percent(success: InferenceSuccess) -> str:
-    shares = 100 * np.array(success.accuracies)
-    return f"{shares.mean():.1f}" + (f" ± {shares.std(ddof=1):.1f}" if shares.size > 1 else "")
+    return mean_and_spread(100 * np.array(success.accuracies), ".1f")
 
 
 def _interval(success: InferenceSuccess) -> str:
     low, high = success.interval
     return f"{100 * low:.1f} to {100 * high:.1f}"
-
-
-def _area(success: InferenceSuccess) -> str:
-    several = len(success.aucs) > 1
-    return f"{success.auc:.3f}" + (f" ± {np.std(success.aucs, ddof=1):.3f}" if several else "")
 
 
 def _draw(tables: Mapping[str, Sequence[Attacked]], path: Path) -> None:

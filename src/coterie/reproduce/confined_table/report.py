@@ -10,6 +10,7 @@ import msgspec
 from coterie.cohorts.circles import Reals
 from coterie.errors import ConfigError
 from coterie.reports import markdown
+from coterie.reports.intervals import mean_and_spread
 from coterie.reports.words import count, size
 from coterie.reproduce.claims import Judgement, write_claims
 from coterie.reproduce.confined_table.claims import JUDGED, learner_claims
@@ -165,7 +166,7 @@ def _spread(values: Reals, errors: bool) -> str:
     if not values.size:
         return ""
     shown, digits = (values, ".4g") if errors else (100 * values, ".2f")
-    return f"{shown.mean():{digits}}" + (f" ± {shown.std(ddof=1):{digits}}" if shown.size > 1 else "")
+    return mean_and_spread(shown, digits)
 
 
 def _mean(values: Reals, form: str) -> str:

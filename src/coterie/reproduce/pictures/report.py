@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.reports import markdown
-from coterie.reports.intervals import mean_interval
+from coterie.reports.intervals import mean_and_spread, mean_interval
 from coterie.reports.pictures import draw_strip
 from coterie.reproduce.claims import Claim, judge, write_claims
 from coterie.reproduce.declarations import Findings, Record
@@ -82,8 +82,7 @@ def _values(trials: Sequence[Record], row: str, measure: str) -> Reals:
 
 
 def _shown(values: Reals, measure: str) -> str:
-    digits = _MEASURES[measure][1]
-    return f"{values.mean():.{digits}f}" + (f" ± {values.std(ddof=1):.{digits}f}" if values.size > 1 else "")
+    return mean_and_spread(values, f".{_MEASURES[measure][1]}f")
 
 
 def _draw(path: Path, trials: Sequence[Record], most: int) -> None:

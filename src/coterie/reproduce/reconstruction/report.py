@@ -11,7 +11,7 @@ import numpy as np
 
 from coterie.errors import ConfigError
 from coterie.reports import markdown
-from coterie.reports.intervals import mean_interval
+from coterie.reports.intervals import mean_and_spread, mean_interval
 from coterie.reproduce.claims import Claim, Judgement, judge, write_claims
 from coterie.reproduce.declarations import Findings, Record
 from coterie.reproduce.reconstruction.experiment import LOSSY, ORDINARY, SMALL, WindowErrors
@@ -32,8 +32,8 @@ _EXPLANATION = (
     "the median error of taking the mean of all updates for everybody's. *Bound* is the least mean error of any "
     "estimate that is made from sums over whole circles. *Told apart*: how often two members of a circle, or of a "
     "group drawn like one, are matched with their updates; 50% is guessing. *Determined*: clients whose unit vector is "
-    "in the row space, by exact arithmetic. Medians and means are over all clients and trials, ± the deviation of the "
-    "trials' medians."
+    "in the row space, by exact arithmetic. The median error is the mean of the trials' medians, ± their sample "
+    "deviation; mean, least and recovered are over all clients and trials."
 )
 
 
@@ -70,10 +70,11 @@ def _report(experiment: Reconstruction, trials: Sequence[TaskTrial]) -> Findings
         claims += list(_claims(experiment, task, own))
         headlines.append(_headline(task, own))
         figures[f"{_slug(task)}.png"] = partial(draw_windows, task, experiment.privacy[0], _pooled(own))
-    printed = [(one.source, one.random, one.circles) for one in experiment.printed]
+    rows = [(one.source, one.random, one.circles) for one in experiment.printed]
+    rows += [row for task in tasks for row in _own_means(task, [trial for trial in trials if trial.task == task])]
     parts += [
         "## What is published",
-        markdown.table(("mean error", "random selection", "T = 2"), printed),
+        markdown.table(("mean error", "random selection", "T = 2"), rows),
         write_claims(claims),
         "## Notes",
         markdown.bullets(experiment.notes),
@@ -87,6 +88,12 @@ def _report(experiment: Reconstruction, trials: Sequence[TaskTrial]) -> Findings
         },
         figures=figures,
     )
+
+
+def _own_means(task: str, trials: Sequence[TaskTrial]) -> Iterator[tuple[str, str, str]]:
+    for window in SMALL, ORDINARY:
+        random, circles = (f"{_means(_each(trials, window, side)).mean():.3g}" for side in (_RANDOM, _CIRCLES))
+        yield f"ours, {task}, {window}", random, circles
 
 
 def _claims(experiment: Reconstruction, task: str, trials: Sequence[TaskTrial]) -> Iterator[Claim]:
@@ -157,7 +164,7 @@ def _table(trials: Sequence[TaskTrial]) -> str:
 
 def _cells(found: Sequence[WindowErrors]) -> Iterator[str]:
     errors = np.concatenate([one.errors for one in found])
-    yield f"{np.median(errors):.3g} ± {_medians(found).std():.2g}"
+    yield mean_and_spread(_medians(found), ".3g", ".2g")
     yield f"{errors.mean():.3g}"
     yield f"{errors.min():.2g}"
     yield f"{np.mean(errors < RECOVERED):.0%}"

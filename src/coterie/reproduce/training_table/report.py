@@ -13,6 +13,7 @@ import numpy as np
 from coterie.cohorts.circles import Reals
 from coterie.errors import ConfigError
 from coterie.reports import markdown
+from coterie.reports.intervals import mean_and_spread
 from coterie.reports.plots import BLUE, GREEN, OCHRE, RUST, SKY, SLATE, foot_legend, page
 from coterie.reproduce.claims import RARE, write_claims
 from coterie.reproduce.declarations import Findings, Record
@@ -155,9 +156,9 @@ def _table(experiment: TrainingTable, rows: Sequence[Row]) -> str:
         if any_printed:
             value = printed[row.scheme]
             yield "" if value is None else f"{value:.2f}"
-        yield spread(row.final)
+        yield mean_and_spread(row.final, ".2f")
         gain = row.gain(baseline) if baseline is not None and row is not baseline else np.empty(0)
-        yield spread(gain, sign="+") if gain.size else ""
+        yield mean_and_spread(gain, "+.2f", ".2f") if gain.size else ""
         yield str(len(row.trials))
         if row.lost:
             yield from ("–", "–", "–", "–")
@@ -210,12 +211,6 @@ def _draw(tables: Mapping[str, Sequence[Row]], path: Path) -> None:
                 axes.plot(xs, curves.mean(axis=0), color=color, linewidth=2, label=row.scheme)
             axes.set(xlabel="round")
         foot_legend(max(panels, key=lambda axes: len(axes.lines)))
-
-
-def spread(values: Reals, sign: str = "") -> str:
-    """Write mean ± standard deviation (of the sample); without the latter for a single value."""
-    mean = f"{values.mean():{sign}.2f}"
-    return f"{mean} ± {values.std(ddof=1):.2f}" if values.size > 1 else mean
 
 
 def _either(numbers: set[int]) -> str:

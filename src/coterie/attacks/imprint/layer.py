@@ -82,5 +82,5 @@ def examples_in(update: ModelArrays, least: float = 1e-6) -> npt.NDArray[np.floa
         rows = np.diff(weights, axis=0, append=np.zeros((1, weights.shape[1])))
         shifts = np.diff(bias, append=0.0)
         used = np.abs(shifts) > least * np.abs(shifts).max()
-        found = np.asarray(rows[used] / shifts[used, None])
-    return found[np.isfinite(found).all(1)]
+        found = rows[used] / shifts[used, None]
+    return np.asarray(found[np.isfinite(found).all(1)])

@@ -5,12 +5,13 @@ import pytest
 from typer.testing import CliRunner
 
 from coterie.attacks.differencing.algebra import reconstruct, told_apart
-from coterie.attacks.disaggregation import (
-    Disaggregation,
+from coterie.attacks.disaggregation import Disaggregation
+from coterie.attacks.disaggregation.algebra import (
     column_space,
     disaggregate,
     entries_right_by_counts,
     find_column,
+    guess_by_counts,
     period_counts,
 )
 from coterie.attacks.rounds import Matrix
@@ -78,7 +79,8 @@ def test_who_knows_the_counts_alone_gets_no_more_entries_right() -> None:
     rng = np.random.default_rng(0)
     truth = np.concatenate([rng.permutation([True] * 2 + [False] * 6) for _ in range(3000)])[:, None]
     counts = period_counts(truth, 8)
-    guess = np.zeros_like(truth)
+    guess = guess_by_counts(counts, np.full(3000, 8))
+    assert not guess.any()
     assert entries_right_by_counts(counts, np.full(3000, 8)) == pytest.approx(np.mean(guess == truth))
     drawn = np.concatenate([rng.permutation([True] * 2 + [False] * 6) for _ in range(3000)])[:, None]
     assert np.mean(drawn == truth) < 0.75

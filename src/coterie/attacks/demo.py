@@ -205,19 +205,26 @@ def _table(acts: Sequence[Sequence[Act]], told: Sequence[Sequence[Act]]) -> Word
         error = f"{np.mean([act.errors[-1] for act in group]):.2g}"
         rows.append((group[0].who, error, *_shown(readings)))
     rows.append(("no update: mean picture of the label", "", *_shown([each[0].drawn.reading(MEAN) for each in told])))
-    note = (
-        "Error: of the update, as least squares finds it. Recognised: of all digits, none is nearer than the original."
-    )
     return WordTable(
-        "What the server has in the end", ("cohorts", "error", "PSNR, dB", "SSIM", "recognised"), rows, note
+        "What the server has in the end",
+        ("cohorts", "error", "PSNR, dB", "±", "SSIM", "recognised", "±"),
+        rows,
+        "Error: of the update, as least squares finds it. Recognised: of all digits, none is nearer than the original. "
+        "±: the deviation over the trials, each of another client.",
     )
 
 
-def _shown(readings: Sequence[Reading]) -> tuple[str, str, str]:
+def _shown(readings: Sequence[Reading]) -> tuple[str, str, str, str, str]:
     psnr, ssim, recognised = (
-        float(np.mean([getattr(one, name) for one in readings])) for name in ("psnr", "ssim", "recognised")
+        np.array([getattr(one, name) for one in readings]) for name in ("psnr", "ssim", "recognised")
     )
-    return f"{psnr:.1f}", f"{ssim:.2f}", f"{recognised:.0%}"
+    return (
+        f"{psnr.mean():.1f}",
+        f"{psnr.std(ddof=1):.1f}" if psnr.size > 1 else "",
+        f"{ssim.mean():.2f}",
+        f"{recognised.mean():.0%}",
+        f"{recognised.std(ddof=1):.0%}" if recognised.size > 1 else "",
+    )
 
 
 def _strip(acts: Sequence[Act]) -> Strip:

@@ -65,7 +65,7 @@ class RecordedDifferencing:
         matrix = participation.matrix.astype(np.bool_)
         estimate = reconstruct(matrix, means)
         if self.out is not None:
-            _write(Path(self.out), audited, participation.clients, matrix.any(0), estimate)
+            _write(Path(self.out), audited, participation.clients, np.asarray(matrix.any(0)), estimate)
         return _tell(self, audited, participation, matrix, unexplained(matrix, means, estimate))
 
 

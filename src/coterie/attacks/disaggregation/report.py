@@ -89,12 +89,12 @@ def _table(sides: Sequence[Side], results: Mapping[str, Mapping[str, Any]]) -> W
         (
             "selection",
             "columns found",
-            "± over trials",
+            "±",
             "entries right",
-            "by counts alone",
+            "by counts",
             "error",
             "with the log",
-            "guessing the mean",
+            "of the mean",
             "told apart",
         ),
         [
@@ -111,9 +111,10 @@ def _table(sides: Sequence[Side], results: Mapping[str, Mapping[str, Any]]) -> W
             )
             for side, one in ((side, results[side.name]) for side in sides)
         ],
-        "By counts alone: what who does not look at the sums gets right at best. Error: median, of updates, with the "
-        "log that was found, with the true one, and of the mean of all updates as the guess for everybody. Told apart: "
-        "two members of a circle, or of a group drawn like one, matched with their updates; 50% is guessing.",
+        "±: over the trials. By counts: what who does not look at the sums gets right at best. Error: median, of "
+        "updates, with the log that was found, with the true one, and of the mean of all updates as the guess for "
+        "everybody. Told apart: two members of a circle, or of a group drawn like one, matched with their updates; 50% "
+        "is guessing.",
     )
 
 

@@ -150,7 +150,7 @@ def _tell(
     spare = len(matrix) - int(np.linalg.matrix_rank(matrix.astype(np.float64)))
     constant = bool(spare) and open_share < _CONSTANT
     if exposed:
-        worth = "and did hardly change" if constant else "as far as they did not change"
+        worth = "which hardly changed" if constant else "as far as they did not change"
         headline = f"{rounds} determine the updates of {count(len(exposed), 'client')} of {seen}, {worth}."
     else:
         headline = f"{rounds} determine no single client's update; the smallest group is of {audited.strong_privacy}."
@@ -225,6 +225,7 @@ def _remarks(attack: RecordedDifferencing, spare: int, open_share: float) -> Ite
         yield f"Constant updates leave {open_share:.1%} of the sums unexplained ({more} more than unknowns): {changed}."
     if attack.out is not None:
         yield (
-            "Written: an estimate for every client in the sums, the shortest where the sums leave it open, which is a "
-            "mean over those who always took part together; determined says which ones the sums leave no choice in."
+            "Written: an estimate for every client in the sums, the shortest where the sums leave it open, and the same "
+            "for clients that always took part together; the array determined marks those that the sums leave no "
+            "choice in."
         )

@@ -108,7 +108,12 @@ def trial(error: float, told: float) -> HiddenLogTrial:
         (0.01, 1.0, "Hiding the log does not help: ", Effect.NOT_ELIMINATED),
         (0.5, 0.8, "Hiding the log blurs updates and is no protection: ", Effect.NOT_ELIMINATED),
         (2.0, 0.8, "Hiding the log blurs updates and is no protection: ", Effect.REDUCED),
-        (2.0, 0.56, "Hiding the log helps here: ", Effect.REDUCED),
+        (
+            2.0,
+            0.56,
+            "Hiding the log blurs updates; whether it protects anybody, 25 pairs cannot",
+            Effect.REDUCED,
+        ),
     ],
 )
 def test_what_hiding_the_log_does_follows_the_numbers(error: float, told: float, said: str, outcome: Effect) -> None:

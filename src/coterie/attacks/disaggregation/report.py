@@ -62,7 +62,7 @@ def _helps(random: Mapping[str, Any]) -> str:
     pairs = random["pairs"]
     if share_interval(int(random["circle_mates_told_apart"] * pairs + 1e-6), pairs)[0] > 0.5:
         return "Hiding the log blurs updates and is no protection"
-    return "Hiding the log helps here"
+    return f"Hiding the log blurs updates; whether it protects anybody, {count(pairs, 'pair')} cannot tell"
 
 
 def _told_apart(one: Mapping[str, Any]) -> str:
@@ -88,9 +88,9 @@ def _table(sides: Sequence[Side], results: Mapping[str, Mapping[str, Any]]) -> W
         "The log as found, and what it is good for",
         (
             "selection",
-            "columns found",
+            "columns",
             "±",
-            "entries right",
+            "entries",
             "by counts",
             "error",
             "with the log",
@@ -111,10 +111,10 @@ def _table(sides: Sequence[Side], results: Mapping[str, Mapping[str, Any]]) -> W
             )
             for side, one in ((side, results[side.name]) for side in sides)
         ],
-        "±: over the trials. By counts: what who does not look at the sums gets right at best. Error: median, of "
-        "updates, with the log that was found, with the true one, and of the mean of all updates as the guess for "
-        "everybody. Told apart: two members of a circle, or of a group drawn like one, matched with their updates; 50% "
-        "is guessing.",
+        "Columns, entries: of the log, what was found right; ±: over the trials. By counts: entries that who does not "
+        "look at the sums gets right at best. Error: median, of updates, with the log that was found, with the true "
+        "one, and of the mean of all updates as the guess for everybody. Told apart: two members of a circle, or of a "
+        "group drawn like one, matched with their updates; 50% is guessing.",
     )
 
 

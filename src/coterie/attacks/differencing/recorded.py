@@ -225,7 +225,7 @@ def _remarks(attack: RecordedDifferencing, spare: int, open_share: float) -> Ite
         yield f"Constant updates leave {open_share:.1%} of the sums unexplained ({more} more than unknowns): {changed}."
     if attack.out is not None:
         yield (
-            "Written: an estimate for every client in the sums, the shortest where the sums leave it open, and the same "
-            "for clients that always took part together; the array determined marks those that the sums leave no "
+            "Written: an estimate for every client in the sums, the shortest where the sums leave it open, and the "
+            "same for clients that always took part together; the array determined marks those that the sums leave no "
             "choice in."
         )

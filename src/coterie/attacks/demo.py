@@ -22,6 +22,7 @@ from coterie.attacks.victims import Victims
 from coterie.cohorts.circles import Reals
 from coterie.errors import ConfigError
 from coterie.reports.html import Figure
+from coterie.reports.intervals import spread, spread_cell
 from coterie.reports.words import Level, count
 from coterie.training.local import LocalSGD
 from coterie.training.streams import stream
@@ -205,19 +206,26 @@ def _table(acts: Sequence[Sequence[Act]], told: Sequence[Sequence[Act]]) -> Word
         error = f"{np.mean([act.errors[-1] for act in group]):.2g}"
         rows.append((group[0].who, error, *_shown(readings)))
     rows.append(("no update: mean picture of the label", "", *_shown([each[0].drawn.reading(MEAN) for each in told])))
-    note = (
-        "Error: of the update, as least squares finds it. Recognised: of all digits, none is nearer than the original."
-    )
     return WordTable(
-        "What the server has in the end", ("cohorts", "error", "PSNR, dB", "SSIM", "recognised"), rows, note
+        "What the server has in the end",
+        ("cohorts", "error", "PSNR, dB", "±", "SSIM", "recognised", "±"),
+        rows,
+        "Error: of the update, as least squares finds it. Recognised: of all digits, none is nearer than the original. "
+        "±: the sample deviation over the trials, each of another client.",
     )
 
 
-def _shown(readings: Sequence[Reading]) -> tuple[str, str, str]:
+def _shown(readings: Sequence[Reading]) -> tuple[str, str, str, str, str]:
     psnr, ssim, recognised = (
-        float(np.mean([getattr(one, name) for one in readings])) for name in ("psnr", "ssim", "recognised")
+        np.array([getattr(one, name) for one in readings]) for name in ("psnr", "ssim", "recognised")
     )
-    return f"{psnr:.1f}", f"{ssim:.2f}", f"{recognised:.0%}"
+    return (
+        f"{psnr.mean():.1f}",
+        spread_cell(spread(psnr), ".1f"),
+        f"{ssim.mean():.2f}",
+        f"{recognised.mean():.0%}",
+        spread_cell(spread(recognised), ".0%"),
+    )
 
 
 def _strip(acts: Sequence[Act]) -> Strip:

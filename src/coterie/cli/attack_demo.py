@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.attack_show import SeedOption, Trials, show
+from coterie.cli.attack_show import Html, SeedOption, Trials, show
 from coterie.cli.options import AsJson
 
-PAGE = "attack.html"
+FOLDER, PAGE = Path("coterie-attack-demo"), "attack.html"
 
 
 def demo(
@@ -16,7 +16,15 @@ def demo(
     trials: Trials = 3,
     steps: Annotated[int, typer.Option(help="The server's effort: steps of every inversion.", min=1)] = 600,
     seed: SeedOption = 0,
-    out: Annotated[Path, typer.Option(help="Folder for the page.")] = Path("coterie-attack-demo"),
+    html: Html = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder for the page, instead of --html.",
+            show_default=f"{FOLDER}, nothing with --json",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """See why one secure round is not enough: digits recovered from sums, if cohorts are drawn at random.
@@ -27,8 +35,13 @@ def demo(
     from coterie.attacks.demo import Story
     from coterie.errors import ConfigError
 
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"cannot write to {out}: {error.strerror}") from None
-    show(Story(rounds, trials, steps, seed), out / PAGE, as_json)
+    if html is not None and out is not None:
+        raise typer.BadParameter("the page goes either to --html or into --out")
+    if html is None and (out is not None or not as_json):
+        folder = out or FOLDER
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"cannot write to {folder}: {error.strerror}") from None
+        html = folder / PAGE
+    show(Story(rounds, trials, steps, seed), html, as_json)

@@ -89,7 +89,8 @@ def differencing(
         Path | None,
         typer.Option(
             metavar="FILE.npz",
-            help="With --run or --ledger: write the updates that the sums determine: clients, and updates in rows.",
+            help="With --run or --ledger: write all clients' estimates: arrays clients, updates (in rows), and "
+            "determined, true where the sums leave no choice.",
             show_default=False,
         ),
     ] = None,

@@ -61,9 +61,19 @@ def _check(file: Path) -> None:
 
     require_matplotlib()
     try:
-        file.open("a").close()
+        _try_to_write(file)
     except OSError as error:
         raise ConfigError(f"cannot write to {file}: {error.strerror}") from None
+
+
+def _try_to_write(file: Path) -> None:
+    """Open a file for writing, leaving what is there as it was: the page, or no page."""
+    try:
+        file.open("x").close()
+    except FileExistsError:
+        file.open("a").close()
+    else:
+        file.unlink()
 
 
 def _show_threat(console: "Console", threat: "Adversary") -> None:

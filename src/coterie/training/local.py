@@ -31,6 +31,8 @@ Batch: TypeAlias = tuple[torch.Tensor, torch.Tensor]
 Loss: TypeAlias = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """From outputs and targets to **one number for each example**: torch's losses with ``reduction="none"``."""
 
+_LARGEST = float(np.finfo(np.float32).max)  # torch takes no larger factor in a step
+
 
 class Data(Protocol):
     """Examples, numbered from 0."""
@@ -208,10 +210,10 @@ class LocalSGD:
     def __post_init__(self) -> None:
         if self.epochs < 1 or self.batch_size < 1:
             raise ConfigError(f"{self.epochs} epochs in batches of {self.batch_size}: both must be at least 1")
-        if not 0 <= self.learning_rate < float("inf"):
-            raise ConfigError(f"the learning rate must be a number of at least 0, not {self.learning_rate}")
-        if not 0 <= self.momentum < 1 or not 0 <= self.weight_decay < float("inf"):
-            raise ConfigError("momentum must be at least 0 and below 1, weight decay at least 0 and finite")
+        if not 0 <= self.learning_rate <= _LARGEST:
+            raise ConfigError(f"the learning rate must be a number from 0 to {_LARGEST:.1e}, not {self.learning_rate}")
+        if not 0 <= self.momentum < 1 or not 0 <= self.weight_decay <= _LARGEST:
+            raise ConfigError(f"momentum must be at least 0 and below 1, weight decay from 0 to {_LARGEST:.1e}")
 
     def steps(self, samples: int) -> int:
         """How many steps a client with so many examples takes."""

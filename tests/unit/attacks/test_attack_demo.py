@@ -41,3 +41,25 @@ def test_the_story_is_told_on_a_page(tmp_path: Path) -> None:
     page = (out / "attack.html").read_text()
     assert page.count('<img src="data:image/png') == 5 * 9
     assert "Every one of 24 rounds was secure" in page
+
+
+SMALL = ["attack", "demo", "--trials", "2", "--rounds", "3", "--steps", "2"]
+
+
+def test_nothing_is_written_with_json_unless_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(app, [*SMALL, "--json"]).exit_code == 0
+    assert list(tmp_path.iterdir()) == []
+    result = CliRunner().invoke(app, [*SMALL, "--json", "--html", "page.html"])
+    assert result.exit_code == 0, result.output
+    assert [file.name for file in tmp_path.iterdir()] == ["page.html"]
+    assert CliRunner().invoke(app, [*SMALL, "--html", "page.html", "--out", "folder"]).exit_code == 2
+
+
+def test_a_page_is_for_showing_around_and_spreads_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, SMALL)
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "coterie-attack-demo" / "attack.html").exists()
+    head = next(line for line in result.output.splitlines() if "PSNR, dB" in line)
+    assert head.count("±") == 2

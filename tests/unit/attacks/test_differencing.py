@@ -286,10 +286,16 @@ def test_saved_sums_and_a_log_are_attacked(tmp_path: Path) -> None:
     assert sorted(printed["determined"]) == ["client-0", "client-1", "client-2", "client-3"]
     found = np.load(out)
     truth = {f"client-{number}": update for number, update in enumerate(updates)}
-    for name, update in zip(found["clients"].tolist(), found["updates"], strict=True):
-        assert update == pytest.approx(truth[name])
-    assert {"client-4", "client-5"}.isdisjoint(found["clients"].tolist())
-    assert "determine the updates of" in invoke("--ledger", str(log), "--sums", str(kept)).replace("\n", " ")
+    assert sorted(found["clients"].tolist()) == sorted(truth)
+    pair = (updates[4] + updates[5]) / 2  # always together: all that the sums say of either
+    for name, update, determined in zip(*(found[key] for key in ("clients", "updates", "determined")), strict=True):
+        assert determined == (name in printed["determined"])
+        assert update == pytest.approx(truth[name] if determined else pair)
+    page = tmp_path / "page.html"
+    said = invoke("--ledger", str(log), "--sums", str(kept), "--html", str(page)).replace("\n", " ")
+    assert "determine the updates of" in said
+    assert "ritten" not in said
+    assert "Clients determined over rounds: 4 of 6 after the last." in page.read_text()
 
 
 def test_sums_must_belong_to_the_log(tmp_path: Path) -> None:
@@ -356,6 +362,7 @@ def test_a_run_that_kept_its_sums_is_attacked(tmp_path: Path) -> None:
     printed = json.loads(invoke("--run", str(folder), "--json"))
     assert len(printed["determined"]) == 6
     assert printed["unexplained"] > 0.05
+    assert not any("written" in remark for remark in printed["remarks"])
 
 
 def test_a_run_without_sums_says_how_to_keep_them(tmp_path: Path) -> None:

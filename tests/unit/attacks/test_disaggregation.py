@@ -1,19 +1,26 @@
+import base64
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from coterie.attacks.differencing.algebra import reconstruct, told_apart
-from coterie.attacks.disaggregation import (
-    Disaggregation,
+from coterie.attacks.disaggregation import Disaggregation
+from coterie.attacks.disaggregation.algebra import (
     column_space,
     disaggregate,
     entries_right_by_counts,
     find_column,
+    guess_by_counts,
     period_counts,
 )
-from coterie.attacks.rounds import Matrix
+from coterie.attacks.disaggregation.report import draw_log, tell
+from coterie.attacks.disaggregation.simulated import HiddenLogTrial
+from coterie.attacks.finding import Effect
+from coterie.attacks.rounds import Matrix, make_sides
 from coterie.cli import app
 from coterie.cohorts.circles import Circles, Mask
 from coterie.cohorts.policies import PolicySettings, make_policy, simulate
@@ -78,7 +85,8 @@ def test_who_knows_the_counts_alone_gets_no_more_entries_right() -> None:
     rng = np.random.default_rng(0)
     truth = np.concatenate([rng.permutation([True] * 2 + [False] * 6) for _ in range(3000)])[:, None]
     counts = period_counts(truth, 8)
-    guess = np.zeros_like(truth)
+    guess = guess_by_counts(counts, np.full(3000, 8))
+    assert not guess.any()
     assert entries_right_by_counts(counts, np.full(3000, 8)) == pytest.approx(np.mean(guess == truth))
     drawn = np.concatenate([rng.permutation([True] * 2 + [False] * 6) for _ in range(3000)])[:, None]
     assert np.mean(drawn == truth) < 0.75
@@ -89,8 +97,50 @@ def test_periods_must_fit() -> None:
         Disaggregation(period=41)
 
 
-def test_the_command() -> None:
-    small = ("--trials", "1", "--before", "20", "--clients", "8", "--rounds", "24")
+def trial(error: float, told: float) -> HiddenLogTrial:
+    log, errors = np.zeros((40, 10), np.bool_), np.full(10, error)
+    return HiddenLogTrial(log, log, log, 0.1, 0.7, 0.7, errors, errors, np.ones(10), told, 25)
+
+
+@pytest.mark.parametrize(
+    ("error", "told", "said", "outcome"),
+    [
+        (0.01, 1.0, "Hiding the log does not help: ", Effect.NOT_ELIMINATED),
+        (0.5, 0.8, "Hiding the log blurs updates and is no protection: ", Effect.NOT_ELIMINATED),
+        (2.0, 0.8, "Hiding the log blurs updates and is no protection: ", Effect.REDUCED),
+        (
+            2.0,
+            0.56,
+            "Hiding the log blurs updates; whether it protects anybody, 25 pairs cannot",
+            Effect.REDUCED,
+        ),
+    ],
+)
+def test_what_hiding_the_log_does_follows_the_numbers(error: float, told: float, said: str, outcome: Effect) -> None:
+    """Of 25 pairs, 14 told apart may be chance; 20 are not."""
+    attack = Disaggregation()
+    sides = make_sides(("random", "multi-round"), (2,), 10, 4, 0, naive=False)
+    finding = tell(attack, sides, {"random": [trial(error, told)], "multi-round": [trial(0.5, 0.5)]})
+    assert finding.headline.startswith(said)
+    line = finding.card[2]
+    assert line.outcome is outcome
+    assert line.why.startswith(f"two clients are told apart in {told:.0%} of 25 pairs")
+
+
+def test_wrong_entries_stand_out_in_the_picture_of_the_log() -> None:
+    truth = np.array([[1, 0], [0, 1], [1, 1]], np.bool_)
+    found = np.array([[1, 1], [0, 0], [1, 1]], np.bool_)
+    (side,) = make_sides(("random",), (2,), 2, 2, 0, naive=False)
+    drawn = replace(trial(1.0, 0.5), truth=truth, found=found, by_counts=truth)
+    order = [client for circle in side.mates for client in circle]
+    for trace, expected in zip(draw_log(side, drawn).traces, (truth, [[1, 2], [0, 2], [1, 1]], truth), strict=True):
+        shades = np.frombuffer(base64.b64decode(trace["z"]["bdata"]), np.uint8).reshape(3, 2)
+        assert shades.tolist() == np.asarray(expected, np.uint8)[:, order].tolist()
+
+
+def test_the_command(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    small = ("--trials", "1", "--before", "20", "--clients", "8", "--rounds", "24", "--html", str(page))
     result = RUNNER.invoke(app, ["attack", "disaggregation", *small, "--json"])
     assert result.exit_code == 0, result.output
     printed = json.loads(result.stdout)
@@ -100,3 +150,4 @@ def test_the_command() -> None:
     assert random["circle_mates_told_apart"] > 0.5
     assert circles["circle_mates_told_apart"] == 0.5
     assert printed["card"][-1]["outcome"] == "eliminated"
+    assert page.read_text().count("Maps of who of 8 clients took part in which of 24 rounds") == 2

@@ -107,6 +107,20 @@ def test_page_that_cannot_be_written_is_refused_before_any_work(tmp_path: Path) 
         show(Never(), tmp_path, as_json=True)
 
 
+def test_an_attack_that_fails_leaves_no_page_and_an_old_one_as_it_was(tmp_path: Path) -> None:
+    class Fails(Guess):
+        def play(self, watch: OnProgress) -> AttackFinding:
+            raise ConfigError("no such data")
+
+    old = tmp_path / "old.html"
+    old.write_text("an old page")
+    for page in tmp_path / "new.html", old:
+        with pytest.raises(ConfigError, match="no such data"):
+            show(Fails(), page, as_json=True)
+    assert list(tmp_path.iterdir()) == [old]
+    assert old.read_text() == "an old page"
+
+
 @pytest.mark.parametrize("outcome", Effect)
 def test_outcomes_have_levels(outcome: Effect) -> None:
     assert isinstance(outcome.level, Level)

@@ -3,6 +3,7 @@
 import copy
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from torch.nn.utils.parametrizations import orthogonal
 from typer.testing import CliRunner
 
 from coterie.attacks.imprint import Imprint, Imprinter, craft, examples_in
+from coterie.attacks.imprint.attack import compare
 from coterie.attacks.imprint.defences import refused_for_architecture, refused_for_length
 from coterie.attacks.imprint.layer import network
 from coterie.cli import app
@@ -69,6 +71,21 @@ def test_a_real_session_over_circles_gives_examples_away_and_noise_does_not() ->
     assert played.noisy[1e-9].exact == played.bare.exact
     assert played.noisy[1.0].exact == 0
     assert played.noisy[1.0].psnr < played.guess.psnr
+
+
+@pytest.mark.parametrize("noise", [1e200, 1e308])
+def test_noise_beyond_all_numbers_leaves_nothing_and_still_has_a_story(noise: float) -> None:
+    told = replace(SMALL, noise=(noise,)).play(lambda *_: None)
+    assert told.measures["noise"] == {f"{noise:g}": 0}
+    assert told.card[-1].why.startswith("0% recovered exactly")
+
+
+def test_where_nothing_was_found_originals_are_held_against_a_blank_picture() -> None:
+    truth = np.full((3, 4, 4), 0.5)
+    caught = compare(truth, np.empty((0, 4, 4)))
+    assert (caught.exact, caught.share) == (0, 0)
+    assert caught.nearest.shape == truth.shape
+    assert not caught.nearest.any()
 
 
 def test_pins_refuse_an_inserted_layer_and_nothing_else() -> None:

@@ -34,6 +34,7 @@ COMMANDS = [
     ["bench", "topologies", "--clients", HUGE],
     ["bench", "training", "--rounds", HUGE],
     ["bench", "training", "--workers", HUGE],
+    *(["attack", name, "--learning-rate", "1e300"] for name in ("differencing", "faces", "membership", "one-sum")),
     ["reproduce", "multi-round-metrics", "--trials", HUGE],
     ["reproduce", "multi-round-metrics", "--workers", HUGE],
     *(["reproduce", "multi-round-metrics", "--seed", f"{sign}{HUGE}"] for sign in ("-", "")),

@@ -199,11 +199,13 @@ def test_losses_are_one_number_for_each_example() -> None:
         {"learning_rate": -1},
         {"learning_rate": float("nan")},
         {"learning_rate": float("inf")},
+        {"learning_rate": 1e39},
         {"epochs": 0},
         {"batch_size": 0},
         {"momentum": 1},
         {"momentum": -0.1},
         {"weight_decay": -1},
+        {"weight_decay": 1e39},
     ],
 )
 def test_impossible_settings_are_refused(settings: dict[str, Any]) -> None:

@@ -18,23 +18,25 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.attacks.differencing.algebra import reconstruct, unexplained
-from coterie.attacks.finding import Adversary, AttackFinding, CardLine, Effect, OnProgress, WordTable
+from coterie.attacks.finding import Adversary, AttackFinding, CardLine, Effect, OnProgress, Plot, WordTable
 from coterie.attacks.rounds import Matrix
 from coterie.auditing.auditor import AuditReport, audit
 from coterie.auditing.logs import read_log
 from coterie.cohorts.circles import Mask
 from coterie.cohorts.participation import Label, Participation, as_label
 from coterie.errors import ConfigError, InputError
+from coterie.reports.html import Figure
 from coterie.reports.words import Level, count, printable
 from coterie.runs.folder import RunFolder
 
 _LISTED = 20  # clients in a table
+_CAPTION = "After so many rounds, in exact arithmetic. The upper end is the number of clients in the sums."
 _CONSTANT = 0.05  # of the sums unexplained, below which updates hardly changed
 
 
 @dataclass(frozen=True)
 class RecordedDifferencing:
-    """Least squares on saved sums; ``out`` is where the updates that are determined go, if anywhere."""
+    """Least squares on saved sums; ``out`` is where its estimates go, if anywhere."""
 
     name: ClassVar[str] = "differencing"
     title: ClassVar[str] = "Differencing over recorded rounds"
@@ -63,7 +65,7 @@ class RecordedDifferencing:
         matrix = participation.matrix.astype(np.bool_)
         estimate = reconstruct(matrix, means)
         if self.out is not None:
-            _write(Path(self.out), audited, participation.clients, estimate)
+            _write(Path(self.out), audited, participation.clients, np.asarray(matrix.any(0)), estimate)
         return _tell(self, audited, participation, matrix, unexplained(matrix, means, estimate))
 
 
@@ -123,12 +125,18 @@ def matched(log: Participation, sums: Mapping[Label, npt.NDArray[Any]]) -> tuple
     return participation, means
 
 
-def _write(path: Path, audited: AuditReport, clients: tuple[str, ...], estimate: Matrix) -> None:
-    numbers = {client: number for number, client in enumerate(clients)}
-    names = [exposure.client for exposure in audited.exposed]
+def _write(path: Path, audited: AuditReport, clients: tuple[str, ...], seen: Mask, estimate: Matrix) -> None:
+    """Write the estimates of all clients in the sums, and which of them the sums determine."""
+    exposed = {exposure.client for exposure in audited.exposed}
+    names = [client for client, present in zip(clients, seen.tolist(), strict=True) if present]
     draft = path.with_name(path.name + ".draft.npz")
     try:
-        np.savez(draft, clients=np.array(names, np.str_), updates=estimate[[numbers[name] for name in names]])
+        np.savez(
+            draft,
+            clients=np.array(names, np.str_),
+            updates=estimate[seen],
+            determined=np.array([name in exposed for name in names], np.bool_),
+        )
         draft.replace(path)
     except OSError as error:
         raise ConfigError(f"cannot write to {path}: {error.strerror}") from None
@@ -142,7 +150,7 @@ def _tell(
     spare = len(matrix) - int(np.linalg.matrix_rank(matrix.astype(np.float64)))
     constant = bool(spare) and open_share < _CONSTANT
     if exposed:
-        worth = "and did hardly change" if constant else "as far as they did not change"
+        worth = "which hardly changed" if constant else "as far as they did not change"
         headline = f"{rounds} determine the updates of {count(len(exposed), 'client')} of {seen}, {worth}."
     else:
         headline = f"{rounds} determine no single client's update; the smallest group is of {audited.strong_privacy}."
@@ -165,7 +173,8 @@ def _tell(
         },
         tables=[_table(audited)] if exposed else [],
         card=[_line(audited, strong)],
-        remarks=list(_remarks(spare, open_share)),
+        plots=[Plot("Clients that the sums determine", draw_determined(audited, participation, seen), _CAPTION)],
+        remarks=list(_remarks(attack, spare, open_share)),
     )
 
 
@@ -187,11 +196,36 @@ def _table(audited: AuditReport) -> WordTable:
     return WordTable("Clients whose update the sums determine", ("client", "since round"), rows, more)
 
 
-def _remarks(spare: int, open_share: float) -> Iterator[str]:
+def draw_determined(audited: AuditReport, participation: Participation, seen: int) -> Figure:
+    """Draw of how many clients the sums determine the update after each round."""
+    numbers = {label: number for number, label in enumerate(participation.rounds)}
+    new = np.bincount([numbers[exposure.round] for exposure in audited.exposed], minlength=len(numbers))
+    counts = np.cumsum(new).tolist()
+    trace = {
+        "type": "scatter",
+        "mode": "lines",
+        "x": list(range(1, len(counts) + 1)),
+        "y": counts,
+        "line": {"shape": "hv", "color": "@danger", "width": 2.5},
+        "hovertemplate": "after %{x} sums<br>%{y} determined<extra></extra>",
+    }
+    layout = {
+        "xaxis": {"title": {"text": "sums seen"}},
+        "yaxis": {"title": {"text": "clients determined"}, "range": [0, 1.05 * seen]},
+    }
+    return Figure([trace], layout, 280, f"Clients determined over rounds: {counts[-1]} of {seen} after the last.")
+
+
+def _remarks(attack: RecordedDifferencing, spare: int, open_share: float) -> Iterator[str]:
     if not spare:
         yield "There are no more independent sums than unknowns: whether updates were constant cannot be seen."
-        return
-    yield (
-        f"Constant updates leave {open_share:.1%} of the sums unexplained ({count(spare, 'sum')} more than unknowns)"
-        + (": they hardly changed." if open_share < _CONSTANT else ": they changed, and what is written is their mean.")
-    )
+    else:
+        changed = "they hardly changed" if open_share < _CONSTANT else "they changed, and estimates are of their mean"
+        more = count(spare, "sum")
+        yield f"Constant updates leave {open_share:.1%} of the sums unexplained ({more} more than unknowns): {changed}."
+    if attack.out is not None:
+        yield (
+            "Written: an estimate for every client in the sums, the shortest where the sums leave it open, and the "
+            "same for clients that always took part together; the array determined marks those that the sums leave no "
+            "choice in."
+        )

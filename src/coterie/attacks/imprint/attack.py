@@ -124,7 +124,9 @@ class Imprint:
 
 
 def compare(truth: Pictures, found: Pictures) -> Caught:
-    """Hold every original against the nearest of what was found."""
+    """Hold every original against the nearest of what was found; against a blank picture where that is nothing."""
+    if not len(found):
+        found = np.zeros_like(truth[:1])
     flat, guesses = truth.reshape(len(truth), -1), found.reshape(len(found), -1)
     nearest = found[[int(np.square(guesses - one).sum(1).argmin()) for one in flat]]
     exact = np.abs(truth - nearest).reshape(len(truth), -1).max(1) < EXACT

@@ -74,10 +74,13 @@ def examples_in(update: ModelArrays, least: float = 1e-6) -> npt.NDArray[np.floa
     """Return the examples that a sum or mean of updates of a crafted model holds, one for each bin that is not empty.
 
     ``update`` is of one step, by any number of clients. A bin whose bias hardly moved, by less than ``least`` of the
-    one that moved most, is empty. What is in a bin with several examples comes out as a mixture of them.
+    one that moved most, is empty. What is in a bin with several examples comes out as a mixture of them. Where noise
+    exceeds all numbers, nothing comes out.
     """
     weights, bias = (np.asarray(array, np.float64) for array in update[:2])
-    rows = np.diff(weights, axis=0, append=np.zeros((1, weights.shape[1])))
-    shifts = np.diff(bias, append=0.0)
-    used = np.abs(shifts) > least * np.abs(shifts).max()
-    return np.asarray(rows[used] / shifts[used, None])
+    with np.errstate(all="ignore"):
+        rows = np.diff(weights, axis=0, append=np.zeros((1, weights.shape[1])))
+        shifts = np.diff(bias, append=0.0)
+        used = np.abs(shifts) > least * np.abs(shifts).max()
+        found = rows[used] / shifts[used, None]
+    return np.asarray(found[np.isfinite(found).all(1)])

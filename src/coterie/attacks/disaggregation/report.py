@@ -1,0 +1,211 @@
+"""The report on disaggregation: numbers, the log as it was and as it was found, verdict and card."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coterie.attacks.finding import AttackFinding, CardLine, Effect, Plot, WordTable
+from coterie.reports.html import Figure, packed
+from coterie.reports.intervals import share_interval, spread, spread_cell
+from coterie.reports.words import Level, count
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from coterie.attacks.disaggregation.simulated import Disaggregation, HiddenLogTrial
+    from coterie.attacks.rounds import Side
+
+_RECOVERED = 0.05
+_CAPTION = (
+    "Rounds in rows, clients in columns, circle mates or those drawn like them beside each other; the first trial. "
+    "Filled: took part. Red: wrong."
+)
+
+
+def tell(attack: Disaggregation, sides: Sequence[Side], found: Mapping[str, Sequence[HiddenLogTrial]]) -> AttackFinding:
+    """Put the finding together, from the trials of each side."""
+    results = {side.name: _numbers(found[side.name]) for side in sides}
+    held = all(trial.told_apart == 0.5 for trial in found["multi-round"])
+    random, circles = results["random"], results["multi-round"]
+    steps = "hardly change" if attack.steps == "small" else "change as in ordinary training"
+    return AttackFinding(
+        level=Level.SAFE if held else Level.DANGER,
+        headline=f"{_helps(random)}: with random selection {random['columns_recovered']:.0%} of it come out of the "
+        f"sums, and updates with a median error of {random['median_error']:.2g} "
+        f"({random['median_error_with_log']:.2g} with the log); {_told_apart(random)}. With circles of "
+        f"{attack.privacy} {circles['columns_recovered']:.0%} come out, and "
+        + ("nobody is told from its circle." if held else "circles did not hold."),
+        setting=f"{attack.clients} clients with few labels each of {attack.data} train {attack.model}, {attack.cohort} "
+        f"in a round; then sums of {attack.rounds} rounds are watched in which updates {steps}. The attacker knows how "
+        f"many clients are in a sum, and each client's number of rounds out of every {attack.period}. "
+        f"{count(attack.trials, 'trial')}. Sums are added up in the clear, since nothing else of a round is used.",
+        measures={"policies": results},
+        tables=[_table(sides, results)],
+        card=list(_card(attack, results, held=held)),
+        plots=[
+            Plot(f"Who took part when: {side.words}", draw_log(side, found[side.name][0]), _CAPTION) for side in sides
+        ],
+        remarks=[
+            "Without any counts, the columns of P still are the zeros and ones in the column space, but whose is whose "
+            "is not known.",
+            "Hiding the log takes away what an audit is made from; circles hold with the log in the open.",
+        ],
+    )
+
+
+def _helps(random: Mapping[str, Any]) -> str:
+    """Say what hiding the log does for clients that are drawn at random."""
+    if random["median_error"] < _RECOVERED:
+        return "Hiding the log does not help"
+    pairs = random["pairs"]
+    if share_interval(int(random["circle_mates_told_apart"] * pairs + 1e-6), pairs)[0] > 0.5:
+        return "Hiding the log blurs updates and is no protection"
+    return f"Hiding the log blurs updates; whether it protects anybody, {count(pairs, 'pair')} cannot tell"
+
+
+def _told_apart(one: Mapping[str, Any]) -> str:
+    return f"two clients are told apart in {one['circle_mates_told_apart']:.0%} of {count(one['pairs'], 'pair')}"
+
+
+def _numbers(trials: Sequence[HiddenLogTrial]) -> dict[str, Any]:
+    return {
+        "columns_recovered": float(np.mean([trial.columns for trial in trials])),
+        "columns_recovered_spread": spread([trial.columns for trial in trials]),
+        "entries_right": float(np.mean([trial.entries for trial in trials])),
+        "entries_right_by_counts_alone": float(np.mean([trial.guess for trial in trials])),
+        "median_error": float(np.median(np.concatenate([trial.errors for trial in trials]))),
+        "median_error_with_log": float(np.median(np.concatenate([trial.with_log for trial in trials]))),
+        "guessing_the_mean": {"median_error": float(np.median(np.concatenate([trial.guesses for trial in trials])))},
+        "circle_mates_told_apart": float(np.mean([trial.told_apart for trial in trials])),
+        "pairs": sum(trial.pairs for trial in trials),
+    }
+
+
+def _table(sides: Sequence[Side], results: Mapping[str, Mapping[str, Any]]) -> WordTable:
+    return WordTable(
+        "The log as found, and what it is good for",
+        (
+            "selection",
+            "columns",
+            "±",
+            "entries",
+            "by counts",
+            "error",
+            "with the log",
+            "of the mean",
+            "told apart",
+        ),
+        [
+            (
+                side.words,
+                f"{one['columns_recovered']:.0%}",
+                spread_cell(one["columns_recovered_spread"], ".0%"),
+                f"{one['entries_right']:.1%}",
+                f"{one['entries_right_by_counts_alone']:.1%}",
+                f"{one['median_error']:.2g}",
+                f"{one['median_error_with_log']:.2g}",
+                f"{one['guessing_the_mean']['median_error']:.2g}",
+                f"{one['circle_mates_told_apart']:.0%}",
+            )
+            for side, one in ((side, results[side.name]) for side in sides)
+        ],
+        "Columns, entries: of the log, what was found right; ±: over the trials. By counts: entries that who does not "
+        "look at the sums gets right at best. Error: median, of updates, with the log that was found, with the true "
+        "one, and of the mean of all updates as the guess for everybody. Told apart: two members of a circle, or of a "
+        "group drawn like one, matched with their updates; 50% is guessing.",
+    )
+
+
+def _card(attack: Disaggregation, results: Mapping[str, Mapping[str, Any]], *, held: bool) -> Iterator[CardLine]:
+    for side, against in ("random", "random selection"), ("multi-round", f"circles of {attack.privacy}"):
+        one = results[side]
+        above = one["entries_right"] > one["entries_right_by_counts_alone"]
+        yield CardLine(
+            "find out who took part when",
+            f"{against}, log hidden",
+            Effect.NOT_ELIMINATED if above else Effect.REDUCED,
+            f"{one['entries_right']:.1%} of it are found; by counts alone {one['entries_right_by_counts_alone']:.1%}",
+        )
+    random = results["random"]
+    error, guess = random["median_error"], random["guessing_the_mean"]["median_error"]
+    yield CardLine(
+        "single out a client's update",
+        "random selection, log hidden",
+        Effect.NOT_ELIMINATED if error < guess else Effect.REDUCED,
+        f"{_told_apart(random)}, by guessing in 50%; median error {error:.2g}, guessing the mean {guess:.2g}",
+    )
+    yield CardLine(
+        "single out a client's update",
+        f"circles of {attack.privacy}, log hidden",
+        Effect.ELIMINATED if held else Effect.NOT_ELIMINATED,
+        "circle mates have one and the same column, found or not: told apart as by guessing"
+        if held
+        else "circle mates were told apart",
+    )
+
+
+def draw_log(side: Side, trial: HiddenLogTrial) -> Figure:
+    """Draw P as it was, as it was found, and as the counts alone have it, wrong entries in red."""
+    order = [client for circle in side.mates for client in circle]
+    panels = [
+        ("as it was", trial.truth),
+        (f"as found: {trial.entries:.1%} right", trial.found),
+        (f"by counts alone: {trial.guess:.1%} right", trial.by_counts),
+    ]
+    rounds, clients = trial.truth.shape
+    traces: list[dict[str, Any]] = []
+    layout: dict[str, Any] = {"margin": {"l": 56, "r": 16, "t": 36, "b": 48}, "annotations": []}
+    for number, (heading, matrix) in enumerate(panels):
+        which, left = "" if not number else str(number + 1), number * 0.35
+        shades = np.where(matrix == trial.truth, matrix.astype(np.uint8), np.uint8(2))[:, order]
+        traces.append(
+            {
+                "type": "heatmap",
+                "xaxis": f"x{which}",
+                "yaxis": f"y{which}",
+                "y0": 1,
+                "x": [f"client {client + 1}" for client in order],
+                "z": packed(shades),
+                "zmin": 0,
+                "zmax": 2,
+                "colorscale": [[0, "@empty"], [0.5, "@accent"], [1, "@danger"]],
+                "showscale": False,
+                "xgap": 1 if clients <= 60 else 0,
+                "ygap": 1 if rounds <= 80 else 0,
+                "hovertemplate": "round %{y}<br>%{x}<extra></extra>",
+            }
+        )
+        layout[f"xaxis{which}"] = {
+            "domain": [left, left + 0.3],
+            "anchor": f"y{which}",
+            "title": {"text": "clients"},
+            "showticklabels": False,
+            "showgrid": False,
+            "ticks": "",
+        }
+        layout[f"yaxis{which}"] = {
+            "anchor": f"x{which}",
+            "range": [rounds + 0.5, 0.5],
+            "showticklabels": not number,
+            "showgrid": False,
+            "ticks": "",
+        }
+        layout["annotations"].append(
+            {
+                "text": heading,
+                "x": left,
+                "y": 1,
+                "xref": "paper",
+                "yref": "paper",
+                "xanchor": "left",
+                "yanchor": "bottom",
+                "showarrow": False,
+                "font": {"color": "@ink"},
+            }
+        )
+    layout["yaxis"]["title"] = {"text": "rounds"}
+    told = "; ".join(heading for heading, _ in panels)
+    alt = f"Maps of who of {clients} clients took part in which of {rounds} rounds, {side.words}: {told}."
+    return Figure(traces, layout, min(max(240, 100 + 8 * rounds), 560), alt)

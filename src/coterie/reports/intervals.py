@@ -1,4 +1,4 @@
-"""How far values scatter, and intervals of a stated confidence: means by Student, shares by Clopper and Pearson."""
+"""Spreads over trials, and intervals of a stated confidence: means by Student, shares by Clopper and Pearson."""
 
 from collections.abc import Sequence
 from math import inf, sqrt

@@ -32,11 +32,11 @@ def tell(attack: Disaggregation, sides: Sequence[Side], found: Mapping[str, Sequ
     steps = "hardly change" if attack.steps == "small" else "change as in ordinary training"
     return AttackFinding(
         level=Level.SAFE if held else Level.DANGER,
-        headline=f"{_helps(random)}: with random selection {random['columns_recovered']:.0%} of it come out of the "
-        f"sums, and updates with a median error of {random['median_error']:.2g} "
-        f"({random['median_error_with_log']:.2g} with the log); {_told_apart(random)}. With circles of "
-        f"{attack.privacy} {circles['columns_recovered']:.0%} come out, and "
-        + ("nobody is told from its circle." if held else "circles did not hold."),
+        headline=f"With circles of {attack.privacy} {circles['columns_recovered']:.0%} of the hidden log come out of "
+        f"the sums, and {'nobody is told from its circle' if held else 'circles did not hold'}. "
+        f"{_helps(random)} with random selection: {random['columns_recovered']:.0%} of it come out, and updates with a "
+        f"median error of {random['median_error']:.2g} ({random['median_error_with_log']:.2g} with the log); "
+        f"{_told_apart(random)}.",
         setting=f"{attack.clients} clients with few labels each of {attack.data} train {attack.model}, {attack.cohort} "
         f"in a round; then sums of {attack.rounds} rounds are watched in which updates {steps}. The attacker knows how "
         f"many clients are in a sum, and each client's number of rounds out of every {attack.period}. "

@@ -8,6 +8,7 @@ from coterie.attacks.active_membership.descents import COMMON, AttackedDescent, 
 from coterie.attacks.active_membership.inference import infer
 from coterie.attacks.active_membership.scene import MembershipScene
 from coterie.attacks.active_membership.summary import InferenceSuccess
+from coterie.attacks.active_membership.tasks import Classification
 from coterie.reports.intervals import share_interval
 
 SEEDS = range(4)
@@ -28,7 +29,7 @@ def test_a_model_that_saw_no_target_is_right_half_the_time(scenes: list[Membersh
 def test_a_random_model_is_right_half_the_time() -> None:
     rng = np.random.default_rng(0)
     members = np.arange(4000) < 2000
-    found = infer(rng.standard_normal((4000, 10)), rng.integers(0, 10, 4000), members)
+    found = infer(Classification(10), rng.standard_normal((4000, 10)), rng.integers(0, 10, 4000), members)
     low, high = share_interval(found.right, found.targets)
     assert low < 0.5 < high
 
@@ -57,6 +58,40 @@ def test_members_learnt_by_heart_are_recovered_exactly() -> None:
     descent = AttackedDescent("fedavg", scene, Recipe())
     for _ in range(1500):
         descent.train()
-    found = infer(descent.answers()[COMMON], scene.targets.y, scene.members)
+    found = infer(scene.task, descent.answers()[COMMON], scene.targets.y, scene.members)
     assert found.members_found == 1
     assert found.accuracy == 1
+
+
+@pytest.fixture(scope="module")
+def forecasts() -> list[MembershipScene]:
+    return [MembershipScene.deal("energy", 8, 2, 40, seed, tests=200, options={"window": 72}) for seed in SEEDS]
+
+
+class TestForecasts:
+    """The same for numbers: errors in place of wrong classes."""
+
+    def test_a_model_that_saw_no_target_is_right_half_the_time(self, forecasts: list[MembershipScene]) -> None:
+        found = InferenceSuccess([know_nothing(scene, Recipe(step=0.02), 300) for scene in forecasts])
+        low, high = found.interval
+        assert low < 0.5 < high
+        assert not found.beats_guess
+
+    def test_the_attack_beats_a_guess_on_fedavg(self, forecasts: list[MembershipScene]) -> None:
+        schedule = AttackSchedule(threshold=0.9, patience=100, rounds=1000, looks=1)
+        played = [play("fedavg", scene, Recipe(step=0.02), schedule, (0.75,)) for scene in forecasts]
+        assert InferenceSuccess([trial.courses[0].last.inferred[COMMON] for trial in played]).beats_guess
+
+    def test_members_learnt_by_heart_are_recovered_exactly(self) -> None:
+        """Few examples, numbers drawn at random, long training: nothing but having seen them can make them right."""
+        scene = MembershipScene.deal("energy", 2, 1, 8, seed=5, tests=100, options={"window": 72})
+        rng = np.random.default_rng(1)
+        scene.honest.y[:] = rng.standard_normal(scene.honest.y.shape)
+        known = {row.tobytes(): number for row, number in zip(scene.honest.x, scene.honest.y, strict=True)}
+        for number, row in enumerate(scene.targets.x):
+            scene.targets.y[number] = known.get(row.tobytes(), 3 * rng.choice([-1, 1]))
+        descent = AttackedDescent("fedavg", scene, Recipe(step=0.02))
+        for _ in range(4000):
+            descent.train()
+        found = infer(scene.task, descent.answers()[COMMON], scene.targets.y, scene.members)
+        assert (found.accuracy, found.auc) == (1, 1)

@@ -10,7 +10,7 @@ from coterie.cli.options import AsJson
 
 def active_membership(
     data: Annotated[
-        str, typer.Option(metavar="NAME", help="digits, location30, mnist, cifar10-features, or any with labels.")
+        str, typer.Option(metavar="NAME", help="digits, location30, mnist, cifar10-features, energy, pjm, or another.")
     ] = "digits",
     data_dir: DataDir = None,
     participants: Annotated[int, typer.Option(help="Honest participants.", min=2, max=10_000)] = 8,
@@ -23,7 +23,10 @@ def active_membership(
         typer.Option(help="What attackers multiply their gradient by; tuned on FedAvg if not given, 0 only watches."),
     ] = None,
     threshold: Annotated[
-        float | None, typer.Option(help="Attack once the attackers' models get this share of targets right.")
+        float | None,
+        typer.Option(
+            help="Attack once the attackers' models get this share of targets right, or explain it of their variance."
+        ),
     ] = None,
     rounds: Annotated[int | None, typer.Option(help="Rounds of the attack.", min=1)] = None,
     step: Annotated[float | None, typer.Option(help="Step along the mean gradient, of all methods.")] = None,

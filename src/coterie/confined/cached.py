@@ -18,7 +18,7 @@ from coterie.arithmetic import FloatArray
 from coterie.cohorts.circles import Mask
 from coterie.confined.descent import ConfinedDescent, Contribution
 from coterie.confined.grid import Grid
-from coterie.confined.network import ROWS, Labels, check_examples, softmax_errors
+from coterie.confined.network import ROWS, Targets, check_examples, output_errors
 from coterie.confined.offsets import Parameters
 from coterie.errors import ConfigError
 
@@ -31,29 +31,29 @@ class CachedGroups:
     in the activations is gone when the groups are made anew from their descent.
     """
 
-    def __init__(self, x: FloatArray, labels: Labels, grid: Grid, descent: ConfinedDescent) -> None:
+    def __init__(self, x: FloatArray, targets: Targets, grid: Grid, descent: ConfinedDescent) -> None:
         """Deal rows of ``x`` to the groups in their order, and compute where the descent stands.
 
         Everything is computed in the type of ``x``. The participants of ``descent`` are the groups, and its parameters
         W1, b1, W2, b2.
         """
-        check_examples(x, labels, descent.displacement)
+        check_examples(x, targets, descent.displacement)
         if descent.participants != tuple(grid.names):
             raise ConfigError("the participants of the descent must be the groups of the grid, by name and in order")
         self.grid, self.descent = grid, descent
         each = grid.rows_each(len(x))
-        hidden, classes = descent.displacement[2].shape
+        hidden, outputs = descent.displacement[2].shape
         self._x = np.ascontiguousarray(x).reshape(grid.groups, each, -1)
-        self._labels = labels.reshape(grid.groups, each)
+        self._targets = targets.reshape(grid.groups, each, *targets.shape[1:])
         self._columns = np.array([columns.start for columns in grid.columns(x.shape[1])])
         self._z = np.empty((grid.groups, each, hidden), x.dtype)
-        self._w2 = np.empty((grid.groups, hidden, classes), x.dtype)
-        self._b2 = np.empty((grid.groups, classes), x.dtype)
+        self._w2 = np.empty((grid.groups, hidden, outputs), x.dtype)
+        self._b2 = np.empty((grid.groups, outputs), x.dtype)
         for number, name in enumerate(grid.names):
             w1, b1, self._w2[number], self._b2[number] = (array.astype(x.dtype) for array in descent.confined(name))
             np.matmul(self._x[number], w1, out=self._z[number])
             self._z[number] += b1
-        self._errors = np.empty((grid.groups, each, classes), x.dtype)
+        self._errors = np.empty((grid.groups, each, outputs), x.dtype)
         self.losses = np.empty(grid.groups)
         """Every group's loss on its own data, at its own model."""
         for part in self._parts():
@@ -125,9 +125,9 @@ class CachedGroups:
         self, z: FloatArray, w2: FloatArray, b2: FloatArray, part: slice
     ) -> tuple[FloatArray, npt.NDArray[np.float64]]:
         """Return the errors at the output and every group's mean loss, given its hidden inputs."""
-        logits = np.matmul(np.maximum(z, 0), w2)
-        logits += b2[:, None, :]
-        errors, losses = softmax_errors(logits, self._labels[part])
+        answers = np.matmul(np.maximum(z, 0), w2)
+        answers += b2[:, None, :]
+        errors, losses = output_errors(answers, self._targets[part])
         return errors, losses.mean(axis=1, dtype=np.float64)
 
     def _parts(self) -> Iterator[slice]:

@@ -1,7 +1,8 @@
 """A network with one hidden layer, its loss and its gradient in plain numpy.
 
 The experiments on MNIST call it "a CNN of 256 ReLU units"; in the authors' code it is this, 784-256-10. Here it has
-both biases. Parameters are W1 (features x hidden), b1, W2 (hidden x classes) and b2; losses are mean cross-entropies.
+both biases. Parameters are W1 (features x hidden), b1, W2 (hidden x outputs) and b2; losses are mean cross-entropies
+where examples have labels, and mean squared errors where they have numbers.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,8 @@ from coterie.errors import InputError
 
 Labels: TypeAlias = npt.NDArray[np.integer[Any]]
 """The class of each example."""
+Targets: TypeAlias = npt.NDArray[Any]
+"""The class of each example, or the numbers to predict of it: examples x outputs."""
 
 ROWS = 4096
 """Examples worked on at a time, so that what is computed of them stays in the cache."""
@@ -26,13 +29,29 @@ def zero_anchor(features: int, hidden: int = 256, classes: int = 10, dtype: str 
     return [np.zeros(shape, dtype) for shape in ((features, hidden), (hidden,), (hidden, classes), (classes,))]
 
 
-def check_examples(x: FloatArray, labels: Labels, parameters: Sequence[FloatArray]) -> None:
+def check_examples(x: FloatArray, targets: Targets, parameters: Sequence[FloatArray]) -> None:
     """Refuse examples that are not for this network."""
-    features, classes = parameters[0].shape[0], parameters[3].shape[0]
-    if x.ndim != 2 or x.shape[1] != features or labels.shape != x.shape[:1] or not labels.size:
-        raise InputError(f"expected rows of {features} features and a label for each")
-    if labels.min() < 0 or labels.max() >= classes:
-        raise InputError(f"labels are from 0 to {classes - 1}")
+    features, outputs = parameters[0].shape[0], parameters[3].shape[0]
+    numbers = targets.dtype.kind == "f"
+    due = (len(x), outputs) if numbers else (len(x),)
+    if x.ndim != 2 or x.shape[1] != features or targets.shape != due or not targets.size:
+        what = f"{outputs} numbers" if numbers else "a label"
+        raise InputError(f"expected rows of {features} features and {what} for each")
+    if not numbers and (targets.min() < 0 or targets.max() >= outputs):
+        raise InputError(f"labels are from 0 to {outputs - 1}")
+
+
+def output_errors(answers: FloatArray, targets: Targets) -> tuple[FloatArray, FloatArray]:
+    """Return the gradient of every example's loss by its answers, in their place, and the losses.
+
+    Outputs are the last axis of the answers. Targets have all the others (labels), or are of their shape (numbers).
+    """
+    if targets.dtype.kind != "f":
+        return softmax_errors(answers, targets)
+    answers -= targets
+    losses = np.square(answers).mean(axis=-1)
+    answers *= 2 / answers.shape[-1]
+    return answers, losses
 
 
 def softmax_errors(logits: FloatArray, labels: Labels) -> tuple[FloatArray, FloatArray]:
@@ -51,9 +70,9 @@ def softmax_errors(logits: FloatArray, labels: Labels) -> tuple[FloatArray, Floa
     return logits, losses
 
 
-def loss_and_gradient(x: FloatArray, labels: Labels, parameters: Sequence[FloatArray]) -> tuple[float, Parameters]:
+def loss_and_gradient(x: FloatArray, targets: Targets, parameters: Sequence[FloatArray]) -> tuple[float, Parameters]:
     """Return the mean loss over all examples, and its gradient: one full batch."""
-    check_examples(x, labels, parameters)
+    check_examples(x, targets, parameters)
     w1, b1, w2, b2 = parameters
     gradient = [np.zeros_like(array) for array in parameters]
     loss = 0.0
@@ -61,7 +80,7 @@ def loss_and_gradient(x: FloatArray, labels: Labels, parameters: Sequence[FloatA
         hidden = x[rows] @ w1
         hidden += b1
         np.maximum(hidden, 0, out=hidden)
-        errors, losses = softmax_errors(hidden @ w2 + b2, labels[rows])
+        errors, losses = output_errors(hidden @ w2 + b2, targets[rows])
         back = errors @ w2.T
         back *= hidden > 0
         for total, part in zip(
@@ -70,17 +89,6 @@ def loss_and_gradient(x: FloatArray, labels: Labels, parameters: Sequence[FloatA
             total += part
         loss += float(losses.sum())
     return loss / len(x), [array / len(x) for array in gradient]
-
-
-def accuracy(x: FloatArray, labels: Labels, parameters: Sequence[FloatArray]) -> float:
-    """Return the share of examples that are classified correctly."""
-    check_examples(x, labels, parameters)
-    w1, b1, w2, b2 = parameters
-    right = 0
-    for rows in _chunks(len(x)):
-        logits = np.maximum(x[rows] @ w1 + b1, 0) @ w2 + b2
-        right += int((logits.argmax(axis=1) == labels[rows]).sum())
-    return right / len(x)
 
 
 def _chunks(size: int) -> Iterator[slice]:

@@ -24,10 +24,11 @@ from coterie.attacks.active_membership.descents import (
     crafted,
     outputs,
 )
-from coterie.attacks.active_membership.inference import area_under_curve, infer, losses
-from coterie.attacks.active_membership.scene import MembershipScene, other_labels
+from coterie.attacks.active_membership.inference import area_under_curve, infer
+from coterie.attacks.active_membership.scene import MembershipScene
 from coterie.attacks.active_membership.secure_sum import secure_error
 from coterie.attacks.active_membership.summary import InferenceSuccess, MethodSummary
+from coterie.attacks.active_membership.tasks import Classification, Regression
 from coterie.attacks.active_membership.verdict import outcome_against
 from coterie.attacks.finding import Effect
 from coterie.cli import app
@@ -59,8 +60,8 @@ class TestInference:
         rng = np.random.default_rng(seed)
         members = rng.permutation(np.arange(2 * half) < half)
         labels = rng.integers(0, 10, members.size)
-        logits = np.eye(10)[np.where(members, labels, other_labels(labels, 10, rng))]
-        found = infer(logits, labels, members)
+        logits = np.eye(10)[np.where(members, labels, Classification(10).decoys(labels, rng))]
+        found = infer(Classification(10), logits, labels, members)
         assert (found.accuracy, found.members_found, found.false_alarms, found.auc) == (1, 1, 0, 1)
 
     @given(st.integers(0, 2**32))
@@ -71,12 +72,12 @@ class TestInference:
         assert area_under_curve(scores, members) == pytest.approx((pairs.mean() + 1) / 2)
 
     def test_losses_are_cross_entropies_and_never_overflow(self) -> None:
-        found = losses(np.array([[1000.0, 0.0], [0.0, 0.0]]), np.array([1, 0]))
+        found = Classification(2).losses(np.array([[1000.0, 0.0], [0.0, 0.0]]), np.array([1, 0]))
         assert found == pytest.approx([1000, np.log(2)])
 
     def test_inference_refuses_what_cannot_be_compared(self) -> None:
         with pytest.raises(InputError, match="a row of outputs"):
-            infer(np.zeros((3, 2)), np.zeros(2, int), np.ones(2, bool))
+            infer(Classification(10), np.zeros((3, 2)), np.zeros(2, int), np.ones(2, bool))
         with pytest.raises(InputError, match="members and non-members"):
             area_under_curve(np.zeros(2), np.ones(2, bool))
 
@@ -98,7 +99,7 @@ class TestScene:
 
     def test_random_labels_are_never_the_true_ones(self, scene: MembershipScene) -> None:
         assert (scene.decoys != scene.targets.y).all()
-        assert ((scene.decoys >= 0) & (scene.decoys < scene.classes)).all()
+        assert ((scene.decoys >= 0) & (scene.decoys < scene.task.outputs)).all()
 
     def test_a_scene_depends_on_its_seed_alone(self, scene: MembershipScene) -> None:
         again, other = (
@@ -115,9 +116,72 @@ class TestScene:
         with pytest.raises(ConfigError, match=refused):
             MembershipScene.deal("digits", honest, MALICIOUS, examples, seed=0)
 
-    def test_a_regression_is_refused(self) -> None:
-        with pytest.raises(ConfigError, match="no labels"):
-            MembershipScene.deal("energy", HONEST, MALICIOUS, EXAMPLES, seed=0)
+
+class TestRegression:
+    """Numbers instead of labels: squared errors, the half with the smaller ones, the share of variance explained."""
+
+    TASK = Regression(1)
+
+    @given(st.integers(0, 2**32), st.integers(1, 30))
+    def test_members_with_smaller_errors_are_all_found(self, seed: int, half: int) -> None:
+        rng = np.random.default_rng(seed)
+        members = rng.permutation(np.arange(2 * half) < half)
+        targets = rng.standard_normal((2 * half, 1))
+        errors = np.where(members, rng.uniform(0, 0.1, members.size), rng.uniform(0.2, 3, members.size))
+        answers = targets + (errors * rng.choice([-1, 1], members.size))[:, None]
+        found = infer(self.TASK, answers, targets, members)
+        assert (found.accuracy, found.members_found, found.false_alarms, found.auc) == (1, 1, 0, 1)
+
+    @pytest.mark.parametrize("answers", [np.zeros((8, 1)), np.full((8, 1), np.nan), np.full((8, 1), np.inf)])
+    def test_answers_that_say_nothing_are_worth_a_guess_in_whatever_order(self, answers: np.ndarray) -> None:
+        found = infer(self.TASK, answers, np.ones((8, 1)), np.arange(8) < 4)
+        assert (found.accuracy, found.auc) == (0.5, 0.5)
+
+    @given(st.integers(0, 2**32), st.floats(0.1, 50), st.floats(-9, 9))
+    def test_explained_variance_knows_no_scale(self, seed: int, scale: float, shift: float) -> None:
+        rng = np.random.default_rng(seed)
+        targets, answers = rng.standard_normal((2, 20, 1))
+        score = self.TASK.score(answers, targets)
+        assert self.TASK.score(scale * answers + shift, scale * targets + shift) == pytest.approx(score)
+        assert self.TASK.score(targets, targets) == 1
+        assert self.TASK.score(np.full_like(targets, targets.mean()), targets) == pytest.approx(0, abs=1e-12)
+
+    def test_what_diverged_has_no_score(self) -> None:
+        with pytest.raises(ConfigError, match="smaller"):
+            self.TASK.score(np.full((4, 1), np.nan), np.arange(4.0)[:, None])
+
+    def test_wrong_answers_are_as_wrong_for_every_record(self) -> None:
+        targets = np.random.default_rng(0).normal(3, 2, (500, 2)).astype(np.float32)
+        off = Regression(2).decoys(targets, np.random.default_rng(1)) - targets
+        assert np.allclose(np.abs(off), targets.std(axis=0), atol=1e-5)
+        assert abs(np.sign(off).mean()) < 0.1
+
+    def test_what_attackers_send_pushes_every_answer_by_its_distance_alone(self) -> None:
+        """The same push whatever the error is: squared errors by themselves would be climbed ever faster."""
+        scene = MembershipScene.deal("energy", HONEST, MALICIOUS, EXAMPLES, seed=0, tests=50)
+        (model,) = AttackedDescent("fedavg", scene, Recipe(step=0.02)).honest_models(1)
+        x, y = scene.targets.x, scene.targets.y
+        sent = []
+        for shift in (0.0, 5.0):  # of the true numbers and the wrong ones together
+            true, decoys = (loss_and_gradient(x, to + np.float32(shift), model)[1] for to in (y, scene.decoys))
+            sent.append(flat(crafted(true, decoys, 1.0)))
+        assert np.allclose(sent[0], sent[1], atol=1e-4)
+
+    def test_every_method_learns_to_forecast(self) -> None:
+        scene = MembershipScene.deal("energy", HONEST, MALICIOUS, EXAMPLES, seed=0, tests=200)
+        schedule = AttackSchedule(threshold=0.8, patience=100, rounds=20, looks=1)
+        for method in METHODS:
+            (watched,) = play(method, scene, Recipe(step=0.02), schedule, (0.0,)).courses
+            assert watched.last.utility.mean > 0.5
+
+    def test_the_command_speaks_of_forecasts(self) -> None:
+        small = ["--data", "energy", "--participants", "3", "--examples", "12", "--rounds", "8", "--trials", "1"]
+        result = CliRunner().invoke(app, ["attack", "active-membership", *small, "--strength", "0.5"])
+        assert result.exit_code == 0, result.output
+        said = " ".join(result.stdout.split())
+        assert "explain 90% of the variance" in said
+        assert "below the median of all targets" in said
+        assert "Explained variance on examples" in said
 
 
 def turned(parameters: list[np.ndarray]) -> list[np.ndarray]:
@@ -230,7 +294,7 @@ class TestMethods:
             descent = AttackedDescent("fedavg", scene, recipe)
             for _ in range(300):
                 descent.train(1.0)
-            return infer(descent.answers()[COMMON], scene.targets.y, scene.members).false_alarms
+            return infer(scene.task, descent.answers()[COMMON], scene.targets.y, scene.members).false_alarms
 
         assert called_members(Recipe(train_on_targets=True)) == 1 > called_members(Recipe())
 
@@ -260,7 +324,7 @@ def success(aucs: list[float], targets: int = 200) -> InferenceSuccess:
     return InferenceSuccess([replace(EVEN, auc=auc, right=targets // 2, targets=targets) for auc in aucs])
 
 
-EVEN = infer(np.eye(2)[[0, 1, 0, 1]], np.array([0, 0, 0, 0]), np.array([True, True, False, False]))
+EVEN = infer(Classification(10), np.eye(2)[[0, 1, 0, 1]], np.array([0, 0, 0, 0]), np.array([True, True, False, False]))
 
 
 class TestVerdict:

@@ -1,6 +1,6 @@
 """Grids: a vertical split changes nothing, and cached activations compute what the plain descent computes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -22,7 +22,7 @@ from coterie.confined import (
 from coterie.confined import iterate as play
 from coterie.confined.cached import CachedGroups, _row_squares
 from coterie.confined.grid import Grid, GridOffsets, group_activations
-from coterie.confined.network import accuracy, loss_and_gradient, zero_anchor
+from coterie.confined.network import loss_and_gradient, zero_anchor
 from coterie.confined.offsets import Offsets
 from coterie.errors import ConfigError, InputError, LocalProtocolError, TooFewHonest
 from coterie.privacy import clip_norm
@@ -56,10 +56,22 @@ def flat(model: Sequence[FloatArray]) -> np.ndarray:
 # The network.
 
 
-def test_the_gradient_is_that_of_the_loss() -> None:
+def accuracy(x: FloatArray, labels: np.ndarray, parameters: Sequence[FloatArray]) -> float:
+    w1, b1, w2, b2 = parameters
+    return float((np.argmax(np.maximum(x @ w1 + b1, 0) @ w2 + b2, axis=1) == labels).mean())
+
+
+def numbers(labels: np.ndarray) -> np.ndarray:
+    """Numbers to predict instead: where the labels point to on a circle, and on others."""
+    return np.cos(labels[:, None] + np.arange(CLASSES))
+
+
+@pytest.mark.parametrize("targets", [lambda labels: labels, numbers], ids=["labels", "numbers"])
+def test_the_gradient_is_that_of_the_loss(targets: Callable[[np.ndarray], np.ndarray]) -> None:
     x, labels = examples(30)
+    wanted = targets(labels)
     parameters = make_descent(Grid(1)).confined("group-0")
-    _, gradient = loss_and_gradient(x, labels, parameters)
+    _, gradient = loss_and_gradient(x, wanted, parameters)
     rng = np.random.default_rng(0)
     for position, array in enumerate(parameters):
         for _ in range(5):
@@ -68,15 +80,16 @@ def test_the_gradient_is_that_of_the_loss() -> None:
             def loss(change: float, position: int = position, index: tuple[int, ...] = index) -> float:
                 moved = [part.copy() for part in parameters]
                 moved[position][index] += change
-                return loss_and_gradient(x, labels, moved)[0]
+                return loss_and_gradient(x, wanted, moved)[0]
 
             assert gradient[position][index] == pytest.approx((loss(1e-6) - loss(-1e-6)) / 2e-6, abs=1e-7)
 
 
-def test_a_loss_is_the_mean_cross_entropy_and_accuracy_a_share() -> None:
+def test_a_loss_is_the_mean_cross_entropy_or_the_mean_squared_error() -> None:
     x, labels = examples(50)
-    assert loss_and_gradient(x, labels, zero_anchor(FEATURES, HIDDEN, CLASSES))[0] == pytest.approx(np.log(CLASSES))
-    assert accuracy(x, labels, zero_anchor(FEATURES, HIDDEN, CLASSES)) == pytest.approx(np.mean(labels == 0))
+    nothing = zero_anchor(FEATURES, HIDDEN, CLASSES)
+    assert loss_and_gradient(x, labels, nothing)[0] == pytest.approx(np.log(CLASSES))
+    assert loss_and_gradient(x, numbers(labels), nothing)[0] == pytest.approx(np.mean(numbers(labels) ** 2))
 
 
 def test_examples_must_be_for_the_network() -> None:
@@ -84,7 +97,26 @@ def test_examples_must_be_for_the_network() -> None:
     parameters = zero_anchor(FEATURES, HIDDEN, CLASSES)
     for bad in ((x[:, 1:], labels), (x, labels[1:]), (x, labels + CLASSES), (x[:0], labels[:0])):
         with pytest.raises(InputError):
-            accuracy(*bad, parameters)
+            loss_and_gradient(*bad, parameters)
+    with pytest.raises(InputError, match=f"{CLASSES} numbers for each"):  # a column would be broadcast against the rows
+        loss_and_gradient(x, numbers(labels)[:, :1], parameters)
+
+
+def test_cached_groups_predict_numbers_as_the_plain_network_does() -> None:
+    grid, (x, labels) = Grid(3), examples(24)
+    descent = make_descent(grid, 0.05)
+    cached, rng = CachedGroups(x, numbers(labels), grid, descent), np.random.default_rng(0)
+    for _ in range(5):
+        step = descent.propose(cached.gradient(np.ones(3, bool), Contribution(None), rng))
+        before = [descent.confined(name) for name in grid.names]
+        parts = zip(x.reshape(3, 8, -1), numbers(labels).reshape(3, 8, -1), before, strict=True)
+        mean = np.mean([flat(loss_and_gradient(*part)[1]) for part in parts], axis=0)
+        assert np.allclose(flat(step), -0.05 * mean)
+        cached.advance(step, rng)
+    for part, wanted, name, loss in zip(
+        x.reshape(3, 8, -1), numbers(labels).reshape(3, 8, -1), grid.names, cached.losses, strict=True
+    ):
+        assert loss == pytest.approx(loss_and_gradient(part, wanted, descent.confined(name))[0])
 
 
 # Grids.

@@ -17,7 +17,7 @@ from coterie.reproduce.claims import Judgement
 from coterie.reproduce.declarations import FULL, QUICK, Job, declared, read_declaration
 from coterie.reproduce.runner import REPORT, Run
 
-NAMES = ("cgd-active", "cgd-active-scale")
+NAMES = ("cgd-active", "cgd-active-energy", "cgd-active-scale")
 UTILITY = HonestUtility(0.8, 0.02, 0.7)
 
 

@@ -29,6 +29,7 @@ class Preset:
     examples: int
     threshold: float
     rounds: int
+    step: float = 0.5
     options: Mapping[str, Any] = field(default_factory=dict)
     """Of the data set's reader."""
 
@@ -38,6 +39,8 @@ PRESETS = {
     "location30": Preset(examples=200, threshold=0.5, rounds=150),
     "mnist": Preset(examples=200, threshold=0.85, rounds=150, options={"unit": True}),
     "cifar10-features": Preset(examples=200, threshold=0.35, rounds=150, options={"train_rows": 5000}),
+    "energy": Preset(examples=40, threshold=0.9, rounds=1500, step=0.02, options={"window": 72}),
+    "pjm": Preset(examples=50, threshold=0.9, rounds=4000, step=0.01, options={"regions": "DAYTON", "window": 100}),
 }
 
 
@@ -90,8 +93,8 @@ class ActiveMembership:
             "the server, if there is one, are honest",
             sees="what every participant sees: in FedAvg and Ditto the common model after each round; in confined "
             "descent the sum of each round, as an eavesdropper does, and their own confined models, nobody else's",
-            knows=f"{self.examples} labelled records each, half of which some honest participant trains on; the "
-            "network, the step size; nothing of who trains on what",
+            knows=f"{self.examples} records each and their right answers, half of which some honest participant trains "
+            "on; the network, the step size; nothing of who trains on what",
             may="send anything in place of their gradients, in every round; they cannot see or change what others send",
         )
 
@@ -120,7 +123,7 @@ class ActiveMembership:
                 watch(f"trial {trial + 1} of {self.trials}: {NAMES[method]}", done)
                 played[method].append(play(method, scene, self.recipe, self.schedule, (0.0, strength)))
         summaries = {method: MethodSummary(method, trials) for method, trials in played.items()}
-        return tell(self, strength, tuning, InferenceSuccess(nothing), summaries, self.secure_error(strength))
+        return tell(self, scene.task, strength, tuning, InferenceSuccess(nothing), summaries)
 
     def tune(self) -> dict[float, float]:
         """Return the accuracy of each strength against FedAvg, in a trial that is used for nothing else."""

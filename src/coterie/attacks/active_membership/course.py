@@ -9,7 +9,7 @@ from coterie.attacks.active_membership.descents import AttackedDescent, MethodNa
 from coterie.attacks.active_membership.inference import Inferred, infer
 from coterie.attacks.active_membership.scene import MembershipScene
 from coterie.confined import Spread, balanced_start
-from coterie.confined.network import accuracy, loss_and_gradient, zero_anchor
+from coterie.confined.network import loss_and_gradient, zero_anchor
 from coterie.training.streams import stream
 
 _EVERY = 10  # rounds between two looks at whether to attack
@@ -21,7 +21,8 @@ class AttackSchedule:
     """When attackers attack, and for how long: the same for every method."""
 
     threshold: float
-    """Attack once the attackers' own models classify this share of the targets correctly: they see no more."""
+    """Attack once the attackers' own models reach this score on the targets (a share classified correctly, or of their
+    variance explained): they see no more."""
     patience: int
     """Attack after so many rounds, if that never happens."""
     rounds: int
@@ -32,7 +33,7 @@ class AttackSchedule:
 
 @dataclass(frozen=True)
 class HonestUtility:
-    """The accuracy of honest participants' models on the test examples."""
+    """What honest participants' models are worth on the test examples: their accuracy, or the variance they explain."""
 
     mean: float
     spread: float
@@ -43,7 +44,8 @@ class HonestUtility:
     def of(cls, descent: AttackedDescent) -> "HonestUtility":
         """Test the models of the first participants."""
         test = descent.scene.test
-        scores = np.array([accuracy(test.x, test.y, model) for model in descent.honest_models(_MODELS)])
+        task, models = descent.scene.task, descent.honest_models(_MODELS)
+        scores = np.array([task.score(outputs(test.x, model), test.y) for model in models])
         return cls(float(scores.mean()), float(scores.std()), float(scores.min()))
 
 
@@ -97,7 +99,7 @@ def play(
     refused, ready = 0, False
     while not ready and descent.rounds < schedule.patience:
         refused += descent.train(max(strengths))
-        ready = descent.rounds % _EVERY == 0 and _own_accuracy(descent) >= schedule.threshold
+        ready = descent.rounds % _EVERY == 0 and _own_score(descent) >= schedule.threshold
     began, standing, before = descent.rounds, descent.standing(), HonestUtility.of(descent)
     courses = []
     for strength in strengths:
@@ -113,16 +115,17 @@ def _attack(descent: AttackedDescent, strength: float, schedule: AttackSchedule)
         refused += descent.attack(strength)
         if number in due:
             inferred = {
-                view: infer(logits, scene.targets.y, scene.members) for view, logits in descent.answers().items()
+                view: infer(scene.task, answers, scene.targets.y, scene.members)
+                for view, answers in descent.answers().items()
             }
             looks.append(AttackLook(number, inferred, HonestUtility.of(descent)))
     return AttackCourse(strength, looks, refused / (schedule.rounds * scene.participants))
 
 
-def _own_accuracy(descent: AttackedDescent) -> float:
-    """Return which share of the targets the attackers' own models classify correctly."""
+def _own_score(descent: AttackedDescent) -> float:
+    """Return what the attackers' own models are worth on the targets."""
     own, *_ = descent.answers().values()
-    return float((own.argmax(axis=1) == descent.scene.targets.y).mean())
+    return descent.scene.task.score(own, descent.scene.targets.y)
 
 
 def know_nothing(scene: MembershipScene, recipe: Recipe, rounds: int) -> Inferred:
@@ -130,9 +133,9 @@ def know_nothing(scene: MembershipScene, recipe: Recipe, rounds: int) -> Inferre
 
     What it comes to is what the rule is worth without any information.
     """
-    anchor = zero_anchor(scene.cover.x.shape[1], classes=scene.classes)
+    anchor = zero_anchor(scene.cover.x.shape[1], classes=scene.task.outputs)
     model = balanced_start(anchor, Spread(recipe.spread), stream(scene.seed, "offset", "alone"))
     for _ in range(rounds):
         _, gradient = loss_and_gradient(scene.cover.x, scene.cover.y, model)
         model = [np.asarray(w - recipe.step * g, w.dtype) for w, g in zip(model, gradient, strict=True)]
-    return infer(outputs(scene.targets.x, model), scene.targets.y, scene.members)
+    return infer(scene.task, outputs(scene.targets.x, model), scene.targets.y, scene.members)

@@ -14,10 +14,12 @@ draw of lambda N(0, 1) around zeros. What differs is who has which model:
 
 Before they attack, attackers train on examples of their own. Then they send, instead of a gradient,
 
-    strength (grad F(targets, random labels) - grad F(targets, true labels)),
+    strength (grad F(targets, wrong answers) - grad F(targets, true answers)),
 
-which makes everybody's step climb the loss of the targets (Nasr et al. 2019, and the code of CGD). Honest participants
-push members back down in every round, and nobody does that for non-members.
+which makes everybody's step climb the loss of the targets (Nasr et al. 2019, and the code of CGD). Wrong answers are
+random labels; for squared errors they are numbers one deviation off, and the push is then the same at every error,
+where plain ascent would grow with it. Honest participants push members back down in every round, and nobody does that
+for non-members.
 
 Sums are made in the clear here: the attack uses sums alone, which secure addition opens as they are
 (:mod:`coterie.attacks.active_membership.secure_sum`).
@@ -31,7 +33,7 @@ import numpy as np
 
 from coterie.arithmetic import FloatArray
 from coterie.attacks.active_membership.personal import PersonalModels
-from coterie.attacks.active_membership.scene import LabelledRows, MembershipScene
+from coterie.attacks.active_membership.scene import MembershipScene, Records
 from coterie.confined import (
     LOSS_CHECKS,
     ConfinedDescent,
@@ -118,8 +120,8 @@ class AttackedDescent:
         targets = self.scene.targets
         self._honest = self._honest_groups(standing.honest)
         self._attackers = [
-            self._malicious(LabelledRows(targets.x, labels), standing.attackers)
-            for labels in (targets.y, self.scene.decoys)
+            self._malicious(Records(targets.x, answers), standing.attackers)
+            for answers in (targets.y, self.scene.decoys)
         ]
         if self._personal:
             self._personal.models = standing.personal
@@ -182,18 +184,18 @@ class AttackedDescent:
         check = LOSS_CHECKS[self.recipe.check]() if self.method in CHECKED else NoCheck()
         return self._groups("honest", self.scene.honest, self.scene.participants, check, state)
 
-    def _malicious(self, examples: LabelledRows, state: DescentState | None = None) -> CachedGroups:
+    def _malicious(self, examples: Records, state: DescentState | None = None) -> CachedGroups:
         """Return the attackers, who take every step up: whatever they refuse, they have the sums."""
         return self._groups(MALICIOUS, examples, self.scene.malicious, NoCheck(), state)
 
     def _groups(
-        self, side: str, examples: LabelledRows, count: int, check: LossCheck, state: DescentState | None
+        self, side: str, examples: Records, count: int, check: LossCheck, state: DescentState | None
     ) -> CachedGroups:
         def generator(name: str) -> np.random.Generator:
             whose = (side, name) if self._confined else ("everybody",)
             return stream(self.scene.seed, "offset", *whose)
 
-        grid, anchor = Grid(count), zero_anchor(examples.x.shape[1], HIDDEN, self.scene.classes)
+        grid, anchor = Grid(count), zero_anchor(examples.x.shape[1], HIDDEN, self.scene.task.outputs)
         anchored = self.method == "confined-anchored" and side == MALICIOUS
         offsets = Offsets(anchor, generator, Spread(0.0 if anchored else self.recipe.spread))
         descent = ConfinedDescent(offsets, grid.names, ConstantStep(self.recipe.step), check)
@@ -203,12 +205,12 @@ class AttackedDescent:
 
 
 def crafted(true: Sequence[FloatArray], decoys: Sequence[FloatArray], strength: float) -> Parameters:
-    """Return what an attacker sends: strength (gradient under random labels - gradient under true labels)."""
+    """Return what an attacker sends: strength (gradient under wrong answers - gradient under true ones)."""
     return [strength * (other - own) for own, other in zip(true, decoys, strict=True)]
 
 
 def outputs(x: FloatArray, parameters: Sequence[FloatArray]) -> FloatArray:
-    """Return the network's outputs before the softmax."""
+    """Return the network's outputs, before any softmax."""
     w1, b1, w2, b2 = parameters
     found: FloatArray = np.maximum(x @ w1 + b1, 0) @ w2 + b2
     return found

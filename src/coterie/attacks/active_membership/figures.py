@@ -47,8 +47,8 @@ def areas(summaries: Mapping[MethodName, MethodSummary], names: Mapping[MethodNa
     return Figure(list(lines()), layout, 340, f"Area under the ROC curve over the rounds of the attack; last: {best}.")
 
 
-def utilities(summaries: Mapping[MethodName, MethodSummary], names: Mapping[MethodName, str]) -> Figure:
-    """Draw the accuracy of honest participants' models over the rounds."""
+def utilities(summaries: Mapping[MethodName, MethodSummary], names: Mapping[MethodName, str], worth: str) -> Figure:
+    """Draw what honest participants' models are worth over the rounds, from 0 on: below there is nothing to compare."""
 
     def lines() -> Iterator[dict[str, Any]]:
         for method, summary in summaries.items():
@@ -57,8 +57,10 @@ def utilities(summaries: Mapping[MethodName, MethodSummary], names: Mapping[Meth
                 yield _line(xs, ys, names[method], _COLORS[method], dash, "%{y:.1%}")
 
     last = "; ".join(f"{names[method]} {summary.active.utility.mean:.0%}" for method, summary in summaries.items())
-    layout = _layout("accuracy", {"tickformat": "~%", "range": [0, 1.02]})
-    return Figure(list(lines()), layout, 340, f"Accuracy over the rounds of the attack; under attack at last: {last}.")
+    layout = _layout(worth, {"tickformat": "~%", "range": [0, 1.02]})
+    return Figure(
+        list(lines()), layout, 340, f"{worth.capitalize()} over the rounds of the attack; under attack at last: {last}."
+    )
 
 
 def _line(xs: list[int], ys: list[float], name: str, color: str, dash: str, shown: str) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Inference from models to membership, in plain arrays, and what its success is worth.
 
-The rule of the paper: a record is a member iff the model classifies it correctly. An attack that pushes all targets up
-their loss makes it work, because honest participants push members down again, and nobody pushes the others.
+A rule calls records members (:mod:`coterie.attacks.active_membership.tasks`): in the paper, those that the model
+classifies correctly. An attack that pushes all targets up their loss makes it work, because honest participants push
+members down again, and nobody pushes the others.
 Beside it stands the area under the ROC curve of the loss (Yeom et al. 2018): the chance that a member's loss is below
 that of a non-member, whatever threshold is taken, so that a rule at one threshold hides nothing.
 """
@@ -11,7 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from coterie.arithmetic import FloatArray
-from coterie.cohorts.circles import Indices, Mask, Reals
+from coterie.attacks.active_membership.tasks import Task
+from coterie.cohorts.circles import Mask, Reals
+from coterie.confined.network import Targets
 from coterie.errors import InputError
 
 
@@ -34,25 +37,18 @@ class Inferred:
         return self.right / self.targets
 
 
-def infer(logits: FloatArray, labels: Indices, members: Mask) -> Inferred:
-    """Call those records members that are classified correctly, and compare with the truth."""
-    if logits.ndim != 2 or logits.shape[0] != labels.size or members.shape != labels.shape:
-        raise InputError("inference needs a row of outputs, a label and the truth for every record")
-    called = logits.argmax(axis=1) == labels
+def infer(task: Task, answers: FloatArray, targets: Targets, members: Mask) -> Inferred:
+    """Call records members by the rule of the task, and compare with the truth."""
+    if answers.ndim != 2 or len(answers) != len(targets) or members.shape != targets.shape[:1]:
+        raise InputError("inference needs a row of outputs, a target and the truth for every record")
+    called = task.called(answers, targets)
     return Inferred(
         right=int((called == members).sum()),
         targets=members.size,
         members_found=float(called[members].mean()),
         false_alarms=float(called[~members].mean()),
-        auc=area_under_curve(-losses(logits, labels), members),
+        auc=area_under_curve(-task.losses(answers, targets), members),
     )
-
-
-def losses(logits: FloatArray, labels: Indices) -> Reals:
-    """Return the cross-entropy of each record, in float64."""
-    shifted = np.asarray(logits, np.float64) - logits.max(axis=1, keepdims=True)
-    found: Reals = np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(labels.size), labels]
-    return found
 
 
 def area_under_curve(scores: Reals, members: Mask) -> float:

@@ -15,18 +15,20 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.arithmetic import FloatArray
+from coterie.attacks.active_membership.tasks import Task, task_of
 from coterie.cohorts.circles import Indices, Mask
+from coterie.confined.network import Targets
 from coterie.errors import ConfigError
 from coterie.training.data.datasets import Dataset, load
 from coterie.training.streams import stream
 
 
 @dataclass(frozen=True, eq=False)
-class LabelledRows:
-    """Rows of features with their labels; where they are dealt to several, one after the other, equally many each."""
+class Records:
+    """Rows of features with their targets; where they are dealt to several, one after the other, equally many each."""
 
     x: FloatArray = field(repr=False)
-    y: Indices = field(repr=False)
+    y: Targets = field(repr=False)
 
     def __len__(self) -> int:
         return len(self.y)
@@ -36,20 +38,20 @@ class LabelledRows:
 class MembershipScene:
     """Honest participants and attackers with what each has."""
 
-    honest: LabelledRows
+    honest: Records
     """What the honest participants train on."""
-    cover: LabelledRows
+    cover: Records
     """What is the attackers' own; they train on it like anybody else, before they attack."""
-    targets: LabelledRows
+    targets: Records
     """The records that the attackers ask about; for each attacker first those that are members."""
-    decoys: Indices = field(repr=False)
-    """Random labels for the targets, fixed for good, and never the true ones."""
-    test: LabelledRows
+    decoys: Targets = field(repr=False)
+    """Wrong answers for the targets, fixed for good."""
+    test: Records
     """What nobody trains on and nobody asks about."""
     participants: int
     """How many are honest."""
     malicious: int
-    classes: int
+    task: Task
     seed: int
 
     @classmethod
@@ -70,8 +72,6 @@ class MembershipScene:
         At most ``tests`` of the others are there to test with.
         """
         dataset = _loaded(data, data_dir, tuple(sorted((options or {}).items())))
-        if dataset.classes is None:
-            raise ConfigError(f"{data!r} has no labels: an attack that asks what is classified correctly needs them")
         half = examples // 2
         if participants < 2 or malicious < 1 or half < 1 or malicious * half > participants * examples:
             raise ConfigError(
@@ -87,21 +87,21 @@ class MembershipScene:
         inside = rng.permutation(honest)[: malicious * half]
         targets = np.concatenate([inside.reshape(malicious, half), outside.reshape(malicious, half)], axis=1).ravel()
 
-        def dealt(chosen: Indices) -> LabelledRows:
+        def dealt(chosen: Indices) -> Records:
             x = _rows(dataset.train_x, dataset.test_x, chosen)
             y = _rows(dataset.train_y, dataset.test_y, chosen)
-            return LabelledRows(np.asarray(x, np.float32).reshape(len(x), -1), y)
+            return Records(np.asarray(x, np.float32).reshape(len(x), -1), y)
 
-        asked = dealt(targets)
+        asked, task = dealt(targets), task_of(dataset)
         return cls(
             honest=dealt(honest),
             cover=dealt(cover),
             targets=asked,
-            decoys=other_labels(asked.y, dataset.classes, rng),
+            decoys=task.decoys(asked.y, rng),
             test=dealt(test),
             participants=participants,
             malicious=malicious,
-            classes=dataset.classes,
+            task=task,
             seed=seed,
         )
 
@@ -110,11 +110,6 @@ class MembershipScene:
         """Which targets an honest participant trains on: the truth, which the score alone is told."""
         each = len(self.targets) // self.malicious
         return np.tile(np.arange(each) < each // 2, self.malicious)
-
-
-def other_labels(labels: Indices, classes: int, rng: np.random.Generator) -> Indices:
-    """Return a random label for each, never its own."""
-    return np.asarray((labels + rng.integers(1, classes, labels.size)) % classes, np.int64)
 
 
 @lru_cache(3)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from coterie.attacks.active_membership.descents import PUBLIC, MethodName
 from coterie.attacks.active_membership.figures import areas, utilities
 from coterie.attacks.active_membership.summary import InferenceSuccess, MethodSummary
+from coterie.attacks.active_membership.tasks import Task
 from coterie.attacks.finding import AttackFinding, CardLine, Effect, Plot, WordTable
 from coterie.reports.intervals import mean_and_spread, mean_interval
 from coterie.reports.words import Level, count
@@ -27,20 +28,20 @@ _NOTABLE = 0.05
 
 def tell(
     attack: "ActiveMembership",
+    task: Task,
     strength: float,
     tuning: Mapping[float, float],
     nothing: InferenceSuccess,
     summaries: Mapping[MethodName, MethodSummary],
-    secure_error: float,
 ) -> AttackFinding:
     """Put everything together."""
-    found = list(summaries.values())
+    found, secure_error = list(summaries.values()), attack.secure_error(strength)
     card = [_card_line(summary, summaries["fedavg"]) for summary in found]
     confined = [line.outcome for method, line in zip(summaries, card, strict=True) if method in _CONFINED]
     return AttackFinding(
         level=_level(confined, works=summaries["fedavg"].best.success.beats_guess),
-        headline=_headline(summaries),
-        setting=_setting(attack, strength, tuning, secure_error),
+        headline=_headline(summaries, task),
+        setting=_setting(attack, task, strength, tuning, secure_error),
         measures={
             "strength": strength,
             "tuning": {str(tried): accuracy for tried, accuracy in tuning.items()},
@@ -48,11 +49,11 @@ def tell(
             "methods": {method: summary.measures() for method, summary in summaries.items()},
             "secure_sum_error": secure_error,
         },
-        tables=[_inferred(nothing, found), _left(found), _refused(found)],
+        tables=[_inferred(nothing, found, task), _left(found, task), _refused(found)],
         card=card,
         plots=[
             Plot("What attackers learn, round by round", areas(summaries, NAMES), _AREAS),
-            Plot("What honest participants are left with", utilities(summaries, NAMES), _UTILITIES),
+            Plot("What honest participants are left with", utilities(summaries, NAMES, task.worth), _utilities(task)),
         ],
         remarks=list(_remarks(attack)),
     )
@@ -77,7 +78,7 @@ def _level(confined: Iterable[Effect], *, works: bool) -> Level:
     return Level.CAUTION if works else Level.NOTHING
 
 
-def _headline(summaries: Mapping[MethodName, MethodSummary]) -> str:
+def _headline(summaries: Mapping[MethodName, MethodSummary], task: Task) -> str:
     won = summaries["fedavg"].best.success
     confined = [summaries[method] for method in _CONFINED]
     leaks = [summary.best for summary in confined if summary.best.success.beats_guess]
@@ -94,13 +95,15 @@ def _headline(summaries: Mapping[MethodName, MethodSummary]) -> str:
     )
     lost = confined[0].passive.utility.mean - confined[0].active.utility.mean
     if lost > _NOTABLE:
-        said += f" Without a loss check, confined models lose {100 * lost:.0f} points of accuracy to the attack."
+        said += f" Without a loss check, confined models lose {100 * lost:.0f} points of {task.worth} to the attack."
     if all(summary.active.refused > _STANDS_STILL for summary in confined[1:]):
         said += " With it, they refuse the poison, and all learning stops."
     return said
 
 
-def _setting(attack: "ActiveMembership", strength: float, tuning: Mapping[float, float], secure_error: float) -> str:
+def _setting(
+    attack: "ActiveMembership", task: Task, strength: float, tuning: Mapping[float, float], secure_error: float
+) -> str:
     tried = ", ".join(f"{one:g}: {accuracy:.0%}" for one, accuracy in tuning.items())
     chosen = f"strength {strength:g}" + (f" (the best on FedAvg in a trial apart; {tried})" if tuning else "")
     before = (
@@ -112,15 +115,15 @@ def _setting(attack: "ActiveMembership", strength: float, tuning: Mapping[float,
         f"{attack.data}: {count(attack.participants, 'honest participant')} and {attack.malicious} malicious, "
         f"{attack.examples} examples and, for each attacker, {attack.examples // 2 * 2} targets, half of them members. "
         f"Network with one hidden layer of 256, full batches, steps of {attack.step:g} along the mean of all, starts "
-        f"of deviation {attack.spread:g}. {before} Once their models classify {attack.threshold:.0%} of the targets "
-        f"correctly, or after {attack.patience} rounds, they attack for {attack.rounds} rounds with {chosen}; all of "
-        f"that is the same for every method. Sums are made in the clear, because the attack uses "
+        f"of deviation {attack.spread:g}. {before} Once their models {task.reaches.format(f'{attack.threshold:.0%}')}, "
+        f"or after {attack.patience} rounds, they attack for {attack.rounds} rounds with {chosen}, towards "
+        f"{task.wrong}; all of that is the same for every method. Sums are made in the clear, because the attack uses "
         f"nothing but sums; made once by additive sharing, one differs by {secure_error:.0e} of its largest entry. "
         f"{count(attack.trials, 'trial')}."
     )
 
 
-def _inferred(nothing: InferenceSuccess, summaries: Iterable[MethodSummary]) -> WordTable:
+def _inferred(nothing: InferenceSuccess, summaries: Iterable[MethodSummary], task: Task) -> WordTable:
     rows = [("a model that saw no target", "", _share(nothing), _interval(nothing), "", _area(nothing))]
     for summary in summaries:
         for view, success in summary.active.views.items():
@@ -131,8 +134,8 @@ def _inferred(nothing: InferenceSuccess, summaries: Iterable[MethodSummary]) -> 
         "What attackers infer",
         ("from", "right, watching", "attacking", "95% interval", "AUC, watching", "attacking"),
         rows,
-        "Right: a record is called a member if the model classifies it correctly (the rule of the paper); a guess has "
-        "50%. The interval is exact, over the targets of all trials. AUC: how often a member's loss is below that of a "
+        f"Right: a record is called a member if {task.rule}; a guess has 50%."
+        " The interval is exact, over the targets of all trials. AUC: how often a member's loss is below that of a "
         "non-member, at whatever threshold; a guess has 0.5. ± is the sample deviation over trials.",
     )
 
@@ -151,7 +154,7 @@ def _area(success: InferenceSuccess) -> str:
     return mean_and_spread(success.aucs, ".3f")
 
 
-def _left(summaries: Iterable[MethodSummary]) -> WordTable:
+def _left(summaries: Iterable[MethodSummary], task: Task) -> WordTable:
     rows = [
         (
             NAMES[summary.method],
@@ -169,8 +172,9 @@ def _left(summaries: Iterable[MethodSummary]) -> WordTable:
         "What honest participants are left with",
         ("", "before", "watched", "attacked", "worst", "spread, watched", "attacked"),
         rows,
-        "Accuracy on examples that nobody trained on or asked about: the mean over honest participants' models when "
-        "the attack begins and at its end, the worst of them, and their standard deviation in points.",
+        f"{task.worth.capitalize()} on examples that nobody trained on or asked about: the mean over honest "
+        "participants' models when the attack begins and at its end, the worst of them, and their standard deviation "
+        "in points.",
     )
 
 
@@ -235,4 +239,9 @@ _AREAS = (
     "Area under the ROC curve of the loss, mean over trials; solid while attacking, dotted while only watching. "
     "0.5 is a guess."
 )
-_UTILITIES = "Accuracy of honest participants on test examples, mean over trials; solid while attacked, dotted if not."
+
+
+def _utilities(task: Task) -> str:
+    return (
+        f"{task.worth.capitalize()} on test examples, mean over honest participants and trials; dotted if only watched."
+    )

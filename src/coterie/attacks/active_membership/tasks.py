@@ -1,0 +1,122 @@
+"""The two kinds of task whose members are asked for: to classify, or to predict numbers.
+
+They differ in what a loss is, in the rule that calls a record a member, in the wrong answers that attackers want from
+everybody's model, and in what a model is worth. Targets are labels, or columns of numbers
+(:class:`~coterie.training.data.datasets.Dataset`).
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from coterie.arithmetic import FloatArray
+from coterie.cohorts.circles import Mask, Reals
+from coterie.confined.network import Targets
+from coterie.errors import ConfigError
+from coterie.training.data.datasets import Dataset
+
+
+class Task(Protocol):
+    """What differs between kinds of task."""
+
+    worth: ClassVar[str]
+    """What :meth:`score` is called."""
+    reaches: ClassVar[str]
+    """What a model does with a share of its targets if that is its score."""
+    rule: ClassVar[str]
+    """How a record is called a member."""
+    wrong: ClassVar[str]
+    """The answers that attackers push everybody to."""
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers a model answers with."""
+        ...
+
+    def losses(self, answers: FloatArray, targets: Targets) -> Reals:
+        """Return the loss of each record, in float64."""
+        ...
+
+    def called(self, answers: FloatArray, targets: Targets) -> Mask:
+        """Say which records the rule calls members."""
+        ...
+
+    def score(self, answers: FloatArray, targets: Targets) -> float:
+        """Return what the answers are worth, of which the most is 1."""
+        ...
+
+    def decoys(self, targets: Targets, rng: np.random.Generator) -> Targets:
+        """Return a wrong answer for each record."""
+        ...
+
+
+@dataclass(frozen=True)
+class Classification:
+    """To tell classes apart: a member is what the model classifies correctly, as in the paper."""
+
+    outputs: int
+    worth: ClassVar[str] = "accuracy"
+    reaches: ClassVar[str] = "classify {} of the targets correctly"
+    rule: ClassVar[str] = "the model classifies it correctly (the rule of the paper)"
+    wrong: ClassVar[str] = "random labels"
+
+    def losses(self, answers: FloatArray, targets: Targets) -> Reals:
+        """Return cross-entropies."""
+        shifted = np.asarray(answers, np.float64) - answers.max(axis=1, keepdims=True)
+        found: Reals = np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(targets)), targets]
+        return found
+
+    def called(self, answers: FloatArray, targets: Targets) -> Mask:
+        """Call those members that are classified correctly."""
+        return np.asarray(answers.argmax(axis=1) == targets)
+
+    def score(self, answers: FloatArray, targets: Targets) -> float:
+        """Return the share of correct answers."""
+        return float(self.called(answers, targets).mean())
+
+    def decoys(self, targets: Targets, rng: np.random.Generator) -> Targets:
+        """Return a random label for each, never its own."""
+        return np.asarray((targets + rng.integers(1, self.outputs, len(targets))) % self.outputs, np.int64)
+
+
+@dataclass(frozen=True)
+class Regression:
+    """To predict numbers: the half of the targets with the smaller errors are called members.
+
+    Attackers know that half of them are. (The code of the paper asks for the index of the largest of one output, which
+    says the same of every record.)
+    """
+
+    outputs: int
+    worth: ClassVar[str] = "explained variance"
+    reaches: ClassVar[str] = "explain {} of the variance of the targets"
+    rule: ClassVar[str] = "its squared error is below the median of all targets, half of which are members"
+    wrong: ClassVar[str] = "numbers that are one deviation off, up or down at random"
+
+    def losses(self, answers: FloatArray, targets: Targets) -> Reals:
+        """Return squared errors, the mean over columns."""
+        found: Reals = np.square(np.asarray(answers, np.float64) - targets).mean(axis=1)
+        return found
+
+    def called(self, answers: FloatArray, targets: Targets) -> Mask:
+        """Call those members whose error is below the median; of equal ones none."""
+        errors = self.losses(answers, targets)
+        return np.asarray(errors < np.median(errors))
+
+    def score(self, answers: FloatArray, targets: Targets) -> float:
+        """Return the share of the variance that is explained: 0 for who always answers with the mean, or less."""
+        variance = float(np.var(np.asarray(targets, np.float64), axis=0).mean())
+        error = float(self.losses(answers, targets).mean())
+        if not np.isfinite(error) or not variance:
+            raise ConfigError("the descent does not converge, or all numbers are equal: steps must be smaller")
+        return 1 - error / variance
+
+    def decoys(self, targets: Targets, rng: np.random.Generator) -> Targets:
+        """Return numbers one deviation above or below the true ones: as wrong for every record, so that errors tell."""
+        return np.asarray(targets + targets.std(axis=0) * rng.choice([-1, 1], targets.shape), targets.dtype)
+
+
+def task_of(dataset: Dataset) -> Task:
+    """Return what is to be learnt from a data set."""
+    return Regression(dataset.outputs) if dataset.classes is None else Classification(dataset.outputs)

@@ -96,11 +96,12 @@ def _show_finding(console: "Console", finding: "AttackFinding") -> None:
     for table in finding.tables:
         _show_table(console, table)
     console.print()
+    for remark in finding.remarks:
+        console.print(f"[dim]{escape(remark)}[/]")
+    console.print()
     mark = f"[{finding.level.color} bold]{finding.level.mark} {escape(finding.headline)}[/]"
     console.print(mark)
     _show_card(console, finding.card)
-    for remark in finding.remarks:
-        console.print(f"[dim]{escape(remark)}[/]")
 
 
 def _show_table(console: "Console", table: "WordTable") -> None:

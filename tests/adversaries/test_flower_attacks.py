@@ -19,7 +19,10 @@ from coterie.cohorts.roster import Client
 from coterie.crypto.entropy import SystemEntropy
 from coterie.crypto.signing import Identity
 from coterie.errors import PeerProtocolError
+from coterie.rounds import member
 from coterie.rounds.floor import Floor
+from coterie.secagg import Terms, messages
+from coterie.secagg.invitation import is_invitation
 from coterie.transports.flower import PrivateStrategy, mod, private_mod
 from coterie.transports.flower.credentials import introduce
 from coterie.transports.flower.node import NodeSettings
@@ -340,3 +343,50 @@ def test_one_key_under_two_names_is_one_node(tmp_path: Path) -> None:
     assert value_of(kept) is not None
     assert kept.grid is not None
     assert "partition-3" not in kept.grid.results[-1].revealed
+
+
+ARRAYS = ["93", "dc0003", "dd00000003"]
+ZEROS = ["00", "cc00", "cd0000", "ce00000000", "cf0000000000000000", "d000", "d10000", "d200000000", "d3" + 16 * "0"]
+
+
+def spelt(message: Message, begin: bytes) -> Message:
+    """Return an invitation that says the same and begins otherwise: msgpack has many ways to write a 0 or a length."""
+    body = begin + payload_of(message.content, "server")[2 : -messages.CHECKSUM_BYTES]
+    header = dict(header_of(message.content) or {})
+    return _changed(message, packed(body + messages.checksum(body), header))
+
+
+def loosely(message: bytes) -> Terms:
+    """Read whatever msgpack can read as an invitation."""
+    return Terms.from_bytes(messages.decode(message, messages.Invitation, "server", None).body)
+
+
+@pytest.mark.parametrize("loose", [False, True], ids=["", "also if it could be read"])
+@pytest.mark.parametrize(
+    "late", [{"coterie-roster": 64 * "0"}, {"coterie-members": "/nowhere"}], ids=["pin", "members"]
+)
+def test_an_invitation_in_disguise_is_checked_like_any_other(
+    late: dict[str, str], loose: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that trusts a roster already is invited in all ways there are, after its operator has set a pin."""
+    app, refused = make_app([private_mod]), []
+    assert value_of(play(make_grid(app, 4))) is not None
+    if loose:
+        monkeypatch.setattr(member, "read_invitation", loosely)
+
+    def disguised(message: Message, answer: Answer) -> Message:
+        if is_invitation(payload_of(message.content, "server")):
+            ways = [bytes.fromhex(array + zero) for array in ARRAYS for zero in ZEROS]
+            refused.extend(answer(spelt(message, begin)).has_error() for begin in ways[1:])
+        return answer(message)
+
+    assert value_of(play(make_grid(app, 4, disguised, config=late))) is None
+    assert refused == [True] * 26 * 4
+
+    def forced(message: Message, answer: Answer) -> Message:
+        invited = is_invitation(payload_of(message.content, "server"))
+        return answer(spelt(message, b"\x93\xcc\x00") if invited else message)
+
+    monkeypatch.setattr(member, "read_invitation", loosely)
+    monkeypatch.setattr(mod, "_trust", lambda *_: None)
+    assert value_of(play(make_grid(app, 4, forced, config=late))) is not None

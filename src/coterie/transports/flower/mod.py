@@ -78,9 +78,9 @@ class PrivateMod:
                 return parked.reply
             payload = payload_of(message.content, SERVER)
             memory = file.of(node.client)
-            if is_invitation(payload):
+            state = parked.state if parked is not None and not is_invitation(payload) else b""
+            if not state:  # there is nothing to go on from, so the member would enter a session
                 _trust(node.settings, memory, header)
-                parked = None
             member = Member(
                 node.settings.name,
                 lambda terms: self._contribution(terms, message, context, header, call_next),
@@ -89,8 +89,8 @@ class PrivateMod:
                 identity=node.identity,
                 entropy=self._entropy(node.settings.name) if self._entropy else SystemEntropy(),
             )
-            if parked is not None and parked.state:
-                member.resume(parked.state)
+            if state:
+                member.resume(state)
             if "form" in header:
                 about = message.metadata
                 task = Task(about.run_id, about.message_type, about.group_id)

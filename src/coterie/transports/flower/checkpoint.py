@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from logging import WARNING
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
@@ -23,12 +22,8 @@ from flwr.serverapp.strategy.fedopt import FedOpt
 from google.protobuf.message import DecodeError
 
 from coterie.errors import ConfigError
+from coterie.locks import lock
 from coterie.transports.flower.home import write_safely
-
-try:
-    import fcntl
-except ImportError:  # no such locks on this platform: one run of an app at a time is then up to its operator
-    fcntl = None  # type: ignore[assignment]
 
 _STATE: dict[type[Strategy], tuple[str, ...]] = {
     FedAvg: (),
@@ -76,8 +71,7 @@ class StrategyCheckpoint:
 
         One that begins anew runs beside it, without a checkpoint.
         """
-        with path.with_name(f".{path.name}.lock").open("w") as lock:
-            ours = _locked(lock)
+        with lock(path.with_name(f".{path.name}.lock"), wait=False) as ours:
             if not ours and resume:
                 raise ConfigError(
                     "another run of this app is alive and keeps its checkpoint: wait until it has ended, pass "
@@ -143,16 +137,6 @@ class StrategyCheckpoint:
         """Forget the run: it is finished."""
         if self._ours:
             self._path.unlink(missing_ok=True)
-
-
-def _locked(file: IO[str]) -> bool:
-    """Lock a file for this process, unless another has; the lock ends with the process."""
-    if fcntl is not None:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-    return True
 
 
 def _attributes(strategy: Strategy) -> tuple[str, ...]:

@@ -27,8 +27,9 @@ from coterie.secagg.messages import SERVER
 from coterie.secagg.terms import Terms
 from coterie.transports.flower.credentials import Voucher, check_roster, introduce
 from coterie.transports.flower.form import Form, Task, content_digest
-from coterie.transports.flower.node import Node, NodeSettings, Parked, run_config_digest
+from coterie.transports.flower.node import Node, NodeSettings, run_config_digest
 from coterie.transports.flower.records import HELLO, REFUSED, STEP, header_of, packed, payload_of, without_ours
+from coterie.transports.flower.sessions import Parked, forget_given_up, useful_until
 
 MaskRounding = Callable[[], np.random.Generator]
 
@@ -53,6 +54,7 @@ class PrivateMod:
 
     def _answer(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         settings = NodeSettings.read(context.node_config)
+        forget_given_up(settings.sessions)
         header = header_of(message.content) if message.has_content() else None
         if header is None:
             kind = message.metadata.message_type.partition(".")[0]
@@ -98,7 +100,8 @@ class PrivateMod:
                 member.content = content_digest(received, _form(header), run_config_digest(context.run_config), task)
             with each_signature_once():  # in a simulation this process plays many nodes
                 reply = member.answer(payload)
-            place.write(Parked(request, reply, member.park() if member.waiting else b""), message.metadata.ttl)
+            until = useful_until(message.metadata.created_at, message.metadata.ttl)
+            place.write(Parked(request, reply, member.park() if member.waiting else b""), until)
             return reply
 
     def _contribution(

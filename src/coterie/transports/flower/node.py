@@ -6,6 +6,7 @@ node's disk before the reply leaves: the same request gets the same bytes again,
 """
 
 import hashlib
+import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -34,6 +35,7 @@ _FLOOR = {"privacy": int, "minimum": int, "colluders": int, "threshold": int, "s
 KINDS = ("evaluate", "query")
 """Messages that an operator may let through unprotected; a plain training message would undo everything."""
 _STRINGS = ("mode", "name", "folder", "roster", "auth-key", "members", "allow")
+_PLACE = {"name", "folder"}  # by which a node's file is found
 
 
 @dataclass(frozen=True)
@@ -60,13 +62,16 @@ class NodeSettings:
     @classmethod
     def read(cls, node_config: Mapping[str, object]) -> "NodeSettings":
         """Read the node's configuration, ``coterie-...`` of ``--node-config``, and ``node.toml`` in its folder."""
+        for key in node_config:
+            if key.lower().replace("_", "-").startswith(PREFIX) and not key.startswith(PREFIX):
+                raise ConfigError(f"{key}: no such setting; those of Coterie begin with {PREFIX!r}")
         given = {key.removeprefix(PREFIX): value for key, value in node_config.items() if key.startswith(PREFIX)}
         partition = node_config.get("partition-id")
         name = str(given.get("name", "node" if partition is None else f"partition-{partition}"))
         if not NAME.fullmatch(name):
             raise ConfigError("coterie-name: a node's name has 1 to 64 letters, digits, dots, dashes or underscores")
         folder = own_folder(str(given["folder"])) if "folder" in given else node_home(name)
-        if (file := folder / SETTINGS).exists():
+        if os.path.lexists(file := folder / SETTINGS):  # a link that leads nowhere is a mistake, and not ignored
             given = {**_file(file), **given}
         if unknown := sorted(given.keys() - _FLOOR.keys() - set(_STRINGS)):
             raise ConfigError(f"{PREFIX}{unknown[0]}: no such setting; there are {', '.join([*_FLOOR, *_STRINGS])}")
@@ -126,9 +131,12 @@ def run_config_digest(run_config: Mapping[str, Any]) -> bytes:
 
 def _file(path: Path) -> dict[str, object]:
     try:
-        return tomllib.loads(path.read_text())
+        given = tomllib.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: {error}") from None
+    for key in _PLACE & given.keys():
+        raise ConfigError(f"{path}: {key} says where this file is, and belongs to --node-config as {PREFIX}{key}")
+    return given
 
 
 def _floor(given: Mapping[str, object]) -> Floor:

@@ -48,6 +48,7 @@ def test_settings_come_from_the_node_and_its_own_file(home: Path) -> None:
         {"coterie-name": "../../etc"},
         {"coterie-name": ""},
         {"coterie-allow": "train"},
+        *({key: "00" * 32} for key in ("coterie_roster", "Coterie-roster", "COTERIE_ROSTER", "coterie-Roster")),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(wrong: dict[str, object]) -> None:
@@ -60,6 +61,25 @@ def test_a_file_that_is_not_toml_is_refused(home: Path) -> None:
     (home / "nodes" / "node" / "node.toml").write_text("privacy: 3")
     with pytest.raises(ConfigError, match=r"node\.toml"):
         NodeSettings.read({})
+
+
+@pytest.mark.parametrize("key", ["name", "folder"])
+def test_a_file_does_not_say_where_it_is(home: Path, key: str) -> None:
+    (home / "nodes" / "node").mkdir(parents=True)
+    (home / "nodes" / "node" / "node.toml").write_text(f'{key} = "hospital"')
+    with pytest.raises(ConfigError, match=rf"node\.toml: {key} .* --node-config as coterie-{key}"):
+        NodeSettings.read({})
+
+
+def test_a_file_that_is_a_link_to_nowhere_is_refused(home: Path) -> None:
+    (home / "nodes" / "node").mkdir(parents=True)
+    (home / "nodes" / "node" / "node.toml").symlink_to(home / "not mounted" / "node.toml")
+    with pytest.raises(ConfigError, match=r"node\.toml: .*No such file"):
+        NodeSettings.read({})
+
+
+def test_other_settings_of_a_node_are_not_looked_at() -> None:
+    assert NodeSettings.read({"partition-id": 3, "roster": "x", "coteries": 4, "num_partitions": 7}).roster == ""
 
 
 def test_an_identity_is_made_once_and_kept_to_its_owner() -> None:

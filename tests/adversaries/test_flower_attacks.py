@@ -1,6 +1,7 @@
 """Attacks on clients by whoever runs the Flower server: each succeeds with its defence off and fails with it on."""
 
 import io
+import logging
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -21,12 +22,13 @@ from coterie.crypto.signing import Identity
 from coterie.errors import PeerProtocolError
 from coterie.rounds import member
 from coterie.rounds.floor import Floor
-from coterie.secagg import Terms, messages
+from coterie.secagg import Terms, ThreatMode, messages
 from coterie.secagg.invitation import is_invitation
 from coterie.transports.flower import PrivateStrategy, mod, private_mod
 from coterie.transports.flower.credentials import introduce
 from coterie.transports.flower.node import NodeSettings
-from coterie.transports.flower.records import header_of, packed, payload_of
+from coterie.transports.flower.records import STEP, header_of, packed, payload_of
+from coterie.transports.flower.roster_folder import RosterFolder
 
 Answer = Callable[[Message], Message]
 VICTIM = 102
@@ -369,7 +371,8 @@ def test_an_invitation_in_disguise_is_checked_like_any_other(
     late: dict[str, str], loose: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A node that trusts a roster already is invited in all ways there are, after its operator has set a pin."""
-    app, refused = make_app([private_mod]), []
+    refused: list[bool] = []
+    app = make_app([private_mod])
     assert value_of(play(make_grid(app, 4))) is not None
     if loose:
         monkeypatch.setattr(member, "read_invitation", loosely)
@@ -390,3 +393,29 @@ def test_an_invitation_in_disguise_is_checked_like_any_other(
     monkeypatch.setattr(member, "read_invitation", loosely)
     monkeypatch.setattr(mod, "_trust", lambda *_: None)
     assert value_of(play(make_grid(app, 4, forced, config=late))) is not None
+
+
+def test_a_lying_server_writes_no_lines_into_a_nodes_log(
+    home: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
+    grid = make_grid(make_app([private_mod]), 4)
+    play(grid)
+    roster = RosterFolder(home / "server" / "rosters").latest
+    assert roster is not None
+    terms = Terms(
+        session=b"s" * 16,
+        clients=(*roster.names, "x\n\x1b[92mINFO\x1b[0m: Coterie: the reply of this node leaves masked\n#"),
+        bits=32,
+        length=3,
+        circles=(0, 0, 1, 1, 1),
+        mode=ThreatMode.ACTIVE_SERVER,
+        identities=(*(client.identity for client in roster.clients), b"e" * 32),
+        roster=roster.digest,
+    )
+    caplog.clear()
+    invitation = messages.encode(messages.Invitation(terms.digest, terms.to_bytes()))
+    assert grid.nodes[VICTIM].answer(Message(packed(invitation, {"kind": STEP}), VICTIM, "train")).has_error()
+    (line,) = [record.getMessage() for record in caplog.records if "refuses" in record.getMessage()]
+    assert "leaves masked" in line
+    assert line.isprintable()

@@ -27,6 +27,7 @@ from coterie.secagg.messages import SERVER
 from coterie.secagg.terms import Terms
 from coterie.transports.flower.credentials import Voucher, check_roster, introduce
 from coterie.transports.flower.form import Form, Task, content_digest
+from coterie.transports.flower.logs import shown, traced
 from coterie.transports.flower.node import Node, NodeSettings, run_config_digest
 from coterie.transports.flower.records import HELLO, REFUSED, STEP, header_of, packed, payload_of, without_ours
 from coterie.transports.flower.sessions import Parked, forget_given_up, useful_until
@@ -47,9 +48,9 @@ class PrivateMod:
         try:
             return self._answer(message, context, call_next)
         except CoterieError as error:
-            log(WARNING, "Coterie refuses a message: %s", error)
+            log(WARNING, "Coterie refuses a message: %s", shown(error))
         except Exception as error:  # Flower would send its text to the server, and it may quote data
-            log(WARNING, "Coterie could not answer a message", exc_info=error)
+            log(WARNING, "Coterie could not answer a message:\n%s", traced(error))
         return Message(Error(REFUSED, "refused"), reply_to=message)
 
     def _answer(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -117,7 +118,7 @@ class PrivateMod:
         try:
             reply = call_next(message, context)
         except Exception as error:  # the server would be told its text, which may quote data
-            log(WARNING, "the app's function failed", exc_info=error)
+            log(WARNING, "the app's function failed:\n%s", traced(error))
             raise TrainingError("the app's function failed") from None
         finally:
             message.content = ours

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from coterie.transports.flower import home as homes
 from coterie.transports.flower.node import Node, NodeSettings
 from coterie.transports.flower.sessions import LEEWAY, STALE, Parked, SessionFile, forget_given_up, hold_place
 from coterie.transports.flower.sessions import useful_until as until
@@ -126,14 +125,15 @@ def test_a_run_that_is_being_answered_loses_nothing_to_another(folder: Path, mon
         forget_given_up(folder)
         assert place.read() == SECRET
         with monkeypatch.context() as patch:
-            patch.setattr(homes.os, "fsync", meanwhile)
+            patch.setattr(os, "fsync", meanwhile)
             place.write(SECRET, time.time() + 60)
     with hold_place(folder, 7) as place:
         assert place.read() == SECRET
 
 
 def test_a_place_that_was_written_between_two_looks_stays(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file, looks, look = park(folder, 7, -60), [], Path.stat
+    looks: list[Path] = []
+    file, look = park(folder, 7, -60), Path.stat
 
     def written_after_the_first_look(path: Path, **options: bool) -> os.stat_result:
         seen = look(path, **options)

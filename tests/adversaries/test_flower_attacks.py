@@ -1,6 +1,7 @@
 """Attacks on clients by whoever runs the Flower server: each succeeds with its defence off and fails with it on."""
 
 import io
+import logging
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -19,11 +20,15 @@ from coterie.cohorts.roster import Client
 from coterie.crypto.entropy import SystemEntropy
 from coterie.crypto.signing import Identity
 from coterie.errors import PeerProtocolError
+from coterie.rounds import member
 from coterie.rounds.floor import Floor
+from coterie.secagg import Terms, ThreatMode, messages
+from coterie.secagg.invitation import is_invitation
 from coterie.transports.flower import PrivateStrategy, mod, private_mod
 from coterie.transports.flower.credentials import introduce
 from coterie.transports.flower.node import NodeSettings
-from coterie.transports.flower.records import header_of, packed, payload_of
+from coterie.transports.flower.records import STEP, header_of, packed, payload_of
+from coterie.transports.flower.roster_folder import RosterFolder
 
 Answer = Callable[[Message], Message]
 VICTIM = 102
@@ -340,3 +345,77 @@ def test_one_key_under_two_names_is_one_node(tmp_path: Path) -> None:
     assert value_of(kept) is not None
     assert kept.grid is not None
     assert "partition-3" not in kept.grid.results[-1].revealed
+
+
+ARRAYS = ["93", "dc0003", "dd00000003"]
+ZEROS = ["00", "cc00", "cd0000", "ce00000000", "cf0000000000000000", "d000", "d10000", "d200000000", "d3" + 16 * "0"]
+
+
+def spelt(message: Message, begin: bytes) -> Message:
+    """Return an invitation that says the same and begins otherwise: msgpack has many ways to write a 0 or a length."""
+    body = begin + payload_of(message.content, "server")[2 : -messages.CHECKSUM_BYTES]
+    header = dict(header_of(message.content) or {})
+    return _changed(message, packed(body + messages.checksum(body), header))
+
+
+def loosely(message: bytes) -> Terms:
+    """Read whatever msgpack can read as an invitation."""
+    return Terms.from_bytes(messages.decode(message, messages.Invitation, "server", None).body)
+
+
+@pytest.mark.parametrize("loose", [False, True], ids=["", "also if it could be read"])
+@pytest.mark.parametrize(
+    "late", [{"coterie-roster": 64 * "0"}, {"coterie-members": "/nowhere"}], ids=["pin", "members"]
+)
+def test_an_invitation_in_disguise_is_checked_like_any_other(
+    late: dict[str, str], loose: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that trusts a roster already is invited in all ways there are, after its operator has set a pin."""
+    refused: list[bool] = []
+    app = make_app([private_mod])
+    assert value_of(play(make_grid(app, 4))) is not None
+    if loose:
+        monkeypatch.setattr(member, "read_invitation", loosely)
+
+    def disguised(message: Message, answer: Answer) -> Message:
+        if is_invitation(payload_of(message.content, "server")):
+            ways = [bytes.fromhex(array + zero) for array in ARRAYS for zero in ZEROS]
+            refused.extend(answer(spelt(message, begin)).has_error() for begin in ways[1:])
+        return answer(message)
+
+    assert value_of(play(make_grid(app, 4, disguised, config=late))) is None
+    assert refused == [True] * 26 * 4
+
+    def forced(message: Message, answer: Answer) -> Message:
+        invited = is_invitation(payload_of(message.content, "server"))
+        return answer(spelt(message, b"\x93\xcc\x00") if invited else message)
+
+    monkeypatch.setattr(member, "read_invitation", loosely)
+    monkeypatch.setattr(mod, "_trust", lambda *_: None)
+    assert value_of(play(make_grid(app, 4, forced, config=late))) is not None
+
+
+def test_a_lying_server_writes_no_lines_into_a_nodes_log(
+    home: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
+    grid = make_grid(make_app([private_mod]), 4)
+    play(grid)
+    roster = RosterFolder(home / "server" / "rosters").latest
+    assert roster is not None
+    terms = Terms(
+        session=b"s" * 16,
+        clients=(*roster.names, "x\n\x1b[92mINFO\x1b[0m: Coterie: the reply of this node leaves masked\n#"),
+        bits=32,
+        length=3,
+        circles=(0, 0, 1, 1, 1),
+        mode=ThreatMode.ACTIVE_SERVER,
+        identities=(*(client.identity for client in roster.clients), b"e" * 32),
+        roster=roster.digest,
+    )
+    caplog.clear()
+    invitation = messages.encode(messages.Invitation(terms.digest, terms.to_bytes()))
+    assert grid.nodes[VICTIM].answer(Message(packed(invitation, {"kind": STEP}), VICTIM, "train")).has_error()
+    (line,) = [record.getMessage() for record in caplog.records if "refuses" in record.getMessage()]
+    assert "leaves masked" in line
+    assert line.isprintable()

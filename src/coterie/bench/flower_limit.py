@@ -17,7 +17,8 @@ from coterie.crypto.entropy import SystemEntropy
 from coterie.crypto.keystream import SEED_BYTES, generate
 from coterie.crypto.signing import Identity, verify
 from coterie.rounds.floor import Floor
-from coterie.transports.flower.node import Node, NodeSettings, Parked
+from coterie.transports.flower.node import Node, NodeSettings
+from coterie.transports.flower.sessions import STALE, Parked
 
 _REPEATS = 20
 _RUN = 1
@@ -84,7 +85,7 @@ class Operations:
                 memory = file.of(node.client)
                 began = time.perf_counter()
                 memory.enter(os.urandom(32))
-                place.write(parked)
+                place.write(parked, time.time() + STALE)
                 times.append(time.perf_counter() - began)
         return self.answers * statistics.median(times)
 

@@ -160,7 +160,8 @@ class ClientMemory:
     def follows(self, version: bytes) -> bool:
         """Tell whether the roster with this digest is the one trusted, or one that leads to it link by link.
 
-        Versions that this client was never shown are not known to it.
+        Versions that this client was never shown are not known to it. The file may hold a roster that was shown to
+        another client, so that a predecessor which is there need not have been compared with its successor.
         """
         roster = self._roster
         with self._file.writing() as connection:
@@ -168,7 +169,10 @@ class ClientMemory:
                 found = connection.execute(
                     "SELECT body FROM rosters WHERE digest = ?", (roster.predecessor,)
                 ).fetchone()
-                roster = None if found is None else _read(found[0])
+                before = None if found is None else _read(found[0])
+                if before is not None and not _is_link(before, roster):
+                    return False
+                roster = before
         return roster is not None
 
     def enter(self, session: bytes, roster: bytes | None = None) -> None:
@@ -277,6 +281,14 @@ def _check_link(before: Roster, after: Roster) -> None:
         before.check_successor(after)
     except ConfigError as error:
         raise _refusal(str(error)) from None
+
+
+def _is_link(before: Roster, after: Roster) -> bool:
+    try:
+        _check_link(before, after)
+    except PeerProtocolError:
+        return False
+    return True
 
 
 def _refusal(reason: str) -> PeerProtocolError:

@@ -46,12 +46,15 @@ def check_voucher(public: bytes, signature: bytes, context: bytes) -> None:
 
 
 def read_public_keys(content: bytes) -> list[bytes]:
-    """Return the public keys of a file in DER: PEM blocks one after the other, or lines as in ``authorized_keys``."""
+    """Return the public keys of a file in DER: PEM blocks one after the other, or lines as in ``authorized_keys``.
+
+    Only a newline ends a line, as for OpenSSH: nothing else ends a comment.
+    """
     try:
         if _PEM_END in content:
             blocks = [block.strip() + b"\n" + _PEM_END for block in content.split(_PEM_END) if block.strip()]
             return [_der(_load(block)) for block in blocks]
-        lines = [line.strip() for line in content.splitlines() if line.strip() and not line.startswith(b"#")]
+        lines = [line.strip() for line in content.split(b"\n") if line.strip() and not line.startswith(b"#")]
         return [_der(load_ssh_public_key(line)) for line in lines]
     except (ValueError, UnsupportedAlgorithm):
         raise ConfigError("neither PEM nor OpenSSH public keys on an elliptic curve") from None

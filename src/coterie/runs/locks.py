@@ -5,20 +5,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from coterie.errors import ConfigError
-
-try:
-    import fcntl
-except ImportError:  # no such locks on this platform
-    fcntl = None  # type: ignore[assignment]
+from coterie.locks import lock
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Keep every other process from working in this folder; the lock ends with the process, however it ends."""
-    with (folder / ".lock").open("w") as file:
-        if fcntl is not None:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise ConfigError(f"another process is working on {folder}") from None
+    with lock(folder / ".lock", wait=False) as held:
+        if not held:
+            raise ConfigError(f"another process is working on {folder}")
         yield

@@ -12,7 +12,13 @@ def is_invitation(message: bytes) -> bool:
 
 
 def read_invitation(message: bytes) -> Terms:
-    """Return the terms that the server proposes; whether to agree to them is for the client to decide."""
+    """Return the terms that the server proposes; whether to agree to them is for the client to decide.
+
+    Nothing is read that :func:`is_invitation` denies: msgpack has more than one way to write a tag, and whatever is
+    checked of an invitation must be checked of all that are read.
+    """
+    if not is_invitation(message):
+        raise PeerProtocolError(SERVER, "sent bytes that are not an Invitation")
     invitation = messages.decode(message, messages.Invitation, SERVER, None)
     try:
         terms = Terms.from_bytes(invitation.body)

@@ -152,6 +152,16 @@ def test_every_version_that_leads_to_the_trusted_one_is_known(memory: ClientMemo
     assert not MemoryFile(path).of(Client("bob", b"bob")).follows(ROSTER.digest)  # in the same file
 
 
+def test_a_link_that_only_the_successor_claims_leads_nowhere(memory: ClientMemory, path: Path) -> None:
+    """Clients may share a file, a node that was renamed with itself: what one was shown is no proof for another."""
+    bob = MemoryFile(path).of(Client("bob", b"bob"))
+    forged = msgspec.structs.replace(ROSTER.leave(["dan"]), circles=((0, 1, 3), (2, 4, 5)))
+    assert forged.predecessor == ROSTER.digest
+    bob.trust(forged)
+    assert bob.follows(forged.digest)
+    assert not bob.follows(ROSTER.digest)
+
+
 def test_a_newcomer_follows_a_chain_from_before_it_joined(path: Path) -> None:
     second = ROSTER.join(newcomers("gil"))
     gil = MemoryFile(path).of(Client("gil", b"gil"))

@@ -2,16 +2,17 @@
 
 After every training, and every evaluation that gave metrics, one file gets the arrays, both configurations as they were
 given and as they are now, all metrics so far, and the arrays and moments that FedAvgM, FedAdagrad, FedAdam and FedYogi
-remember, in Flower's own records. Other attributes of a strategy are not kept. An interrupted run goes on from there; a
-finished one leaves none behind. What was revealed is not here but in the ledger, which no checkpoint takes back.
+remember, in Flower's own records behind a checksum. Other attributes of a strategy are not kept. An interrupted run
+goes on from there; a finished one leaves none behind. What was revealed is not here but in the ledger, which no
+checkpoint takes back.
 """
 
+import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from logging import WARNING
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
@@ -20,15 +21,10 @@ from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
 from flwr.proto.recorddict_pb2 import RecordDict as ProtoRecordDict
 from flwr.serverapp.strategy import FedAvg, FedAvgM, Result, Strategy
 from flwr.serverapp.strategy.fedopt import FedOpt
-from google.protobuf.message import DecodeError
 
 from coterie.errors import ConfigError
+from coterie.locks import lock
 from coterie.transports.flower.home import write_safely
-
-try:
-    import fcntl
-except ImportError:  # no such locks on this platform: one run of an app at a time is then up to its operator
-    fcntl = None  # type: ignore[assignment]
 
 _STATE: dict[type[Strategy], tuple[str, ...]] = {
     FedAvg: (),
@@ -76,8 +72,7 @@ class StrategyCheckpoint:
 
         One that begins anew runs beside it, without a checkpoint.
         """
-        with path.with_name(f".{path.name}.lock").open("w") as lock:
-            ours = _locked(lock)
+        with lock(path.with_name(f".{path.name}.lock"), wait=False) as ours:
             if not ours and resume:
                 raise ConfigError(
                     "another run of this app is alive and keeps its checkpoint: wait until it has ended, pass "
@@ -106,14 +101,15 @@ class StrategyCheckpoint:
         for kind in METRICS:
             for number, metrics in getattr(progress.result, kind).items():
                 records[f"{kind}.{number}"] = metrics
-        write_safely(self._path, recorddict_to_proto(records).SerializeToString(deterministic=True))
+        body = recorddict_to_proto(records).SerializeToString(deterministic=True)
+        write_safely(self._path, hashlib.sha256(body).digest() + body)
 
     def load(self, strategy: Strategy, like: ArrayRecord) -> StrategyProgress | None:
         """Return the progress of an interrupted run and put the strategy back into its state; None if there is none."""
         if not self._ours or not self._path.exists():
             return None
         try:
-            records = recorddict_from_proto(ProtoRecordDict.FromString(self._path.read_bytes()))
+            records = recorddict_from_proto(ProtoRecordDict.FromString(_body(self._path.read_bytes())))
             number = records.config_records["run"]["round"]
             progress = StrategyProgress(
                 int(number) if isinstance(number, int) else 0,
@@ -126,17 +122,21 @@ class StrategyCheckpoint:
             for key, metrics in records.metric_records.items():
                 kind, _, at = key.rpartition(".")
                 {kind: getattr(progress.result, kind) for kind in METRICS}[kind][int(at)] = metrics
-        except (DecodeError, KeyError, ValueError) as error:
+            restored = {
+                name: restore(state)
+                for name in _attributes(strategy)
+                for kind, restore in _RESTORE.items()
+                if (state := records.array_records.get(f"state.{name}.{kind}")) is not None
+            }
+        except Exception as error:  # protobuf, Flower and numpy fail in as many ways at what is not theirs
             raise ConfigError(f"{self._path} is not a checkpoint ({error}); delete it to begin anew") from None
         if _shapes(progress.arrays) != _shapes(like):
             raise ConfigError(
                 f"the run that was interrupted after round {progress.round} had another model: delete {self._path} to "
                 "begin anew, or pass resume=False"
             )
-        for name in _attributes(strategy):
-            for kind, restore in _RESTORE.items():
-                if (state := records.array_records.get(f"state.{name}.{kind}")) is not None:
-                    setattr(strategy, name, restore(state))
+        for name, value in restored.items():
+            setattr(strategy, name, value)
         return progress
 
     def remove(self) -> None:
@@ -145,14 +145,12 @@ class StrategyCheckpoint:
             self._path.unlink(missing_ok=True)
 
 
-def _locked(file: IO[str]) -> bool:
-    """Lock a file for this process, unless another has; the lock ends with the process."""
-    if fcntl is not None:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-    return True
+def _body(content: bytes) -> bytes:
+    """Return what is behind the checksum of a file, if it is what was written."""
+    body = content[hashlib.sha256().digest_size :]
+    if hashlib.sha256(body).digest() + body != content:
+        raise ValueError("it is damaged")
+    return body
 
 
 def _attributes(strategy: Strategy) -> tuple[str, ...]:

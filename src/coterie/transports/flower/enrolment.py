@@ -24,6 +24,7 @@ from coterie.errors import ConfigError, PeerProtocolError
 from coterie.transports.flower.credentials import Introduction, Voucher, read_introduction
 from coterie.transports.flower.exchange import Exchange
 from coterie.transports.flower.home import write_safely
+from coterie.transports.flower.logs import shown
 from coterie.transports.flower.records import HELLO, packed, payload_of
 from coterie.transports.flower.roster_folder import RosterFolder
 
@@ -127,7 +128,7 @@ class Enrolment:
                 said = read_introduction(payload, run=run, node=reply.node, authenticated=keys.get(reply.node, b""))
                 self._admit(reply.node, said)
             except PeerProtocolError as error:
-                log(WARNING, "Coterie: %s", error)
+                log(WARNING, "Coterie: %s", shown(error))
 
     def _admit(self, node: int, said: Introduction) -> None:
         roster = self._rosters.latest

@@ -23,6 +23,7 @@ from coterie.arithmetic.ring import RingVector
 from coterie.crypto.context import bind, digest
 from coterie.errors import ConfigError, InputError
 from coterie.secagg.server import Aggregate
+from coterie.transports.flower.logs import shown
 
 R = TypeVar("R")
 
@@ -37,6 +38,16 @@ class Metric(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     name: str
     low: float
     high: float
+
+    @property
+    def middle(self) -> float:
+        """The number half-way; one of the ends where no other lies between them."""
+        return self.low / 2 + self.high / 2
+
+    @property
+    def usable(self) -> bool:
+        """Whether this is a finite range with numbers between its ends."""
+        return self.low < self.middle < self.high and self.high - self.low < math.inf
 
 
 class Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -60,8 +71,8 @@ class Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     precision: int = 24
 
     def __post_init__(self) -> None:
-        if any(not -math.inf < metric.low < metric.high < math.inf for metric in self.metrics):
-            raise ConfigError("a metric is declared by a name and a range (low, high), with low < high")
+        if not all(metric.usable for metric in self.metrics):
+            raise ConfigError("a metric is declared by a name and a range (low, high), with numbers in between")
         ranges = [self.clip, self.counter_clip, *(clip for _, clip in self.clips)]
         if not all(1e-30 <= value <= 1e30 for value in ranges):
             raise ConfigError("the ranges of arrays are positive numbers")
@@ -109,7 +120,8 @@ class Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             raise InputError(f"{self.weight} weights a reply and must be a whole number")
         if weight > self.most_weight:
             # Not a refusal: a server that lowers the limit step by step would see who drops out at which.
-            log(WARNING, "Coterie: this node counts for the most there may be, %s %s", self.most_weight, self.weight)
+            most = f"{self.most_weight} {shown(self.weight)}"
+            log(WARNING, "Coterie: this node counts for the most there may be, %s", most)
         return self.quantizer.encode(scaled, rng, min(int(weight), self.most_weight)).vector
 
     def decode(self, received: RecordDict, aggregate: Aggregate) -> tuple[ArrayRecord, MetricRecord]:
@@ -193,5 +205,5 @@ def _number(record: MetricRecord, name: str) -> float:
 
 
 def _scaled(value: float, metric: Metric) -> float:
-    middle, half = (metric.low + metric.high) / 2, (metric.high - metric.low) / 2
-    return min(1.0, max(-1.0, (value - middle) / half))
+    half = (metric.high - metric.low) / 2
+    return min(1.0, max(-1.0, (value - metric.middle) / half))

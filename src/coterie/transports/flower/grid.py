@@ -26,6 +26,7 @@ from coterie.secagg.server import Aggregate, Step
 from coterie.transports.flower.enrolment import Enrolment
 from coterie.transports.flower.exchange import Exchange
 from coterie.transports.flower.form import CLIPPED, Form, Metric, Task, content_digest
+from coterie.transports.flower.logs import shown
 from coterie.transports.flower.records import STEP, packed, payload_of
 from coterie.transports.flower.settings import LONGEST, PrivateSettings
 
@@ -220,11 +221,11 @@ class PrivateGrid(Grid):
             try:
                 payload = payload_of(reply.records, client)
             except PeerProtocolError as error:
-                log(WARNING, "Coterie: %s", error)
+                log(WARNING, "Coterie: %s", shown(error))
                 continue
             received += len(payload)
             if (rejected := opened.receive(client, payload)) is not None:
-                log(WARNING, "Coterie: round %s, step %s: %s", opened.number, step, rejected)
+                log(WARNING, "Coterie: round %s, step %s: %s", opened.number, step, shown(rejected))
             else:
                 self._enrolment.answered(client)
         traffic.seconds[step], traffic.received[step] = time.monotonic() - began, received

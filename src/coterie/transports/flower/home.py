@@ -6,6 +6,8 @@ node, by its own configuration, and by nothing that arrives over the network.
 """
 
 import os
+import stat
+import tempfile
 from pathlib import Path
 
 from coterie.errors import ConfigError
@@ -33,17 +35,22 @@ def own_folder(path: str) -> Path:
     return _private(Path(path).expanduser())
 
 
-def write_safely(path: Path, content: bytes, *, once: bool = False) -> bool:
+def write_safely(path: Path, content: bytes, *, once: bool = False, until: float | None = None) -> bool:
     """Put a file in place whole or not at all, on disk when this returns, readable by its owner alone.
 
-    With ``once``, a file that is there already is left as it is, and False is returned.
+    With ``once``, a file that is there already is left as it is, and False is returned. With ``until``, that is the
+    time of the file from the moment it is in place.
     """
     written = True
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    # A name by chance, and nobody else's file: processes on two machines, or in two containers, have the same numbers.
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    scratch = Path(name)
     try:
-        with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        with open(descriptor, "wb") as file:
             file.write(content)
             file.flush()
+            if until is not None:
+                os.utime(file.fileno(), (until, until))
             os.fsync(file.fileno())
         if once:
             try:
@@ -67,4 +74,6 @@ def _private(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise ConfigError(f"{folder} cannot be a folder of this machine's operator: {error.strerror}") from None
+    if folder.stat().st_mode & stat.S_IWOTH:
+        raise ConfigError(f"everybody may write to {folder}: name a folder inside it, which is then made private")
     return folder

@@ -27,8 +27,10 @@ from coterie.secagg.messages import SERVER
 from coterie.secagg.terms import Terms
 from coterie.transports.flower.credentials import Voucher, check_roster, introduce
 from coterie.transports.flower.form import Form, Task, content_digest
-from coterie.transports.flower.node import Node, NodeSettings, Parked, run_config_digest
+from coterie.transports.flower.logs import shown, traced
+from coterie.transports.flower.node import Node, NodeSettings, run_config_digest
 from coterie.transports.flower.records import HELLO, REFUSED, STEP, header_of, packed, payload_of, without_ours
+from coterie.transports.flower.sessions import Parked, forget_given_up, useful_until
 
 MaskRounding = Callable[[], np.random.Generator]
 
@@ -46,13 +48,14 @@ class PrivateMod:
         try:
             return self._answer(message, context, call_next)
         except CoterieError as error:
-            log(WARNING, "Coterie refuses a message: %s", error)
+            log(WARNING, "Coterie refuses a message: %s", shown(error))
         except Exception as error:  # Flower would send its text to the server, and it may quote data
-            log(WARNING, "Coterie could not answer a message", exc_info=error)
+            log(WARNING, "Coterie could not answer a message:\n%s", traced(error))
         return Message(Error(REFUSED, "refused"), reply_to=message)
 
     def _answer(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         settings = NodeSettings.read(context.node_config)
+        forget_given_up(settings.sessions)
         header = header_of(message.content) if message.has_content() else None
         if header is None:
             kind = message.metadata.message_type.partition(".")[0]
@@ -78,9 +81,9 @@ class PrivateMod:
                 return parked.reply
             payload = payload_of(message.content, SERVER)
             memory = file.of(node.client)
-            if is_invitation(payload):
+            state = parked.state if parked is not None and not is_invitation(payload) else b""
+            if not state:  # there is nothing to go on from, so the member would enter a session
                 _trust(node.settings, memory, header)
-                parked = None
             member = Member(
                 node.settings.name,
                 lambda terms: self._contribution(terms, message, context, header, call_next),
@@ -89,8 +92,8 @@ class PrivateMod:
                 identity=node.identity,
                 entropy=self._entropy(node.settings.name) if self._entropy else SystemEntropy(),
             )
-            if parked is not None and parked.state:
-                member.resume(parked.state)
+            if state:
+                member.resume(state)
             if "form" in header:
                 about = message.metadata
                 task = Task(about.run_id, about.message_type, about.group_id)
@@ -98,7 +101,8 @@ class PrivateMod:
                 member.content = content_digest(received, _form(header), run_config_digest(context.run_config), task)
             with each_signature_once():  # in a simulation this process plays many nodes
                 reply = member.answer(payload)
-            place.write(Parked(request, reply, member.park() if member.waiting else b""), message.metadata.ttl)
+            until = useful_until(message.metadata.created_at, message.metadata.ttl)
+            place.write(Parked(request, reply, member.park() if member.waiting else b""), until)
             return reply
 
     def _contribution(
@@ -114,7 +118,7 @@ class PrivateMod:
         try:
             reply = call_next(message, context)
         except Exception as error:  # the server would be told its text, which may quote data
-            log(WARNING, "the app's function failed", exc_info=error)
+            log(WARNING, "the app's function failed:\n%s", traced(error))
             raise TrainingError("the app's function failed") from None
         finally:
             message.content = ours

@@ -5,13 +5,12 @@ is killed in between would answer twice from one state. So the member's new stat
 node's disk before the reply leaves: the same request gets the same bytes again, whatever happened in between.
 """
 
-import contextlib
 import hashlib
 import os
 import re
-import time
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,24 +25,17 @@ from coterie.errors import ConfigError
 from coterie.rounds.floor import Floor
 from coterie.secagg.terms import ThreatMode
 from coterie.transports.flower.home import node_home, own_folder, write_safely
-
-try:
-    import fcntl
-except ImportError:  # no such locks on this platform: one process at a time is then up to Flower
-    fcntl = None  # type: ignore[assignment]
+from coterie.transports.flower.sessions import SessionFile, hold_place
 
 PREFIX = "coterie-"
 SETTINGS = "node.toml"
-STALE = 2 * 24 * 3600.0
-"""Seconds after which no message of a run can be alive, whatever its server says."""
-LEEWAY = 600.0
-"""Seconds that the next message of a session has to arrive after its step's own time is over."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FLOOR = {"privacy": int, "minimum": int, "colluders": int, "threshold": int, "sparse-bits": float, "dropout": float,
           "most-clients": int, "most-bits": int, "most-length": int}  # fmt: skip
 KINDS = ("evaluate", "query")
 """Messages that an operator may let through unprotected; a plain training message would undo everything."""
 _STRINGS = ("mode", "name", "folder", "roster", "auth-key", "members", "allow")
+_PLACE = {"name", "folder"}  # by which a node's file is found
 
 
 @dataclass(frozen=True)
@@ -62,16 +54,24 @@ class NodeSettings:
     allow: frozenset[str] = frozenset()
     """Of :data:`KINDS`, those that are passed on unprotected."""
 
+    @property
+    def sessions(self) -> Path:
+        """Where the node keeps its places in sessions."""
+        return self.folder / "sessions"
+
     @classmethod
     def read(cls, node_config: Mapping[str, object]) -> "NodeSettings":
         """Read the node's configuration, ``coterie-...`` of ``--node-config``, and ``node.toml`` in its folder."""
+        for key in node_config:
+            if key.lower().replace("_", "-").startswith(PREFIX) and not key.startswith(PREFIX):
+                raise ConfigError(f"{key}: no such setting; those of Coterie begin with {PREFIX!r}")
         given = {key.removeprefix(PREFIX): value for key, value in node_config.items() if key.startswith(PREFIX)}
         partition = node_config.get("partition-id")
         name = str(given.get("name", "node" if partition is None else f"partition-{partition}"))
         if not NAME.fullmatch(name):
             raise ConfigError("coterie-name: a node's name has 1 to 64 letters, digits, dots, dashes or underscores")
         folder = own_folder(str(given["folder"])) if "folder" in given else node_home(name)
-        if (file := folder / SETTINGS).exists():
+        if os.path.lexists(file := folder / SETTINGS):  # a link that leads nowhere is a mistake, and not ignored
             given = {**_file(file), **given}
         if unknown := sorted(given.keys() - _FLOOR.keys() - set(_STRINGS)):
             raise ConfigError(f"{PREFIX}{unknown[0]}: no such setting; there are {', '.join([*_FLOOR, *_STRINGS])}")
@@ -87,19 +87,6 @@ class NodeSettings:
             members=str(given.get("members", "")),
             allow=allow,
         )
-
-
-class Parked(msgspec.Struct, frozen=True, array_like=True):
-    """A node's place in a session between two messages."""
-
-    request: bytes
-    """The digest of what was answered last."""
-    reply: bytes
-    state: bytes = b""
-    """The member's state, with its secrets; empty once the session is over."""
-
-    def __repr__(self) -> str:
-        return "<Parked>"
 
 
 class Node:
@@ -122,16 +109,9 @@ class Node:
         """Open what this node remembers for good."""
         return MemoryFile(self.folder / "memory.sqlite")
 
-    @contextlib.contextmanager
-    def session(self, run: int) -> Iterator["SessionFile"]:
+    def session(self, run: int) -> AbstractContextManager[SessionFile]:
         """Hold this node's place in the sessions of a run; a second process waits until the first has answered."""
-        folder = self.folder / "sessions"
-        folder.mkdir(mode=0o700, exist_ok=True)
-        with (folder / f".{run:x}.lock").open("w") as lock:
-            if fcntl is not None:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-            _forget_the_past(folder)
-            yield SessionFile(folder / f"{run:x}")
+        return hold_place(self.settings.sessions, run)
 
     def _identity(self) -> Identity:
         path = self.folder / "identity.key"
@@ -144,48 +124,19 @@ class Node:
             raise ConfigError(f"{path} is not a key of this node; restore it, or enrol the node anew") from None
 
 
-class SessionFile:
-    """The file with a node's place in the sessions of one run."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def read(self) -> Parked | None:
-        """Return what was answered last, if anything was."""
-        try:
-            return msgspec.msgpack.decode(self._path.read_bytes(), type=Parked)
-        except FileNotFoundError:
-            return None
-        except ValueError:
-            raise ConfigError(f"{self._path} is damaged; delete it, and this node sits out one session") from None
-
-    def write(self, parked: Parked, seconds: float = STALE) -> None:
-        """Replace it, on disk when this returns; its secrets are of no use to anybody after so many seconds."""
-        write_safely(self._path, msgspec.msgpack.encode(parked))
-        until = time.time() + (seconds if 0 <= seconds <= STALE else STALE) + LEEWAY
-        os.utime(self._path, (until, until))
-
-
 def run_config_digest(run_config: Mapping[str, Any]) -> bytes:
     """Return the name of a run's configuration: clients that train with different ones are told apart by it."""
     return hashlib.sha256(msgspec.json.encode(sorted((key, repr(value)) for key, value in run_config.items()))).digest()
 
 
-def _forget_the_past(folder: Path) -> None:
-    """Delete places in sessions that were given up, with their secrets: the time of such a file is when it may go."""
-    now = time.time()
-    for path in folder.iterdir():
-        lasts = STALE if path.name.endswith(".lock") else 0.0
-        with contextlib.suppress(FileNotFoundError):
-            if now > path.stat().st_mtime + lasts:
-                path.unlink()
-
-
 def _file(path: Path) -> dict[str, object]:
     try:
-        return tomllib.loads(path.read_text())
+        given = tomllib.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: {error}") from None
+    for key in _PLACE & given.keys():
+        raise ConfigError(f"{path}: {key} says where this file is, and belongs to --node-config as {PREFIX}{key}")
+    return given
 
 
 def _floor(given: Mapping[str, object]) -> Floor:

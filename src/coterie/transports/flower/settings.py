@@ -1,13 +1,17 @@
 """Settings: what is decided once for all rounds of a run on Flower, and checked before anything is sent."""
 
+import contextlib
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from coterie.errors import ConfigError
 from coterie.secagg.terms import ThreatMode
 from coterie.transports.flower.exchange import GRACE
 from coterie.transports.flower.form import CLIPPED, Form, Metric, declared
+
+T = TypeVar("T")
 
 LONGEST = 24 * 3600.0
 """The most seconds that a step may take."""
@@ -41,6 +45,9 @@ class PrivateSettings:
             _check_whole("colluders", self.colluders, 0)
         _check_whole("most_examples", self.most_examples, 1)
         _check_whole("precision", self.precision, 2)
+        if self.most_examples.bit_length() >= self.precision:
+            most = (1 << (self.precision - 1)) - 1
+            raise ConfigError(f"most_examples is at most {most} with a precision of {self.precision} bits")
         if not _within(self.deadline, 0, LONGEST) or self.deadline == 0:
             raise ConfigError(f"deadline is a number of seconds above 0 and up to {LONGEST:g}, not {self.deadline!r}")
         if not _within(self.grace, 0, LONGEST):
@@ -73,14 +80,41 @@ def threat_mode(mode: str) -> ThreatMode:
         raise ConfigError(f"mode is one of {', '.join(ThreatMode)}, not {mode!r}") from None
 
 
-def checked_metrics(setting: str, ranges: Mapping[str, tuple[float, float]], weight: str) -> tuple[Metric, ...]:
+def checked_clips(clips: Mapping[str, float] | None) -> tuple[tuple[str, float], ...]:
+    """Return the ranges of some arrays by patterns of their names, in the order in which they are tried."""
+    listed = tuple(_mapping("clips", clips).items())
+    for name, _ in listed:
+        if not _is_text(name):
+            raise ConfigError(f"clips: {name!r} cannot be a pattern of names")
+    return listed
+
+
+def checked_metrics(setting: str, ranges: Mapping[str, tuple[float, float]] | None, weight: str) -> tuple[Metric, ...]:
     """Return the metrics that a setting declares, none of them called as one that is always there."""
-    for name, bounds in ranges.items():
-        if not isinstance(name, str) or name in (CLIPPED, weight):
+    listed = _mapping(setting, ranges)
+    for name, bounds in listed.items():
+        if not _is_text(name) or name in (CLIPPED, weight):
             raise ConfigError(f"{setting}: {name!r} cannot be the name of a metric that is averaged")
         if not _is_range(bounds):
-            raise ConfigError(f"{setting}: {name!r} needs a range (low, high) of numbers, low < high, not {bounds!r}")
-    return declared(ranges)
+            raise ConfigError(
+                f"{setting}: {name!r} needs a range (low, high) of numbers with others in between, not {bounds!r}"
+            )
+    return declared(listed)
+
+
+def _mapping(setting: str, given: Mapping[str, T] | None) -> Mapping[str, T]:
+    if given is not None and not isinstance(given, Mapping):
+        raise ConfigError(f"{setting} is a mapping of names, not {given!r}")
+    return given or {}
+
+
+def _is_text(name: object) -> bool:
+    """Tell whether this is text that can be sent."""
+    if isinstance(name, str):
+        with contextlib.suppress(UnicodeEncodeError):
+            name.encode()
+            return True
+    return False
 
 
 def _check_whole(name: str, value: object, least: int) -> None:
@@ -93,9 +127,8 @@ def _within(value: object, least: float, most: float) -> bool:
 
 
 def _is_range(bounds: object) -> bool:
-    """Tell whether these are two numbers whose distance is one, too."""
+    """Tell whether these are two numbers that a metric can lie between."""
     most = sys.float_info.max
     if not isinstance(bounds, tuple | list) or len(bounds) != 2 or not all(_within(end, -most, most) for end in bounds):
         return False
-    low, high = map(float, bounds)
-    return 0 < high - low <= most
+    return Metric("", *map(float, bounds)).usable

@@ -7,6 +7,7 @@ Any strategy that needs no more than a weighted mean runs as it is, with its own
 looks at single replies is refused when it is wrapped, before anything is sent.
 """
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from logging import INFO, WARNING
@@ -29,7 +30,7 @@ from coterie.transports.flower.exchange import GRACE
 from coterie.transports.flower.grid import PrivateGrid
 from coterie.transports.flower.home import server_home
 from coterie.transports.flower.resuming import EvaluateFunction, Recorder, beginning, reconfigure
-from coterie.transports.flower.settings import PrivateSettings, checked_metrics, threat_mode
+from coterie.transports.flower.settings import PrivateSettings, checked_clips, checked_metrics, threat_mode
 
 _NEED_THE_MEAN = (flower.FedAvg, flower.FedAvgM, flower.FedAdagrad, flower.FedAdam, flower.FedYogi)
 """Strategies whose ``aggregate_train`` uses the weighted mean of the replies and nothing else."""
@@ -112,9 +113,9 @@ class PrivateStrategy(flower.Strategy):
             deadline=deadline,
             grace=grace,
             clip=clip,
-            clips=tuple((clips or {}).items()),
-            train_metrics=checked_metrics("train_metrics", train_metrics or {}, weight),
-            evaluate_metrics=checked_metrics("evaluate_metrics", evaluate_metrics or {}, weight),
+            clips=checked_clips(clips),
+            train_metrics=checked_metrics("train_metrics", train_metrics, weight),
+            evaluate_metrics=checked_metrics("evaluate_metrics", evaluate_metrics, weight),
             weight=weight,
             most_examples=most_examples,
             precision=precision,
@@ -240,4 +241,7 @@ def _wanted(strategy: flower.Strategy) -> int:
 
 
 def _slug(grid: Grid) -> str:
-    return re.sub(r"[^A-Za-z0-9.-]+", "-", getattr(grid.run, "fab_id", "") or "app")
+    """Return a name for the files of a run's app, readable and no other app's."""
+    app = getattr(grid.run, "fab_id", "") or ""
+    readable = re.sub(r"[^A-Za-z0-9.-]+", "-", app)[:64] or "app"
+    return f"{readable}-{hashlib.sha256(app.encode()).hexdigest()[:16]}"

@@ -24,8 +24,9 @@ from coterie.secagg.invitation import is_invitation, read_invitation
 from coterie.transports.flower import PrivateStrategy, private_mod
 from coterie.transports.flower.form import Form
 from coterie.transports.flower.mod import PrivateMod
-from coterie.transports.flower.node import LEEWAY, Node, NodeSettings
-from coterie.transports.flower.records import header_of, packed, payload_of, without_ours
+from coterie.transports.flower.node import Node, NodeSettings
+from coterie.transports.flower.records import HELLO, STEP, header_of, packed, payload_of, without_ours
+from coterie.transports.flower.sessions import LEEWAY, Parked
 
 Answer = Callable[[Message], Message]
 
@@ -221,6 +222,41 @@ def test_secrets_of_a_run_that_ended_in_the_middle_go_with_the_next_one(
     assert again is not None
     assert again.results[0].value is not None
     assert not any(file.exists() for file in files)
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (packed(b"", {"kind": HELLO}), "train"),
+        (packed(b"x", {"kind": STEP}), "train"),
+        (packed(b"x", {"kind": "what"}), "train"),
+        (RecordDict({"arrays": initial_arrays()}), "train"),
+        (RecordDict({"arrays": initial_arrays()}), "evaluate"),
+    ],
+    ids=["hello", "step", "unknown", "refused", "allowed"],
+)
+def test_whatever_arrives_is_the_end_of_what_was_given_up(home: Path, content: RecordDict, kind: str) -> None:
+    settings = NodeSettings.read({"partition-id": 0})
+    with Node(settings).session(7) as place:
+        place.write(Parked(b"request", b"reply", b"secret"), time.time() - 1)
+    grid = make_grid(make_app([private_mod]), 1, config={"coterie-allow": "evaluate"})
+    grid.nodes[100].answer(Message(content, 100, kind))
+    assert not (settings.sessions / "7").exists()
+
+
+def test_the_time_of_a_step_counts_from_its_message(home: Path) -> None:
+    left: list[float] = []
+
+    def late(message: Message, answer: Answer) -> Message:
+        message.metadata.created_at, message.metadata.ttl = time.time() - 86390, 86400.0
+        reply = answer(message)
+        file = home / "nodes" / "partition-0" / "sessions" / "7"
+        left.extend([file.stat().st_mtime - time.time()] if file.exists() else [])
+        return reply
+
+    play(make_grid(make_app([private_mod]), 2, late))
+    assert left
+    assert max(left) == pytest.approx(10 + LEEWAY, abs=5)
 
 
 def test_the_mod_can_be_sent_to_another_process() -> None:

@@ -2,7 +2,8 @@ import errno
 import math
 import os
 import stat
-import time
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from coterie.errors import ConfigError
 from coterie.rounds import Floor
 from coterie.secagg import ThreatMode
 from coterie.transports.flower.home import write_safely
-from coterie.transports.flower.node import LEEWAY, STALE, Node, NodeSettings, Parked, run_config_digest
+from coterie.transports.flower.node import Node, NodeSettings, run_config_digest
 
 
 def test_a_node_insists_on_company_and_on_honesty_unless_told_otherwise() -> None:
@@ -47,6 +48,7 @@ def test_settings_come_from_the_node_and_its_own_file(home: Path) -> None:
         {"coterie-name": "../../etc"},
         {"coterie-name": ""},
         {"coterie-allow": "train"},
+        *({key: "00" * 32} for key in ("coterie_roster", "Coterie-roster", "COTERIE_ROSTER", "coterie-Roster")),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(wrong: dict[str, object]) -> None:
@@ -59,6 +61,25 @@ def test_a_file_that_is_not_toml_is_refused(home: Path) -> None:
     (home / "nodes" / "node" / "node.toml").write_text("privacy: 3")
     with pytest.raises(ConfigError, match=r"node\.toml"):
         NodeSettings.read({})
+
+
+@pytest.mark.parametrize("key", ["name", "folder"])
+def test_a_file_does_not_say_where_it_is(home: Path, key: str) -> None:
+    (home / "nodes" / "node").mkdir(parents=True)
+    (home / "nodes" / "node" / "node.toml").write_text(f'{key} = "hospital"')
+    with pytest.raises(ConfigError, match=rf"node\.toml: {key} .* --node-config as coterie-{key}"):
+        NodeSettings.read({})
+
+
+def test_a_file_that_is_a_link_to_nowhere_is_refused(home: Path) -> None:
+    (home / "nodes" / "node").mkdir(parents=True)
+    (home / "nodes" / "node" / "node.toml").symlink_to(home / "not mounted" / "node.toml")
+    with pytest.raises(ConfigError, match=r"node\.toml: .*No such file"):
+        NodeSettings.read({})
+
+
+def test_other_settings_of_a_node_are_not_looked_at() -> None:
+    assert NodeSettings.read({"partition-id": 3, "roster": "x", "coteries": 4, "num_partitions": 7}).roster == ""
 
 
 def test_an_identity_is_made_once_and_kept_to_its_owner() -> None:
@@ -76,59 +97,10 @@ def test_a_damaged_key_is_not_replaced_in_silence() -> None:
         Node(NodeSettings.read({}))
 
 
-def test_a_place_in_a_session_outlives_the_process() -> None:
-    node = Node(NodeSettings.read({}))
-    with node.session(7) as place:
-        assert place.read() is None
-        place.write(Parked(b"request", b"reply", b"secret"))
-    with node.session(7) as place:
-        assert place.read() == Parked(b"request", b"reply", b"secret")
-    with node.session(8) as place:
-        assert place.read() is None
-    assert "secret" not in repr(Parked(b"request", b"reply", b"secret"))
-
-
 def test_runs_with_other_configurations_have_other_names() -> None:
     assert run_config_digest({"lr": 0.1, "epochs": 1}) == run_config_digest({"epochs": 1, "lr": 0.1})
     assert run_config_digest({"lr": 0.1}) != run_config_digest({"lr": 0.2})
     assert run_config_digest({"lr": 1}) != run_config_digest({"lr": "1"})
-
-
-@pytest.mark.parametrize(
-    ("seconds", "lasts"),
-    [(120.0, 120.0 + LEEWAY), (0.0, LEEWAY), (1e9, STALE + LEEWAY), (-1.0, STALE + LEEWAY), (math.nan, STALE + LEEWAY)],
-)
-def test_a_session_that_was_given_up_is_deleted_with_its_secrets(
-    seconds: float, lasts: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    node, began = Node(NodeSettings.read({})), time.time()
-    with node.session(7) as place:
-        place.write(Parked(b"request", b"reply", b"secret"), seconds)
-    monkeypatch.setattr(time, "time", lambda: began + lasts - 10)
-    with node.session(8):
-        assert (node.folder / "sessions" / "7").exists()
-    monkeypatch.setattr(time, "time", lambda: began + lasts + 10)
-    with node.session(8):
-        assert not (node.folder / "sessions" / "7").exists()
-
-
-def test_a_place_in_a_session_is_on_disk_before_anything_else_happens(monkeypatch: pytest.MonkeyPatch) -> None:
-    node, done = Node(NodeSettings.read({})), []
-    replace, sync = os.replace, os.fsync
-
-    def synced(descriptor: int) -> None:
-        sync(descriptor)
-        done.append("folder synced" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file synced")
-
-    def replaced(source: Path, target: Path) -> None:
-        replace(source, target)
-        done.append("replaced")
-
-    monkeypatch.setattr(os, "fsync", synced)
-    monkeypatch.setattr(os, "replace", replaced)
-    with node.session(7) as place:
-        place.write(Parked(b"request", b"reply", b"secret"))
-        assert done == ["file synced", "replaced", "folder synced"]
 
 
 def test_two_processes_that_start_at_once_become_one_node(home: Path) -> None:
@@ -138,6 +110,39 @@ def test_two_processes_that_start_at_once_become_one_node(home: Path) -> None:
     write_safely(home / "key", b"third")
     assert (home / "key").read_bytes() == b"third"
     assert [path.name for path in home.iterdir()] == ["key"]
+
+
+def test_of_many_that_write_at_once_one_is_believed(home: Path) -> None:
+    """Threads here; on a volume that containers share, processes have the same numbers, too."""
+    for number in range(20):
+        path, begin = home / f"{number}", threading.Barrier(4)
+
+        def write(content: bytes, path: Path = path, begin: threading.Barrier = begin) -> bytes:
+            begin.wait()
+            return content if write_safely(path, content, once=True) else b""
+
+        with ThreadPoolExecutor(4) as pool:
+            contents = [bytes([65 + place]) * 10_000 for place in range(4)]
+            assert [said for said in pool.map(write, contents) if said] == [path.read_bytes()]
+
+
+def test_a_file_that_somebody_else_put_there_is_not_written_to(home: Path) -> None:
+    (home / f".key.{os.getpid()}").symlink_to(home / "elsewhere")
+    write_safely(home / "key", b"secret")
+    assert stat.S_IMODE((home / "key").stat().st_mode) == 0o600
+    assert not (home / "key").is_symlink()
+    assert not (home / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o702])
+def test_a_folder_that_everybody_may_write_to_is_refused(home: Path, mode: int) -> None:
+    shared = home / "shared"
+    shared.mkdir()
+    shared.chmod(mode)
+    with pytest.raises(ConfigError, match=r"everybody may write to .*shared: name a folder inside it"):
+        NodeSettings.read({"coterie-folder": str(shared)})
+    inside = NodeSettings.read({"coterie-folder": str(shared / "mine")}).folder
+    assert stat.S_IMODE(inside.stat().st_mode) == 0o700
 
 
 def test_a_full_disk_leaves_no_secret_behind(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """What a node's operator says of rosters counts at every invitation, whenever it was said."""
 
+import hashlib
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -69,7 +70,7 @@ def test_a_run_of_no_rounds_says_the_digest_also_if_nothing_changed_and_keeps_a_
     home: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     play(grid_of(4), rounds=0)
-    checkpoint = home / "server" / "app.checkpoint"
+    checkpoint = home / "server" / f"app-{hashlib.sha256().hexdigest()[:16]}.checkpoint"
     checkpoint.write_bytes(b"of a run that was interrupted")
     flower_log(caplog, monkeypatch)
     play(grid_of(4), rounds=0)

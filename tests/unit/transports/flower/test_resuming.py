@@ -1,4 +1,6 @@
+import hashlib
 import logging
+import random
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -13,8 +15,11 @@ from tests.support.flower_strategies import MEANS, QUIET, fresh, private_grid
 
 from coterie.errors import ConfigError
 from coterie.transports.flower import PrivateStrategy
+from coterie.transports.flower.checkpoint import StrategyCheckpoint
 from coterie.transports.flower.resuming import EvaluateFunction
 
+CHECKPOINT = f"app-{hashlib.sha256().hexdigest()[:16]}.checkpoint"
+"""That of an app without a name, as those of tests are."""
 Warnings = Callable[[], list[str]]
 
 
@@ -118,15 +123,73 @@ def _misnamed() -> bytes:
     records = RecordDict({"run": ConfigRecord({"round": 1}), "arrays": initial_arrays()})
     records.update(dict.fromkeys(("train", "evaluate", "train-given", "evaluate-given"), ConfigRecord()))
     records["train_metrics_clientapp.x"] = MetricRecord()
-    return bytes(recorddict_to_proto(records).SerializeToString())
+    return with_checksum(records)
+
+
+def _unreadable() -> bytes:
+    """Return a checkpoint with arrays that are none."""
+    records = RecordDict({"run": ConfigRecord({"round": 1}), "arrays": initial_arrays()})
+    records.update(dict.fromkeys(("train", "evaluate", "train-given", "evaluate-given"), ConfigRecord()))
+    broken = Array("float32", (3,), "numpy.ndarray", b"\x93NUMPY\x01\x00\x10\x00" + b"(" * 16)
+    records["state.m_t.named"] = ArrayRecord({"w": broken})
+    return with_checksum(records)
+
+
+def with_checksum(records: RecordDict) -> bytes:
+    body = bytes(recorddict_to_proto(records).SerializeToString())
+    return hashlib.sha256(body).digest() + body
 
 
 @pytest.mark.parametrize("damaged", [b"junk", b"", _misnamed()], ids=["junk", "empty", "misnamed"])
 def test_a_damaged_checkpoint_is_named(damaged: bytes, home: Path) -> None:
     (home / "server").mkdir()
-    (home / "server" / "app.checkpoint").write_bytes(damaged)
+    (home / "server" / CHECKPOINT).write_bytes(damaged)
     with pytest.raises(ConfigError, match="is not a checkpoint"):
         PrivateStrategy(FedAvg(**QUIET)).start(private_grid(), initial_arrays(), 2)
+
+
+def test_moments_that_cannot_be_read_are_named_too(home: Path) -> None:
+    (home / "server").mkdir()
+    (home / "server" / CHECKPOINT).write_bytes(_unreadable())
+    with pytest.raises(ConfigError, match="is not a checkpoint"):
+        PrivateStrategy(strategy.FedAdam(**QUIET)).start(private_grid(), initial_arrays(), 2)
+
+
+def test_any_damage_to_a_checkpoint_is_noticed_before_anything_is_taken_over(home: Path) -> None:
+    with pytest.raises(Killed):
+        PrivateStrategy(strategy.FedAdam(**QUIET)).start(private_grid(), initial_arrays(), 3, evaluate_fn=dying(2))
+    file = home / "server" / CHECKPOINT
+    good, rng = file.read_bytes(), random.Random(3)
+    for number in range(300):
+        damaged, place = bytearray(good), rng.randrange(len(good))
+        if number % 2:
+            damaged[place] ^= 1 << rng.randrange(8)
+        else:
+            del damaged[place:]
+        file.write_bytes(damaged)
+        adam = strategy.FedAdam(**QUIET)
+        with pytest.raises(ConfigError, match=r"checkpoint is not a checkpoint \(it is damaged\)"):
+            StrategyCheckpoint(file).load(adam, initial_arrays())
+        assert adam.m_t is None
+    file.write_bytes(good)
+    assert StrategyCheckpoint(file).load(strategy.FedAdam(**QUIET), initial_arrays())
+
+
+@pytest.mark.parametrize("other", ["a/b-c", "a-b-c", "A-b/c", "a_b/c", ""])
+def test_an_app_does_not_go_on_with_the_run_of_another(other: str, home: Path) -> None:
+    def grid(app: str) -> FakeGrid:
+        made = private_grid()
+        made.run.fab_id = app
+        return made
+
+    with pytest.raises(Killed):
+        PrivateStrategy(FedAvg(**QUIET)).start(grid("a-b/c"), initial_arrays(), 3, evaluate_fn=dying(2))
+    (file,) = (home / "server").glob("*.checkpoint")
+    assert file.name.startswith("a-b-c-")
+    for app, rounds in (other, 3), ("a-b/c", 1):
+        played = grid(app)
+        PrivateStrategy(FedAvg(**QUIET)).start(played, initial_arrays(), 3)
+        assert len({message.metadata.group_id for message in played.sent} - {"hello"}) == rounds
 
 
 def evaluating() -> PrivateStrategy:
@@ -220,7 +283,7 @@ def test_what_the_strategy_changes_itself_goes_on_from_the_checkpoint(warnings: 
 
 
 def test_a_second_run_while_the_first_is_alive_is_refused_and_touches_nothing(home: Path) -> None:
-    file = home / "server" / "app.checkpoint"
+    file = home / "server" / CHECKPOINT
     refused: list[str] = []
 
     def evaluate(number: int, _arrays: ArrayRecord) -> None:
@@ -239,7 +302,7 @@ def test_a_second_run_while_the_first_is_alive_is_refused_and_touches_nothing(ho
 
 
 def test_a_run_that_begins_anew_beside_another_keeps_no_checkpoint(home: Path, warnings: Warnings) -> None:
-    file = home / "server" / "app.checkpoint"
+    file = home / "server" / CHECKPOINT
 
     def evaluate(number: int, _arrays: ArrayRecord) -> None:
         if number == 1:

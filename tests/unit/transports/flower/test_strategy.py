@@ -16,6 +16,7 @@ from coterie.cohorts.outcome import Outcome
 from coterie.errors import ConfigError, LocalProtocolError
 from coterie.transports.flower import PrivateStrategy
 from coterie.transports.flower.exchange import Exchange, Reply
+from coterie.transports.flower.form import Form, Metric
 
 
 class Curious(FedAvg):
@@ -135,8 +136,18 @@ WRONG: dict[str, list[object]] = {
     "deadline": [0, -1, math.nan, math.inf, True, "60"],
     "grace": [-1, math.nan, math.inf, True],
     "clip": [-1, 0, math.nan, math.inf, True],
-    "clips": [{"*.bias": -1}, {"*.bias": math.nan}],
-    "most_examples": [0, 2.5, True],
+    "clips": [
+        {"*.bias": -1},
+        {"*.bias": math.nan},
+        {1: 1.0},
+        {None: 1.0},
+        {b"w": 1.0},
+        {"\ud800": 1.0},
+        [],
+        ["w"],
+        "w",
+    ],
+    "most_examples": [0, 2.5, True, 2**23, 2**40, 2**64, 10**30],
     "precision": [0, 99, 24.0, True],
 }
 WRONG_METRICS: list[object] = [
@@ -144,6 +155,9 @@ WRONG_METRICS: list[object] = [
     *({"loss": bounds} for bounds in [(0,), 1, (-1e308, 1e308), (False, True), ("0", "1")]),
     {"coterie-clipped": (0, 1)},
     {"num-examples": (0, 1)},
+    *({"loss": bounds} for bounds in [(0, 5e-324), (1.0, math.nextafter(1.0, 2))]),
+    *({name: (0, 1)} for name in [1, None, b"loss", "\ud800"]),
+    *([], ["loss"], "loss"),
 ]
 WRONG |= {f"{kind}_metrics": list(WRONG_METRICS) for kind in ("train", "evaluate")}
 
@@ -152,6 +166,20 @@ WRONG |= {f"{kind}_metrics": list(WRONG_METRICS) for kind in ("train", "evaluate
 def test_settings_that_cannot_work_are_refused_at_once_and_by_name(name: str, value: object) -> None:
     with pytest.raises(ConfigError, match=f"^{name}.*$"):
         PrivateStrategy(FedAvg(), **{name: value})  # type: ignore[arg-type]
+
+
+def test_as_many_examples_as_the_precision_holds_are_enough() -> None:
+    assert PrivateStrategy(FedAvg(), precision=24, most_examples=2**23 - 1)
+
+
+@pytest.mark.parametrize("scale", [1e-323, 1e-300, 1e307])
+def test_a_metric_of_any_size_has_its_mean(scale: float) -> None:
+    metric = Metric("loss", 8 * scale, 16 * scale)
+    form = Form(clients=2, arrays=False, metrics=(metric,), precision=40)
+    reply = RecordDict({"metrics": MetricRecord({"loss": 14 * scale, "num-examples": 10})})
+    vector = form.encode(RecordDict(), reply, np.random.default_rng(1))
+    decoded = form.quantizer.decode(vector, form.layout(RecordDict()), 1)
+    assert decoded.mean[-1][0] == pytest.approx(0.5, abs=1e-2)
 
 
 def test_a_cohort_that_no_circle_fits_into_or_that_is_never_summed_is_refused_at_once() -> None:

@@ -1,0 +1,23 @@
+import pytest
+from cryptography.hazmat.primitives import serialization as s
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from coterie.crypto.vouchers import read_public_keys
+
+
+@pytest.fixture(scope="module")
+def keys() -> list[bytes]:
+    made = [ec.generate_private_key(ec.SECP384R1()).public_key() for _ in range(3)]
+    return [key.public_bytes(s.Encoding.OpenSSH, s.PublicFormat.OpenSSH) for key in made]
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_keys_stand_on_lines_with_comments_between(keys: list[bytes], end: bytes) -> None:
+    assert len(read_public_keys(end.join([b"# all", *keys, b"", b"#" + keys[0]]))) == 3
+
+
+@pytest.mark.parametrize("sign", [b"\r", b"\x0b", b"\x0c", b"\x1c", b"\x85"])
+def test_nothing_but_a_newline_ends_a_comment(keys: list[bytes], sign: bytes) -> None:
+    first, second, old = keys
+    listed = read_public_keys(b"\n".join([first, b"# old" + sign + old, second]))
+    assert listed == read_public_keys(first) + read_public_keys(second)

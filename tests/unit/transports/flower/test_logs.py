@@ -1,0 +1,26 @@
+from coterie.transports.flower.logs import shown, traced
+
+FORGED = "x\n\x1b[92mINFO\x1b[0m: Coterie: all is well\r\u2028\u202e\x85\ud800"
+
+
+def test_what_others_wrote_stays_on_one_line() -> None:
+    assert shown("plain, \u00fc and \u4e2d") == "plain, \u00fc and \u4e2d"
+    assert shown(ValueError(FORGED)) == ("x\\n\\x1b[92mINFO\\x1b[0m: Coterie: all is well\\r\\u2028\\u202e\\x85\\ud800")
+
+
+def test_where_an_error_came_from_cannot_be_taken_for_other_lines() -> None:
+    try:
+        raise ValueError(FORGED)
+    except ValueError as error:
+        lines = traced(error).split("\n")
+    assert all(line.startswith("  | ") and line.isprintable() for line in lines)
+    assert "test_logs.py" in lines[1]
+    assert "ValueError: x" in traced(error_of(lambda: int("x\n")))
+
+
+def error_of(call: object) -> BaseException:
+    try:
+        call()  # type: ignore[operator]
+    except ValueError as error:
+        return error
+    raise AssertionError

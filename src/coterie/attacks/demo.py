@@ -127,9 +127,9 @@ def make_finding(story: Story, told: Sequence[Sequence[Act]]) -> AttackFinding:
     acts = list(zip(*told, strict=True))
     recognised = {group[0].privacy: float(np.mean([act.reading.recognised for act in group])) for group in acts}
     guessed = float(np.mean([group[0].drawn.reading(MEAN).recognised for group in told]))
-    lines = [_line(group, recognised[group[0].privacy], guessed) for group in acts]
+    works = recognised[acts[0][0].privacy] >= _MANY
+    lines = [_line(group, recognised[group[0].privacy], guessed, works=works) for group in acts]
     circles = [line.outcome for line in lines[1:]]
-    works = lines[0].outcome is Effect.NOT_ELIMINATED
     level = Level.DANGER if Effect.NOT_ELIMINATED in circles else Level.CAUTION
     return AttackFinding(
         level=level if works else Level.NOTHING,
@@ -178,13 +178,13 @@ def _headline(story: Story, recognised: Mapping[int, float], guessed: float) -> 
     )
 
 
-def _line(group: Sequence[Act], recognised: float, guessed: float) -> CardLine:
+def _line(group: Sequence[Act], recognised: float, guessed: float, *, works: bool) -> CardLine:
     act = group[0]
+    spared = Effect.REDUCED if works else Effect.NOT_SHOWN
+    outcome = Effect.NOT_ELIMINATED if recognised >= _MANY else spared
     attack, found = "differencing, then inversion", f"{recognised:.0%} of the digits recognised"
     if act.privacy == 1:
-        outcome = Effect.NOT_ELIMINATED if recognised >= _MANY else Effect.REDUCED
         return CardLine(attack, "secure aggregation, cohorts at random", outcome, f"{found}: T is 1 over many rounds")
-    outcome = Effect.NOT_ELIMINATED if recognised >= _MANY else Effect.REDUCED
     why = f"{found} ({guessed:.0%} by guessing), and whose they are is not told: T = {act.privacy} over any rounds"
     return CardLine(attack, f"multi-round cohorts, T = {act.privacy}", outcome, why)
 

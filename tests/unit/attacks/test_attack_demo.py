@@ -48,7 +48,9 @@ SMALL = ["attack", "demo", "--trials", "2", "--rounds", "3", "--steps", "2"]
 
 def test_nothing_is_written_with_json_unless_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert CliRunner().invoke(app, [*SMALL, "--json"]).exit_code == 0
+    result = CliRunner().invoke(app, [*SMALL, "--json"])
+    assert result.exit_code == 0
+    assert {line["outcome"] for line in json.loads(result.stdout)["card"]} == {"not shown"}  # two steps draw nothing
     assert list(tmp_path.iterdir()) == []
     result = CliRunner().invoke(app, [*SMALL, "--json", "--html", "page.html"])
     assert result.exit_code == 0, result.output

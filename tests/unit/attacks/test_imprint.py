@@ -162,6 +162,12 @@ def test_settings_that_make_no_sense_are_refused(change: dict[str, tuple[int, ..
         Imprint(**change)  # type: ignore[arg-type]
 
 
+def test_a_layer_too_narrow_to_keep_examples_apart_shows_nothing_of_noise() -> None:
+    finding = Imprint(cohorts=(4,), bins=(2,), noise=(1.0,), trials=1).play(lambda _doing, _share: None)
+    assert finding.level == "nothing"
+    assert [line.outcome for line in finding.card] == ["not shown", "reduced", "not shown"]  # a pin refuses in any case
+
+
 def test_the_command_says_that_circles_do_not_help(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     options = ["--cohort", "4", "--bins", "256", "--noise", "1", "--trials", "1", "--json", "--html", str(page)]

@@ -112,6 +112,12 @@ def test_the_finding_follows_from_the_numbers() -> None:
     assert "100% of a client's pictures" in finding.headline
 
 
+def test_an_attack_that_fails_on_a_client_alone_shows_nothing_of_circles() -> None:
+    finding = Inversion(examples=8, privacy=(2,), trials=2, steps=1).play(lambda _doing, _share: None)
+    assert finding.level == "nothing"
+    assert {line.outcome for line in finding.card} == {"not shown"}
+
+
 def test_a_session_opens_the_mean_and_lets_nobody_hear_anything() -> None:
     rng = np.random.default_rng(0)
     updates = [rng.normal(size=2000) for _ in range(8)]

@@ -44,6 +44,8 @@ def test_an_attack_that_fails_on_the_baseline_says_nothing(monkeypatch: pytest.M
     finding = told(monkeypatch)
     assert finding.level is Level.NOTHING
     assert "does not work on plain averaging" in finding.headline
+    unknown, masked = Effect.NOT_SHOWN, Effect.ELIMINATED  # a mask hides by theory, whatever an attack can do
+    assert outcomes(finding) == [unknown, masked, masked, unknown, unknown]
 
 
 def test_what_a_sum_tells_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

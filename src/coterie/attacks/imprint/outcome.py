@@ -187,12 +187,12 @@ def _card(attack: "Imprint", rounds: Sequence[CraftedRound]) -> list[CardLine]:
     one = rounds[0]
     bare = _share([each.bare for each in rounds])
     guess = _share([each.guess for each in rounds])
-    name = "crafted model"
+    name, works = "crafted model", bare > max(guess, _FEW)
     lines = [
         CardLine(
             name,
             f"multi-round cohorts, T = {attack.privacy}",
-            Effect.NOT_ELIMINATED if bare > max(guess, _FEW) else Effect.REDUCED,
+            Effect.NOT_ELIMINATED if works else Effect.NOT_SHOWN,
             f"{bare:.0%} recovered exactly: a sum holds whatever the model keeps apart in it",
         ),
         CardLine(
@@ -204,7 +204,9 @@ def _card(attack: "Imprint", rounds: Sequence[CraftedRound]) -> list[CardLine]:
     ]
     for z in attack.noise:
         share = _share([each.noisy[z] for each in rounds])
-        outcome = Effect.REDUCED if share < bare / 2 else Effect.NOT_ELIMINATED
+        outcome = Effect.NOT_SHOWN
+        if works:
+            outcome = Effect.REDUCED if share < bare / 2 else Effect.NOT_ELIMINATED
         why = f"{share:.0%} recovered exactly, instead of {bare:.0%}"
         if all(_silent(each.noisy[z], each.guess) for each in rounds):
             why += "; guessing comes nearer"

@@ -31,7 +31,7 @@ def make_finding(attack: "Inversion", trials: Sequence[Trial], numbers: int) -> 
     own = found[Origin(1, ALONE).label]
     circles = {privacy: _stronger(found, privacy) for privacy in attack.privacy}
     works = _beats(own, guess) or own.mean("recognised") >= _MANY
-    lines = [_line(1, own, guess), *(_line(privacy, best, guess) for privacy, best in circles.items())]
+    lines = [_line(privacy, best, guess, works=works) for privacy, best in {1: own, **circles}.items()]
     pixels = trials[0].originals.size
     return AttackFinding(
         level=_level(works, [line.outcome for line in lines[1:]]),
@@ -82,14 +82,15 @@ def _headline(own: Readings, circles: Mapping[int, Readings], guess: Readings, *
     )
 
 
-def _line(privacy: int, readings: Readings, guess: Readings) -> CardLine:
+def _line(privacy: int, readings: Readings, guess: Readings, *, works: bool) -> CardLine:
+    """Sum up one configuration; where the attack fails on a client's own update, nothing is shown of any other."""
     low, high = excess(readings, guess, "psnr")
     shown = f"{readings.mean('recognised'):.0%} recognised, {readings.mean('psnr') - guess.mean('psnr'):+.1f} dB"
     shown += f" ({low:+.1f} to {high:+.1f}) beside guessing" if math.isfinite(low) else " beside guessing"
     attack = "gradient inversion"
     many = readings.mean("recognised") >= _MANY
     if privacy == 1:
-        outcome = Effect.NOT_ELIMINATED if many or _beats(readings, guess) else Effect.REDUCED
+        outcome = Effect.NOT_ELIMINATED if works else Effect.NOT_SHOWN
         why = f"{shown}; over rounds the update itself is isolated"
         return CardLine(attack, "secure aggregation, cohorts at random (T = 1)", outcome, why)
     against = f"multi-round cohorts, T = {privacy}"
@@ -99,7 +100,7 @@ def _line(privacy: int, readings: Readings, guess: Readings) -> CardLine:
     if _beats(readings, guess):
         return CardLine(attack, against, Effect.REDUCED, f"{shown}; and whose they are among {privacy} is not told")
     why = f"{shown}: not shown to be better than guessing here, which is no proof for other models"
-    return CardLine(attack, against, Effect.REDUCED, why)
+    return CardLine(attack, against, Effect.REDUCED if works else Effect.NOT_SHOWN, why)
 
 
 def _setting(attack: "Inversion", numbers: int) -> str:

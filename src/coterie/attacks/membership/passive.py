@@ -174,8 +174,9 @@ def _outcome(view: str, best: Mapping[str, InferenceSummary]) -> Effect:
     if view in (SECURE, SPARSE):
         return Effect.NOT_ELIMINATED if one.beats_guessing else Effect.ELIMINATED
     ours, theirs = one.auc_interval, client.auc_interval
-    below = ours is not None and theirs is not None and ours[1] < theirs[0]
-    return Effect.REDUCED if below else Effect.NOT_ELIMINATED
+    if ours is not None and theirs is not None and ours[1] < theirs[0]:
+        return Effect.REDUCED
+    return Effect.NOT_ELIMINATED if one.beats_guessing else Effect.NOT_SHOWN
 
 
 def _why(view: str, one: InferenceSummary) -> str:

@@ -1,5 +1,6 @@
 """The ``coterie`` command. Each command lives in a module of its own and imports what it needs when it runs."""
 
+import signal
 import sys
 import traceback
 from typing import Annotated
@@ -47,6 +48,8 @@ def _options(
 
 def main() -> None:
     """Run the command line; what Coterie raises on purpose becomes one clear line, not a traceback."""
+    # Whoever ends a job politely ends it as Ctrl-C does: workers stop, and what is finished is kept.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         app()
     except CoterieError as error:

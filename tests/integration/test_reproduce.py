@@ -1,0 +1,43 @@
+"""The command that reproduces experiments, as a process that is ended while its workers work."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+MAIN = "from coterie.cli import main; main()"
+
+
+def children(process: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+def alive(process: int) -> bool:
+    try:
+        return "State:\tZ" not in Path(f"/proc/{process}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are looked up in /proc")
+def test_who_ends_the_command_politely_leaves_no_worker_and_loses_no_job(tmp_path: Path) -> None:
+    options = ["reproduce", "multi-round-metrics", "--quick", "--workers", "2", "--out", str(tmp_path)]
+    process = subprocess.Popen([sys.executable, "-c", MAIN, *options], stdout=subprocess.DEVNULL)
+    journal, until = tmp_path / "jobs.jsonl", time.monotonic() + 120
+    while not journal.exists() or journal.read_bytes().count(b"\n") < 4:
+        assert process.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    workers = children(process.pid)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 130
+    assert len(workers) >= 2
+    while any(map(alive, workers)):  # the last one tidies up after the others
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    assert len([json.loads(line) for line in journal.read_text().splitlines()]) >= 4
+    assert "Interrupted" in (tmp_path / "README.md").read_text()

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 from flwr.app import Array, ArrayRecord, MetricRecord, RecordDict
 from flwr.common.logger import log
+from msgspec.structs import force_setattr
 from numpy.typing import NDArray
 
 from coterie.arithmetic.quantize import FloatArray, Layout, Quantizer
@@ -38,6 +39,11 @@ class Metric(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     name: str
     low: float
     high: float
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "name", str(self.name))
+        force_setattr(self, "low", float(self.low))
+        force_setattr(self, "high", float(self.high))
 
     @property
     def middle(self) -> float:
@@ -71,6 +77,11 @@ class Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     precision: int = 24
 
     def __post_init__(self) -> None:
+        # A clip of 2 and one of 2.0 are equal and have different bytes, by which servers and nodes tell forms apart.
+        force_setattr(self, "clip", float(self.clip))
+        force_setattr(self, "counter_clip", float(self.counter_clip))
+        force_setattr(self, "clips", tuple((str(name), float(clip)) for name, clip in self.clips))
+        force_setattr(self, "weight", str(self.weight))
         if not all(metric.usable for metric in self.metrics):
             raise ConfigError("a metric is declared by a name and a range (low, high), with numbers in between")
         ranges = [self.clip, self.counter_clip, *(clip for _, clip in self.clips)]

@@ -145,6 +145,22 @@ def test_forms_that_cannot_work_are_refused(wrong: dict[str, Any]) -> None:
         declared({"loss": (1.0, 1.0)}) and Form(clients=2, metrics=declared({"loss": (1.0, 1.0)}))
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"clip": 2},
+        {"clip": np.float64(2)},
+        {"clips": ((np.str_("layer*"), 10),)},
+        {"counter_clip": 5},
+        {"weight": np.str_("count"), "metrics": (Metric(np.str_("loss"), 0, 10),)},
+    ],
+)
+def test_a_form_is_the_same_for_server_and_nodes_however_its_numbers_are_written(written: dict[str, Any]) -> None:
+    form = Form(clients=4, **written)
+    assert Form.from_bytes(form.to_bytes()) == form
+    assert Form.from_bytes(form.to_bytes()).to_bytes() == form.to_bytes()
+
+
 @given(st.binary(max_size=60))
 def test_bytes_that_are_no_form_are_refused(data: bytes) -> None:
     with pytest.raises(ConfigError):

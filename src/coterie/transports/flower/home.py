@@ -71,7 +71,9 @@ def write_safely(path: Path, content: bytes, *, once: bool = False, until: float
 
 def _private(folder: Path) -> Path:
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for missing in reversed([one for one in (folder, *folder.parents) if not one.exists()]):
+            missing.mkdir(exist_ok=True, mode=0o700)  # those above it too, or others could put theirs in its place
+        folder.mkdir(exist_ok=True)
     except OSError as error:
         raise ConfigError(f"{folder} cannot be a folder of this machine's operator: {error.strerror}") from None
     if folder.stat().st_mode & stat.S_IWOTH:

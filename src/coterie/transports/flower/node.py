@@ -35,6 +35,7 @@ _FLOOR = {"privacy": int, "minimum": int, "colluders": int, "threshold": int, "s
 KINDS = ("evaluate", "query")
 """Messages that an operator may let through unprotected; a plain training message would undo everything."""
 _STRINGS = ("mode", "name", "folder", "roster", "auth-key", "members", "allow")
+_NEVER_EMPTY = ("folder", "roster", "auth-key", "members")
 _PLACE = {"name", "folder"}  # by which a node's file is found
 
 
@@ -63,9 +64,10 @@ class NodeSettings:
     def read(cls, node_config: Mapping[str, object]) -> "NodeSettings":
         """Read the node's configuration, ``coterie-...`` of ``--node-config``, and ``node.toml`` in its folder."""
         for key in node_config:
-            if key.lower().replace("_", "-").startswith(PREFIX) and not key.startswith(PREFIX):
+            if key.lower().startswith(PREFIX[:-1]) and not key.startswith(PREFIX):  # coterie_roster, coterie.roster
                 raise ConfigError(f"{key}: no such setting; those of Coterie begin with {PREFIX!r}")
         given = {key.removeprefix(PREFIX): value for key, value in node_config.items() if key.startswith(PREFIX)}
+        _check_filled(given)
         partition = node_config.get("partition-id")
         name = str(given.get("name", "node" if partition is None else f"partition-{partition}"))
         if not NAME.fullmatch(name):
@@ -129,6 +131,13 @@ def run_config_digest(run_config: Mapping[str, Any]) -> bytes:
     return hashlib.sha256(msgspec.json.encode(sorted((key, repr(value)) for key, value in run_config.items()))).digest()
 
 
+def _check_filled(given: Mapping[str, object]) -> None:
+    """Refuse settings that are there and empty: a variable of the shell that is not set must not take a pin away."""
+    for key in _NEVER_EMPTY:
+        if given.get(key) == "":
+            raise ConfigError(f"{PREFIX}{key} is empty: leave it out, or say what it is")
+
+
 def _file(path: Path) -> dict[str, object]:
     try:
         given = tomllib.loads(path.read_text())
@@ -136,6 +145,7 @@ def _file(path: Path) -> dict[str, object]:
         raise ConfigError(f"{path}: {error}") from None
     for key in _PLACE & given.keys():
         raise ConfigError(f"{path}: {key} says where this file is, and belongs to --node-config as {PREFIX}{key}")
+    _check_filled(given)
     return given
 
 

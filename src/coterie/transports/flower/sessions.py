@@ -69,9 +69,9 @@ def useful_until(created_at: float, ttl: float) -> float:
     The server's word counts within limits: the message is not of the future, and not over before it is answered.
     """
     now = time.time()
-    lives = ttl if ttl >= 0 else STALE  # neither is a number that is none
+    lives = min(ttl, STALE) if ttl >= 0 else STALE  # neither is a number that is none
     created = max(now - lives, min(now, created_at))
-    return min(now + STALE, created + lives) + LEEWAY
+    return created + lives + LEEWAY
 
 
 def forget_given_up(folder: Path) -> None:

@@ -55,6 +55,8 @@ class PrivateSettings:
         for name, clip in [("clip", self.clip), *((f"clips[{name!r}]", clip) for name, clip in self.clips)]:
             if not _within(clip, 1e-30, 1e30):
                 raise ConfigError(f"{name} is a number from 1e-30 to 1e30, not {clip!r}")
+        if not _is_text(self.weight):
+            raise ConfigError(f"{self.weight!r} cannot be the name of what replies are weighted by")
         for metrics in self.train_metrics, self.evaluate_metrics:
             self.form(2, metrics)
 

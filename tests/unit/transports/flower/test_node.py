@@ -49,6 +49,8 @@ def test_settings_come_from_the_node_and_its_own_file(home: Path) -> None:
         {"coterie-name": ""},
         {"coterie-allow": "train"},
         *({key: "00" * 32} for key in ("coterie_roster", "Coterie-roster", "COTERIE_ROSTER", "coterie-Roster")),
+        *({key: "00" * 32} for key in ("coterie.roster", "coterieroster", "coterie")),
+        *({f"coterie-{key}": ""} for key in ("roster", "members", "folder", "auth-key")),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(wrong: dict[str, object]) -> None:
@@ -71,6 +73,24 @@ def test_a_file_does_not_say_where_it_is(home: Path, key: str) -> None:
         NodeSettings.read({})
 
 
+def test_an_empty_pin_in_a_file_is_refused(home: Path) -> None:
+    folder = home / "nodes" / "node"
+    folder.mkdir(parents=True)
+    (folder / "node.toml").write_text('roster = ""\n')
+    with pytest.raises(ConfigError, match="coterie-roster is empty"):
+        NodeSettings.read({})
+
+
+def test_folders_above_a_nodes_own_are_made_private_too(home: Path) -> None:
+    before = os.umask(0)
+    try:
+        NodeSettings.read({"coterie-folder": str(home / "a" / "b" / "c")})
+    finally:
+        os.umask(before)
+    for folder in "a", "a/b", "a/b/c":
+        assert (home / folder).stat().st_mode & 0o777 == 0o700
+
+
 def test_a_file_that_is_a_link_to_nowhere_is_refused(home: Path) -> None:
     (home / "nodes" / "node").mkdir(parents=True)
     (home / "nodes" / "node" / "node.toml").symlink_to(home / "not mounted" / "node.toml")
@@ -79,7 +99,7 @@ def test_a_file_that_is_a_link_to_nowhere_is_refused(home: Path) -> None:
 
 
 def test_other_settings_of_a_node_are_not_looked_at() -> None:
-    assert NodeSettings.read({"partition-id": 3, "roster": "x", "coteries": 4, "num_partitions": 7}).roster == ""
+    assert NodeSettings.read({"partition-id": 3, "roster": "x", "cotery": 4, "num_partitions": 7}).roster == ""
 
 
 def test_an_identity_is_made_once_and_kept_to_its_owner() -> None:

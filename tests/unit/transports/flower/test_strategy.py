@@ -168,6 +168,16 @@ def test_settings_that_cannot_work_are_refused_at_once_and_by_name(name: str, va
         PrivateStrategy(FedAvg(), **{name: value})  # type: ignore[arg-type]
 
 
+def test_a_weight_that_cannot_be_sent_is_refused_at_once() -> None:
+    with pytest.raises(ConfigError, match="weighted by"):
+        PrivateStrategy(FedAvg(weighted_by_key="\ud800"))
+
+
+def test_a_whole_number_is_a_clip_like_any_other() -> None:
+    result = PrivateStrategy(FedAvg(**QUIET), clip=2, clips={"w": 10}).start(private_grid(), initial_arrays(), 1)
+    assert list(result.train_metrics_clientapp) == [1]  # no node refused what it was sent
+
+
 def test_as_many_examples_as_the_precision_holds_are_enough() -> None:
     assert PrivateStrategy(FedAvg(), precision=24, most_examples=2**23 - 1)
 

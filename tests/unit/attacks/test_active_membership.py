@@ -147,8 +147,18 @@ class TestRegression:
         assert self.TASK.score(np.full_like(targets, targets.mean()), targets) == pytest.approx(0, abs=1e-12)
 
     def test_what_diverged_has_no_score(self) -> None:
-        with pytest.raises(ConfigError, match="smaller"):
+        with pytest.raises(ConfigError, match="training diverges"):
             self.TASK.score(np.full((4, 1), np.nan), np.arange(4.0)[:, None])
+        with pytest.raises(ConfigError, match="nothing to learn"):
+            self.TASK.score(np.zeros((4, 1)), np.ones((4, 1)))
+
+    @pytest.mark.parametrize("wrong", [["--step", "10"], ["--strength", "1e30"]])
+    def test_absurd_numbers_are_told_in_one_line(self, wrong: list[str], recwarn: pytest.WarningsRecorder) -> None:
+        small = ["--data", "energy", "--participants", "3", "--examples", "12", "--rounds", "20", "--trials", "1"]
+        result = CliRunner().invoke(app, ["attack", "active-membership", *small, *wrong])
+        assert isinstance(result.exception, ConfigError)
+        assert "training diverges" in str(result.exception)
+        assert not [one for one in recwarn if one.category is RuntimeWarning]
 
     def test_wrong_answers_are_as_wrong_for_every_record(self) -> None:
         targets = np.random.default_rng(0).normal(3, 2, (500, 2)).astype(np.float32)

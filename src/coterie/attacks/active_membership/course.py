@@ -88,6 +88,7 @@ class MethodTrial:
     courses: Sequence[AttackCourse]
 
 
+@np.errstate(over="ignore", invalid="ignore")  # a descent that diverges is refused once its step is no number
 def play(
     method: MethodName, scene: MembershipScene, recipe: Recipe, schedule: AttackSchedule, strengths: Sequence[float]
 ) -> MethodTrial:

@@ -34,6 +34,7 @@ import numpy as np
 from coterie.arithmetic import FloatArray
 from coterie.attacks.active_membership.personal import PersonalModels
 from coterie.attacks.active_membership.scene import MembershipScene, Records
+from coterie.attacks.active_membership.tasks import DIVERGED
 from coterie.confined import (
     LOSS_CHECKS,
     ConfinedDescent,
@@ -49,6 +50,7 @@ from coterie.confined import (
 from coterie.confined.cached import CachedGroups
 from coterie.confined.grid import Grid
 from coterie.confined.network import zero_anchor
+from coterie.errors import ConfigError, InputError
 from coterie.training.streams import stream
 
 MethodName: TypeAlias = Literal["fedavg", "ditto", "confined", "confined-checked", "confined-anchored"]
@@ -174,7 +176,10 @@ class AttackedDescent:
         if self._personal:
             self._personal.train(descent.confined(FIRST))
         rng = stream(scene.seed, "loss check", self.rounds)
-        step = descent.propose(mean)
+        try:
+            step = descent.propose(mean)
+        except InputError:
+            raise ConfigError(DIVERGED) from None
         refused = self._honest.advance(step, rng)
         for groups in self._attackers:
             groups.advance(step, rng)

@@ -16,6 +16,8 @@ from coterie.confined.network import Targets
 from coterie.errors import ConfigError
 from coterie.training.data.datasets import Dataset
 
+DIVERGED = "training diverges: the step is too large, or the strength of the attack"
+
 
 class Task(Protocol):
     """What differs between kinds of task."""
@@ -109,7 +111,7 @@ class Regression:
         variance = float(np.var(np.asarray(targets, np.float64), axis=0).mean())
         error = float(self.losses(answers, targets).mean())
         if not np.isfinite(error) or not variance:
-            raise ConfigError("the descent does not converge, or all numbers are equal: steps must be smaller")
+            raise ConfigError(DIVERGED if variance else "all numbers to predict are equal: there is nothing to learn")
         return 1 - error / variance
 
     def decoys(self, targets: Targets, rng: np.random.Generator) -> Targets:

@@ -18,7 +18,7 @@ from coterie.arithmetic import FloatArray
 from coterie.cohorts.circles import Mask
 from coterie.confined.descent import ConfinedDescent, Contribution
 from coterie.confined.grid import Grid
-from coterie.confined.network import ROWS, Targets, check_examples, output_errors
+from coterie.confined.network import ROWS, TrueAnswers, check_examples, output_errors
 from coterie.confined.offsets import Parameters
 from coterie.errors import ConfigError
 
@@ -31,7 +31,7 @@ class CachedGroups:
     in the activations is gone when the groups are made anew from their descent.
     """
 
-    def __init__(self, x: FloatArray, targets: Targets, grid: Grid, descent: ConfinedDescent) -> None:
+    def __init__(self, x: FloatArray, targets: TrueAnswers, grid: Grid, descent: ConfinedDescent) -> None:
         """Deal rows of ``x`` to the groups in their order, and compute where the descent stands.
 
         Everything is computed in the type of ``x``. The participants of ``descent`` are the groups, and its parameters

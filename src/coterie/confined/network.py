@@ -17,7 +17,7 @@ from coterie.errors import InputError
 
 Labels: TypeAlias = npt.NDArray[np.integer[Any]]
 """The class of each example."""
-Targets: TypeAlias = npt.NDArray[Any]
+TrueAnswers: TypeAlias = npt.NDArray[Any]
 """The class of each example, or the numbers to predict of it: examples x outputs."""
 
 ROWS = 4096
@@ -29,7 +29,7 @@ def zero_anchor(features: int, hidden: int = 256, classes: int = 10, dtype: str 
     return [np.zeros(shape, dtype) for shape in ((features, hidden), (hidden,), (hidden, classes), (classes,))]
 
 
-def check_examples(x: FloatArray, targets: Targets, parameters: Sequence[FloatArray]) -> None:
+def check_examples(x: FloatArray, targets: TrueAnswers, parameters: Sequence[FloatArray]) -> None:
     """Refuse examples that are not for this network."""
     features, outputs = parameters[0].shape[0], parameters[3].shape[0]
     numbers = targets.dtype.kind == "f"
@@ -41,7 +41,7 @@ def check_examples(x: FloatArray, targets: Targets, parameters: Sequence[FloatAr
         raise InputError(f"labels are from 0 to {outputs - 1}")
 
 
-def output_errors(answers: FloatArray, targets: Targets) -> tuple[FloatArray, FloatArray]:
+def output_errors(answers: FloatArray, targets: TrueAnswers) -> tuple[FloatArray, FloatArray]:
     """Return the gradient of every example's loss by its answers, in their place, and the losses.
 
     Outputs are the last axis of the answers. Targets have all the others (labels), or are of their shape (numbers).
@@ -70,7 +70,9 @@ def softmax_errors(logits: FloatArray, labels: Labels) -> tuple[FloatArray, Floa
     return logits, losses
 
 
-def loss_and_gradient(x: FloatArray, targets: Targets, parameters: Sequence[FloatArray]) -> tuple[float, Parameters]:
+def loss_and_gradient(
+    x: FloatArray, targets: TrueAnswers, parameters: Sequence[FloatArray]
+) -> tuple[float, Parameters]:
     """Return the mean loss over all examples, and its gradient: one full batch."""
     check_examples(x, targets, parameters)
     w1, b1, w2, b2 = parameters

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from coterie.arithmetic import FloatArray
-from coterie.attacks.active_membership.tasks import Task
+from coterie.attacks.active_membership.tasks import InferenceTask
 from coterie.cohorts.circles import Mask, Reals
-from coterie.confined.network import Targets
+from coterie.confined.network import TrueAnswers
 from coterie.errors import InputError
 
 
@@ -37,7 +37,7 @@ class Inferred:
         return self.right / self.targets
 
 
-def infer(task: Task, answers: FloatArray, targets: Targets, members: Mask) -> Inferred:
+def infer(task: InferenceTask, answers: FloatArray, targets: TrueAnswers, members: Mask) -> Inferred:
     """Call records members by the rule of the task, and compare with the truth."""
     if answers.ndim != 2 or len(answers) != len(targets) or members.shape != targets.shape[:1]:
         raise InputError("inference needs a row of outputs, a target and the truth for every record")

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.arithmetic import FloatArray
-from coterie.attacks.active_membership.tasks import Task, task_of
+from coterie.attacks.active_membership.tasks import InferenceTask, task_of
 from coterie.cohorts.circles import Indices, Mask
-from coterie.confined.network import Targets
+from coterie.confined.network import TrueAnswers
 from coterie.errors import ConfigError
 from coterie.training.data.datasets import Dataset, load
 from coterie.training.streams import stream
@@ -28,7 +28,7 @@ class Records:
     """Rows of features with their targets; where they are dealt to several, one after the other, equally many each."""
 
     x: FloatArray = field(repr=False)
-    y: Targets = field(repr=False)
+    y: TrueAnswers = field(repr=False)
 
     def __len__(self) -> int:
         return len(self.y)
@@ -44,14 +44,14 @@ class MembershipScene:
     """What is the attackers' own; they train on it like anybody else, before they attack."""
     targets: Records
     """The records that the attackers ask about; for each attacker first those that are members."""
-    decoys: Targets = field(repr=False)
+    decoys: TrueAnswers = field(repr=False)
     """Wrong answers for the targets, fixed for good."""
     test: Records
     """What nobody trains on and nobody asks about."""
     participants: int
     """How many are honest."""
     malicious: int
-    task: Task
+    task: InferenceTask
     seed: int
 
     @classmethod

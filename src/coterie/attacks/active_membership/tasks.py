@@ -12,14 +12,14 @@ import numpy as np
 
 from coterie.arithmetic import FloatArray
 from coterie.cohorts.circles import Mask, Reals
-from coterie.confined.network import Targets
+from coterie.confined.network import TrueAnswers
 from coterie.errors import ConfigError
 from coterie.training.data.datasets import Dataset
 
 DIVERGED = "training diverges: the step is too large, or the strength of the attack"
 
 
-class Task(Protocol):
+class InferenceTask(Protocol):
     """What differs between kinds of task."""
 
     worth: ClassVar[str]
@@ -36,19 +36,19 @@ class Task(Protocol):
         """How many numbers a model answers with."""
         ...
 
-    def losses(self, answers: FloatArray, targets: Targets) -> Reals:
+    def losses(self, answers: FloatArray, targets: TrueAnswers) -> Reals:
         """Return the loss of each record, in float64."""
         ...
 
-    def called(self, answers: FloatArray, targets: Targets) -> Mask:
+    def called(self, answers: FloatArray, targets: TrueAnswers) -> Mask:
         """Say which records the rule calls members."""
         ...
 
-    def score(self, answers: FloatArray, targets: Targets) -> float:
+    def score(self, answers: FloatArray, targets: TrueAnswers) -> float:
         """Return what the answers are worth, of which the most is 1."""
         ...
 
-    def decoys(self, targets: Targets, rng: np.random.Generator) -> Targets:
+    def decoys(self, targets: TrueAnswers, rng: np.random.Generator) -> TrueAnswers:
         """Return a wrong answer for each record."""
         ...
 
@@ -63,21 +63,21 @@ class Classification:
     rule: ClassVar[str] = "the model classifies it correctly (the rule of the paper)"
     wrong: ClassVar[str] = "random labels"
 
-    def losses(self, answers: FloatArray, targets: Targets) -> Reals:
+    def losses(self, answers: FloatArray, targets: TrueAnswers) -> Reals:
         """Return cross-entropies."""
         shifted = np.asarray(answers, np.float64) - answers.max(axis=1, keepdims=True)
         found: Reals = np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(targets)), targets]
         return found
 
-    def called(self, answers: FloatArray, targets: Targets) -> Mask:
+    def called(self, answers: FloatArray, targets: TrueAnswers) -> Mask:
         """Call those members that are classified correctly."""
         return np.asarray(answers.argmax(axis=1) == targets)
 
-    def score(self, answers: FloatArray, targets: Targets) -> float:
+    def score(self, answers: FloatArray, targets: TrueAnswers) -> float:
         """Return the share of correct answers."""
         return float(self.called(answers, targets).mean())
 
-    def decoys(self, targets: Targets, rng: np.random.Generator) -> Targets:
+    def decoys(self, targets: TrueAnswers, rng: np.random.Generator) -> TrueAnswers:
         """Return a random label for each, never its own."""
         return np.asarray((targets + rng.integers(1, self.outputs, len(targets))) % self.outputs, np.int64)
 
@@ -96,17 +96,17 @@ class Regression:
     rule: ClassVar[str] = "its squared error is below the median of all targets, half of which are members"
     wrong: ClassVar[str] = "numbers that are one deviation off, up or down at random"
 
-    def losses(self, answers: FloatArray, targets: Targets) -> Reals:
+    def losses(self, answers: FloatArray, targets: TrueAnswers) -> Reals:
         """Return squared errors, the mean over columns."""
         found: Reals = np.square(np.asarray(answers, np.float64) - targets).mean(axis=1)
         return found
 
-    def called(self, answers: FloatArray, targets: Targets) -> Mask:
+    def called(self, answers: FloatArray, targets: TrueAnswers) -> Mask:
         """Call those members whose error is below the median; of equal ones none."""
         errors = self.losses(answers, targets)
         return np.asarray(errors < np.median(errors))
 
-    def score(self, answers: FloatArray, targets: Targets) -> float:
+    def score(self, answers: FloatArray, targets: TrueAnswers) -> float:
         """Return the share of the variance that is explained: 0 for who always answers with the mean, or less."""
         variance = float(np.var(np.asarray(targets, np.float64), axis=0).mean())
         error = float(self.losses(answers, targets).mean())
@@ -114,11 +114,11 @@ class Regression:
             raise ConfigError(DIVERGED if variance else "all numbers to predict are equal: there is nothing to learn")
         return 1 - error / variance
 
-    def decoys(self, targets: Targets, rng: np.random.Generator) -> Targets:
+    def decoys(self, targets: TrueAnswers, rng: np.random.Generator) -> TrueAnswers:
         """Return numbers one deviation above or below the true ones: as wrong for every record, so that errors tell."""
         return np.asarray(targets + targets.std(axis=0) * rng.choice([-1, 1], targets.shape), targets.dtype)
 
 
-def task_of(dataset: Dataset) -> Task:
+def task_of(dataset: Dataset) -> InferenceTask:
     """Return what is to be learnt from a data set."""
     return Regression(dataset.outputs) if dataset.classes is None else Classification(dataset.outputs)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from coterie.attacks.active_membership.descents import PUBLIC, MethodName
 from coterie.attacks.active_membership.figures import areas, utilities
 from coterie.attacks.active_membership.summary import InferenceSuccess, MethodSummary
-from coterie.attacks.active_membership.tasks import Task
+from coterie.attacks.active_membership.tasks import InferenceTask
 from coterie.attacks.finding import AttackFinding, CardLine, Effect, Plot, WordTable
 from coterie.reports.intervals import mean_and_spread, mean_interval
 from coterie.reports.words import Level, count
@@ -28,7 +28,7 @@ _NOTABLE = 0.05
 
 def tell(
     attack: "ActiveMembership",
-    task: Task,
+    task: InferenceTask,
     strength: float,
     tuning: Mapping[float, float],
     nothing: InferenceSuccess,
@@ -78,7 +78,7 @@ def _level(confined: Iterable[Effect], *, works: bool) -> Level:
     return Level.CAUTION if works else Level.NOTHING
 
 
-def _headline(summaries: Mapping[MethodName, MethodSummary], task: Task) -> str:
+def _headline(summaries: Mapping[MethodName, MethodSummary], task: InferenceTask) -> str:
     won = summaries["fedavg"].best.success
     confined = [summaries[method] for method in _CONFINED]
     leaks = [summary.best for summary in confined if summary.best.success.beats_guess]
@@ -102,7 +102,7 @@ def _headline(summaries: Mapping[MethodName, MethodSummary], task: Task) -> str:
 
 
 def _setting(
-    attack: "ActiveMembership", task: Task, strength: float, tuning: Mapping[float, float], secure_error: float
+    attack: "ActiveMembership", task: InferenceTask, strength: float, tuning: Mapping[float, float], secure_error: float
 ) -> str:
     tried = ", ".join(f"{one:g}: {accuracy:.0%}" for one, accuracy in tuning.items())
     chosen = f"strength {strength:g}" + (f" (the best on FedAvg in a trial apart; {tried})" if tuning else "")
@@ -123,7 +123,7 @@ def _setting(
     )
 
 
-def _inferred(nothing: InferenceSuccess, summaries: Iterable[MethodSummary], task: Task) -> WordTable:
+def _inferred(nothing: InferenceSuccess, summaries: Iterable[MethodSummary], task: InferenceTask) -> WordTable:
     rows = [("a model that saw no target", "", _share(nothing), _interval(nothing), "", _area(nothing))]
     for summary in summaries:
         for view, success in summary.active.views.items():
@@ -154,7 +154,7 @@ def _area(success: InferenceSuccess) -> str:
     return mean_and_spread(success.aucs, ".3f")
 
 
-def _left(summaries: Iterable[MethodSummary], task: Task) -> WordTable:
+def _left(summaries: Iterable[MethodSummary], task: InferenceTask) -> WordTable:
     rows = [
         (
             NAMES[summary.method],
@@ -241,7 +241,7 @@ _AREAS = (
 )
 
 
-def _utilities(task: Task) -> str:
+def _utilities(task: InferenceTask) -> str:
     return (
         f"{task.worth.capitalize()} on test examples, mean over honest participants and trials; dotted if only watched."
     )

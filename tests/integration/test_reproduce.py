@@ -1,6 +1,7 @@
 """The command that reproduces experiments, as a process that is ended while its workers work."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -8,6 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
+
+from coterie.reproduce.runner import _threads
 
 MAIN = "from coterie.cli import main; main()"
 
@@ -41,3 +44,12 @@ def test_who_ends_the_command_politely_leaves_no_worker_and_loses_no_job(tmp_pat
         time.sleep(0.02)
     assert len([json.loads(line) for line in journal.read_text().splitlines()]) >= 4
     assert "Interrupted" in (tmp_path / "README.md").read_text()
+
+
+def test_workers_share_the_processors_unless_the_user_said_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "7")
+    with _threads(2):
+        assert (os.environ["OMP_NUM_THREADS"], os.environ["OPENBLAS_NUM_THREADS"]) == ("2", "7")
+    assert "OMP_NUM_THREADS" not in os.environ
+    assert os.environ["OPENBLAS_NUM_THREADS"] == "7"

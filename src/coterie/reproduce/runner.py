@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import signal
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from multiprocessing import get_context
@@ -22,6 +24,7 @@ from typing import Any
 import msgspec
 
 from coterie.errors import ConfigError
+from coterie.host import cores
 from coterie.reports import markdown
 from coterie.reproduce.declarations import FULL, Declaration, Experiment, Findings, Job, JobContext, Record
 from coterie.runs.locks import locked
@@ -138,7 +141,10 @@ class Run:
         context = get_context("spawn")
         stop = context.Event()
         with ProcessPoolExecutor(workers, context, _prepare_worker, (stop,)) as pool:
-            running = {pool.submit(_run, self.experiment, job, self.seed, self.folder, self.data): job for job in jobs}
+            with _threads(max(1, cores() // workers)):  # workers start with the first job, and read it then
+                running = {
+                    pool.submit(_run, self.experiment, job, self.seed, self.folder, self.data): job for job in jobs
+                }
             try:
                 while running:
                     done, _ = wait(running, _POLL, FIRST_COMPLETED)
@@ -233,6 +239,18 @@ class Run:
                 "Give another folder with --out, or remove that file."
             )
         return {Job(*entry[:3]): entry[3] for entry in map(json.loads, lines)}
+
+
+@contextmanager
+def _threads(each: int) -> Iterator[None]:
+    """Let processes that are started meanwhile multiply matrices in so many threads, unless the user said otherwise."""
+    names = [name for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS") if name not in os.environ]
+    os.environ.update(dict.fromkeys(names, str(each)))
+    try:
+        yield
+    finally:
+        for name in names:
+            del os.environ[name]
 
 
 _stop: Event  # in a worker process: set when the run is interrupted

@@ -135,11 +135,12 @@ def digits(_folder: Path | None = None) -> Dataset:
     return Dataset("digits", x[train], y[train], x[test], y[test], classes=10)
 
 
-def mnist(folder: Path, unit: bool = False, train_rows: int = 0) -> Dataset:
+def mnist(folder: Path, unit: bool = False, train_rows: int = 0, validation_rows: int = 0) -> Dataset:
     """MNIST (1 x 28 x 28) from IDX files; pixels from 0 to 1, less mean 0.1307, over deviation 0.3081.
 
     With ``unit``, pixels go from 0.01 to 1 instead, as in the code published with confined descent. With
-    ``train_rows``, only the first so many of the training pictures; 0 is all.
+    ``train_rows``, only the first so many of the training pictures; 0 is all. With ``validation_rows``, the last so
+    many of the training pictures take the place of the test pictures: to choose settings without looking at those.
     """
 
     def read(name: str, dimensions: int) -> Bytes:
@@ -151,14 +152,13 @@ def mnist(folder: Path, unit: bool = False, train_rows: int = 0) -> Dataset:
         scale = ((-0.01 / 0.99,), (1 / 0.99,)) if unit else _MNIST_SCALE
         return _scaled(pictures[:, None], *scale), labels.astype(np.int64)
 
-    kept = _first(train_rows, *part("train"))
-    return Dataset("mnist", *kept, *part("t10k"), classes=10)
+    return _split("mnist", part("train"), lambda: part("t10k"), train_rows, validation_rows)
 
 
-def cifar10(folder: Path, train_rows: int = 0) -> Dataset:
+def cifar10(folder: Path, train_rows: int = 0, validation_rows: int = 0) -> Dataset:
     """CIFAR-10 (3 x 32 x 32) from its python batches; each channel less its training mean, over its deviation.
 
-    With ``train_rows``, only the first so many of the training pictures; 0 is all.
+    ``train_rows`` and ``validation_rows`` are those of :func:`mnist`.
     """
 
     def part(*names: str) -> tuple[InputArray, Targets]:
@@ -167,8 +167,8 @@ def cifar10(folder: Path, train_rows: int = 0) -> Dataset:
         )
         return _scaled(np.concatenate(pictures), *_CIFAR_SCALE), np.concatenate(labels)
 
-    kept = _first(train_rows, *part(*(f"data_batch_{number}" for number in range(1, 6))))
-    return Dataset("cifar10", *kept, *part("test_batch"), classes=10)
+    train = part(*(f"data_batch_{number}" for number in range(1, 6)))
+    return _split("cifar10", train, lambda: part("test_batch"), train_rows, validation_rows)
 
 
 def cifar10_features(folder: Path, train_rows: int = 0) -> Dataset:
@@ -240,11 +240,22 @@ def client_files(folder: Path, target: str = "", regression: bool = False) -> Da
     return read_client_files(folder, target, regression=regression)
 
 
-def _first(rows: int, x: InputArray, y: Targets) -> tuple[InputArray, Targets]:
-    """Keep the first so many training pictures; 0 is all."""
-    if not 0 <= rows <= len(y):
-        raise ConfigError(f"there are {len(y)} training pictures, of which {rows} cannot be taken")
-    return x[: rows or None], y[: rows or None]
+def _split(
+    name: str,
+    train: tuple[InputArray, Targets],
+    test: Callable[[], tuple[InputArray, Targets]],
+    train_rows: int,
+    validation_rows: int,
+) -> Dataset:
+    """Keep the first ``train_rows`` training pictures (0: all), and test with the last of them if that is asked for."""
+    x, y = train
+    if validation_rows < 0 or train_rows < 0 or train_rows + validation_rows > len(y):
+        asked = f"{train_rows} and {validation_rows} for validation" if validation_rows else f"{train_rows}"
+        raise ConfigError(f"{name}: there are {len(y)} training pictures, of which {asked} cannot be taken")
+    end = len(y) - validation_rows
+    kept = train_rows or end
+    held = (x[end:], y[end:]) if validation_rows else test()
+    return Dataset(name, x[:kept], y[:kept], *held, classes=10)
 
 
 def _scaled(pictures: Bytes, mean: tuple[float, ...], deviation: tuple[float, ...]) -> InputArray:

@@ -106,6 +106,18 @@ def test_training_pictures_may_be_cut_short(name: str, folder: Path) -> None:
             load(name, folder, train_rows=rows)
 
 
+@pytest.mark.parametrize("name", ["mnist", "cifar10"])
+def test_validation_pictures_are_the_last_of_training_and_nobody_trains_on_them(name: str, folder: Path) -> None:
+    everything, held = load(name, folder), load(name, folder, validation_rows=1)
+    assert np.array_equal(held.train_x, everything.train_x[:-1])
+    assert np.array_equal(held.test_x, everything.train_x[-1:])
+    assert held.test_y.tolist() == everything.train_y[-1:].tolist()
+    with pytest.raises(ConfigError, match="1 for validation cannot be taken"):
+        load(name, folder, train_rows=len(everything.train_y), validation_rows=1)
+    with pytest.raises(ConfigError, match="cannot be taken"):
+        load(name, folder, validation_rows=-1)
+
+
 def test_faces_are_labelled_by_person_and_split_for_each(folder: Path) -> None:
     data = small("faces", folder)
     assert data.train_y.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]

@@ -89,7 +89,8 @@ class Quantizer:
     the second from one of at most Q, the product from one of at most Q; rounding is monotone, and 1 and Q
     are float64 numbers. As Q is an integer, the integers next to v lie in [-Q, Q]; v = Q stays, its
     fraction being 0 and no random number from [0, 1) less than that. Weights lie in [1, W], and the
-    constructor demands W <= Q.
+    constructor demands W <= Q. With ``min_weight`` = 0 a client may also weigh nothing: its vector is zeros, which no
+    sum can tell from an absent client, and masked it looks like any other.
 
     *No overflow.* A sum of at most n = ``clients`` such vectors therefore lies in [-nQ, nQ]. Its residue
     modulo 2^k tells it if these 2nQ + 1 integers have different residues, that is if 2^k > 2nQ. The least
@@ -105,6 +106,7 @@ class Quantizer:
     precision: int
     clients: int
     max_weight: int = 1
+    min_weight: int = 1
 
     def __post_init__(self) -> None:
         # Kept as Python's numbers: numpy's integers overflow, and its short floats would round the bounds.
@@ -112,7 +114,8 @@ class Quantizer:
         if not isinstance(self.clip, Real) or not 1e-30 <= self.clip <= 1e30:
             raise ConfigError(f"clip must be a number from 1e-30 to 1e30, not {self.clip!r}")
         object.__setattr__(self, "clip", float(self.clip))
-        for name, least, most in ("precision", 2, 53), ("clients", 1, _EXACT), ("max_weight", 1, _EXACT):
+        bounds = ("precision", 2, 53), ("clients", 1, _EXACT), ("max_weight", 1, _EXACT), ("min_weight", 0, 1)
+        for name, least, most in bounds:
             object.__setattr__(self, name, _whole(name, getattr(self, name), least, most, ConfigError))
         if self.max_weight > self.levels:
             needed = self.max_weight.bit_length() + 1
@@ -147,12 +150,12 @@ class Quantizer:
 
         Arrays may have any shape, no dimensions, or no entries (if none has any, the weight travels alone).
         What cannot be aggregated is an :class:`InputError`: no arrays at all, dtypes other than float16,
-        float32 and float64, NaN or infinity, a weight that is not a whole number from 1 to ``max_weight``.
+        float32 and float64, NaN or infinity, a weight that is not a whole number from ``min_weight`` to ``max_weight``.
 
         Beyond the result this allocates temporaries of a fixed size, and a copy of an array that is not
         contiguous.
         """
-        weight = _whole("the weight", weight, 1, self.max_weight, InputError)
+        weight = _whole("the weight", weight, self.min_weight, self.max_weight, InputError)
         listed = _listed(arrays)
         ring, reach = self.ring, self._reach(weight)
         vector = ring.zeros(self.length(Layout.of(listed)))
@@ -178,13 +181,16 @@ class Quantizer:
 
         The arrays are computed in float64 and rounded to the layout's dtypes at the end (saturating where the
         dtype's range ends). A sum that no ``count`` well-formed vectors can have is a :class:`RoundAborted`:
-        somebody sent a vector that :meth:`encode` does not make, or the sum was damaged.
+        somebody sent a vector that :meth:`encode` does not make, or the sum was damaged. So is a sum in which
+        everybody weighs nothing: it has no mean.
         """
         count = self._checked(count)
         ring = self.ring
         ring.check(total, self.length(layout))
         total_weight = int(total[0])
-        if not count <= total_weight <= count * self.max_weight:
+        if total_weight == self.min_weight == 0:
+            raise RoundAborted("all weights are 0: there is no mean")
+        if not count * self.min_weight <= total_weight <= count * self.max_weight:
             raise RoundAborted(f"the sum of weights is impossible for {count} clients: the sum is corrupt")
         # Client i's integers are at most ceil(Q w_i / W) <= Q, and ceil(y) < y + 1.
         largest = min(count * self.levels, total_weight * self.levels // self.max_weight + count)
@@ -213,7 +219,8 @@ class Quantizer:
         and the three of decoding (relative to c + q): with u = 2^-53, less than 8u (c + q) in all.
         """
         count = self._checked(count)
-        total_weight = _whole("the sum of weights", total_weight, count, count * self.max_weight, InputError)
+        least = max(1, count * self.min_weight)
+        total_weight = _whole("the sum of weights", total_weight, least, count * self.max_weight, InputError)
         rounding = count * self.step / total_weight
         return rounding + 2.0**-50 * (self.clip + rounding)
 

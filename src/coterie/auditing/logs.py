@@ -197,4 +197,14 @@ def _read_ledger(location: str, head: Head | None, limit: int) -> Participation:
         raise InputError(f"cannot read the ledger: {getattr(error, 'orig', error)}") from error
     verified = f"the ledger's chain of {end.sequence:,} entries holds; its head, to be kept elsewhere, is {end}"
     reading = LogReading("ledger", "entries", "entries", head=str(end))
-    return replace(participation, notes=(*participation.notes, verified), reading=reading)
+    return replace(participation, notes=(*participation.notes, verified, _assumed(participation)), reading=reading)
+
+
+def _assumed(participation: Participation) -> str:
+    """Say what a verdict on a ledger takes for granted about the contributions, or that its rows contradict it."""
+    if len(participation.recipes) > 1:
+        return (
+            f"contributions were made by {len(participation.recipes)} different recipes: sums of one circle under two "
+            "recipes can be combined, and T is not shown across them"
+        )
+    return "assumes that each client's weight and form of contribution stay the same in every round"

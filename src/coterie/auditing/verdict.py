@@ -40,11 +40,17 @@ class Requirement:
 
     privacy: int
     weak: bool = False
+    recipes: int = 1
+    """In how many ways contributions were made, as far as the log says: across several, no T is shown."""
 
     def holds(self, report: AuditReport) -> bool | None:
         """Tell whether it is met; None if there was no time to find out. Nothing revealed meets every requirement."""
         least, most = self._bounds(report)
-        if least is None or most is None or least >= self.privacy:
+        if least is None or most is None:
+            return True
+        if self.recipes > 1:
+            return False
+        if least >= self.privacy:
             return True
         return False if most < self.privacy else None
 
@@ -57,6 +63,8 @@ class Requirement:
             required += f" with {count(report.collusion.members, 'colluding member')} in a group"
         if least is None:
             return f"{required}. It holds, since nothing was revealed."
+        if self.recipes > 1:
+            return f"{required}. Not shown: contributions were made by {self.recipes} different recipes."
         return {
             True: f"{required}. It holds: T is {least if least == most else f'{least} or more'}.",
             False: f"{required}. It does not hold: T is {most if least == most else f'{most} at most'}.",

@@ -179,7 +179,7 @@ def audit(
     if weak_seconds is None:
         weak_seconds = _WEAK_SECONDS if weak else _CHEAP_SECONDS
     report = _examine(participation, weak_seconds, collusion, errors)
-    requirement = None if require is None else Requirement(require, weak)
+    requirement = None if require is None else Requirement(require, weak, max(1, len(participation.recipes)))
 
     if as_json:
         found = _as_dict(report, participation, requirement, witnesses)

@@ -122,13 +122,15 @@ class Ledger:
         *,
         promised: int,
         roster: bytes = b"",
+        recipe: bytes = b"",
         resuming: bool = False,
     ) -> Head:
         """Record that the sum over ``aggregated`` is about to be opened, before any share leaves a client.
 
         One transaction reads what other servers recorded, checks that with this row strong T of the history
         is at least ``promised`` (see :class:`~coterie.cohorts.guard.Guard`; T = 1 promises nothing) and
-        writes the row. ``roster`` is the digest of the roster under which the clients take part.
+        writes the row. ``roster`` is the digest of the roster under which the clients take part, ``recipe`` that of the
+        way in which contributions were made, if the roster fixes one.
 
         Raises :class:`~coterie.errors.SeparationRisk` if the promise would be broken, and
         :class:`LedgerConflict` if the round is already recorded. With ``resuming``, a round that is recorded with
@@ -138,7 +140,13 @@ class Ledger:
         if not names:
             raise InputError("there is nothing to reveal about no clients: skip or abort the round")
         return self._record(
-            round_number, EntryKind.REVEAL, aggregated=names, promised=promised, roster=roster, resuming=resuming
+            round_number,
+            EntryKind.REVEAL,
+            aggregated=names,
+            promised=promised,
+            roster=roster,
+            recipe=recipe,
+            resuming=resuming,
         )
 
     def complete(self, round_number: int, *, resuming: bool = False) -> Head:
@@ -215,14 +223,17 @@ class Ledger:
         """
         state = _State()
         rounds: dict[int, tuple[str, ...]] = {}
+        recipes: dict[str, None] = {}
         for entry in self._replay(state):
+            if entry.kind is EntryKind.REVEAL:
+                recipes[entry.recipe.hex()] = None
             rounds[entry.round] = entry.aggregated or rounds.get(entry.round, ())  # only a reveal has any
         names = sorted(set(clients).union(*rounds.values()))
         number = {name: position for position, name in enumerate(names)}
         members = tuple(tuple(number[name] for name in aggregated) for aggregated in rounds.values())
         incomplete = sum(outcome in _INCOMPLETE for outcome in state.outcomes.values())
         notes = (f"rounds announced but not completed, which count as revealed: {incomplete:,}",) if incomplete else ()
-        return Participation(tuple(names), tuple(rounds), members, notes=notes)
+        return Participation(tuple(names), tuple(rounds), members, notes=notes, recipes=tuple(recipes))
 
     def frequencies(self, before: int | None = None) -> Counter[str]:
         """Count how often each client was aggregated (f in Algorithm 2 of So et al. 2023).
@@ -259,6 +270,7 @@ class Ledger:
         aggregated: tuple[str, ...] = (),
         promised: int = 0,
         roster: bytes = b"",
+        recipe: bytes = b"",
         reason: str = "",
         resuming: bool = False,
     ) -> Head:
@@ -268,7 +280,8 @@ class Ledger:
         with self._mutex, self._store.writing() as connection:
             state = self._catch_up(connection)
             if resuming and (recorded := self._store.find(connection, number, kind)) is not None:
-                if (recorded.aggregated, recorded.promised, recorded.roster) != (aggregated, promised, roster):
+                found = recorded.aggregated, recorded.promised, recorded.roster, recorded.recipe
+                if found != (aggregated, promised, roster, recipe):
                     raise LedgerConflict(f"round {number} is already recorded for other clients or another roster")
                 return state.head
             before = state.outcomes.get(number)
@@ -286,6 +299,7 @@ class Ledger:
                 aggregated=aggregated,
                 promised=operator.index(promised),
                 roster=roster,
+                recipe=recipe,
                 # A reason may quote a peer's bytes; it must never keep an abort from being recorded.
                 reason=reason.encode(errors="backslashreplace").decode(),
             )

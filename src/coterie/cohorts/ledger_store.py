@@ -71,8 +71,11 @@ class EntryKind(StrEnum):
     SKIP = "skip"
 
 
-class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="format", tag=1):
-    """One entry, as it is stored. ``promised`` is 0 and ``aggregated`` empty unless the kind is *reveal*."""
+class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="format", tag=1, omit_defaults=True):
+    """One entry, as it is stored. ``promised`` is 0 and ``aggregated`` empty unless the kind is *reveal*.
+
+    An empty ``recipe`` is not stored, so that entries from before there were recipes keep their bytes and their digest.
+    """
 
     sequence: int
     round: int
@@ -82,6 +85,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="
     roster: bytes
     reason: str
     previous: str
+    recipe: bytes = b""
 
 
 _ENTRIES = Table(

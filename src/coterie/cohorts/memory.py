@@ -9,6 +9,7 @@ what no server can talk it out of:
   that replays its terms, and against a state restored from a backup: answering twice from one state would give
   away the difference of two inputs, or both kinds of share of one peer.
 * **the sums** it helped to open: each holds its whole circle or nobody of it.
+* **what it fixed** at first use, under names that the transport chooses, such as its weight. The first value stays.
 
 What is written is on disk before the answer leaves. A crash in between makes the client one that dropped out.
 """
@@ -17,7 +18,7 @@ import hashlib
 import os
 import sqlite3
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import pairwise
@@ -38,6 +39,7 @@ _TABLES = {
     "sessions": "(client TEXT, session BLOB, step INTEGER NOT NULL, aggregated TEXT, taking_part INTEGER,"
     " PRIMARY KEY (client, session))",
     "inputs": "(client TEXT, round INTEGER, digest BLOB NOT NULL, PRIMARY KEY (client, round))",
+    "fixed": "(client TEXT, name TEXT, value BLOB NOT NULL, PRIMARY KEY (client, name))",
 }
 
 
@@ -216,6 +218,23 @@ class ClientMemory:
             connection.execute("INSERT OR IGNORE INTO inputs VALUES (?, ?, ?)", (*place, digest))
             found = connection.execute("SELECT digest FROM inputs WHERE client = ? AND round = ?", place).fetchone()
         return bool(found[0] == digest)
+
+    def fix(self, values: Mapping[str, bytes]) -> dict[str, bytes]:
+        """Keep values under these names, for good, and return what is kept: where there was one before, that one."""
+        with self._file.writing() as connection:
+            rows = [(self.client.name, name, value) for name, value in values.items()]
+            connection.executemany("INSERT OR IGNORE INTO fixed VALUES (?, ?, ?)", rows)
+            return {name: value for name in values if (value := self._kept(connection, name)) is not None}
+
+    def fixed(self, name: str) -> bytes | None:
+        """Return what was fixed under a name; None before the first time."""
+        with self._file.writing() as connection:
+            return self._kept(connection, name)
+
+    def _kept(self, connection: sqlite3.Connection, name: str) -> bytes | None:
+        place = (self.client.name, name)
+        found = connection.execute("SELECT value FROM fixed WHERE client = ? AND name = ?", place).fetchone()
+        return None if found is None else bytes(found[0])
 
     def answers(self) -> list[Answer]:
         """All sums the client helped to open, for comparison with a server's ledger."""

@@ -60,6 +60,12 @@ class Participation:
     notes: tuple[str, ...] = ()
     reading: LogReading | None = None
     """How it was read, if it comes from a log."""
+    recipes: tuple[str, ...] = ()
+    """Digests of the ways in which contributions were made, where a ledger names them; empty text where it does not.
+
+    With more than one, the matrix does not tell what the sums give away: the same clients, summed twice with two
+    recipes, are two equations.
+    """
 
     @classmethod
     def from_matrix(

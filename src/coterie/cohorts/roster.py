@@ -10,6 +10,11 @@ have identical columns for the members of a circle). So a population changes in 
   minus the sum after would be the leaver's own model. If they were regrouped, they would carry their old
   circle's column among clients with other columns, and strong T would fall to the number that moved together.
 
+A roster also fixes the **recipe**: how a client makes its contribution from its data, apart from the model it is given.
+If the server could change the recipe from round to round, sums over one and the same circle would become independent
+equations, and would give away single contributions although no circle was ever split. The recipe is opaque bytes here;
+the transport that needs one gives them their meaning.
+
 The roster is therefore append-only: clients keep their number, circles keep their members, and a change is a new
 version that names its predecessor by digest. :class:`~coterie.cohorts.memory.ClientMemory` lets a client hold the
 server to it.
@@ -43,7 +48,8 @@ class Roster(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
     A client's number is its position in ``clients``. ``circles`` lists the numbers of each circle's members in
     ascending order, ``retired`` the positions of circles that are no longer used, ``queue`` the clients that
-    wait for a circle, first come first. ``privacy`` is the T promised to everybody.
+    wait for a circle, first come first. ``privacy`` is the T promised to everybody. ``recipe`` says how
+    contributions are made, for good; it is empty where clients need not be told.
     """
 
     privacy: int
@@ -53,6 +59,7 @@ class Roster(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     queue: tuple[int, ...] = ()
     version: int = 0
     predecessor: bytes = b""
+    recipe: bytes = b""
 
     def __post_init__(self) -> None:
         if self.privacy < 1:
@@ -72,7 +79,7 @@ class Roster(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
             raise ConfigError("retired circles must exist and be listed once, in ascending order")
 
     @classmethod
-    def found(cls, clients: Iterable[Client], circles: Circles, privacy: int) -> Self:
+    def found(cls, clients: Iterable[Client], circles: Circles, privacy: int, recipe: bytes = b"") -> Self:
         """Make version 0. Clients are numbered in the order of their names; ``circles`` uses these numbers.
 
         Clients that are left over make some circles larger. To let them wait instead, start with nobody and
@@ -81,7 +88,8 @@ class Roster(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
         ordered = tuple(sorted(clients, key=lambda client: client.name))
         if circles.members.size != len(ordered) or circles.span != len(ordered):
             raise ConfigError(f"the circles do not cover the {len(ordered)} clients")
-        return cls(privacy=privacy, clients=ordered, circles=tuple(tuple(sorted(circle)) for circle in circles))
+        placed = tuple(tuple(sorted(circle)) for circle in circles)
+        return cls(privacy=privacy, clients=ordered, circles=placed, recipe=recipe)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -92,13 +100,22 @@ class Roster(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
             raise ConfigError(f"not a roster: {error}") from error
 
     def to_bytes(self) -> bytes:
-        """Encode canonically: no maps, so that equal rosters have equal bytes."""
-        return msgspec.msgpack.encode(self)
+        """Encode canonically: no maps, so that equal rosters have equal bytes.
+
+        An empty recipe is left out: rosters from before there were recipes keep their bytes, and their digest.
+        """
+        fields = msgspec.structs.astuple(self)
+        return msgspec.msgpack.encode(fields if self.recipe else fields[:-1])
 
     @property
     def digest(self) -> bytes:
         """SHA-256 of the canonical encoding: what session terms and successors refer to."""
         return hashlib.sha256(_DOMAIN + self.to_bytes()).digest()
+
+    @property
+    def recipe_digest(self) -> bytes:
+        """SHA-256 of the recipe, by which a ledger names it; empty without one."""
+        return hashlib.sha256(self.recipe).digest() if self.recipe else b""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -167,6 +184,8 @@ class Roster(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
             raise ConfigError(f"version {later.version} does not name this version {self.version} as predecessor")
         if later.privacy != self.privacy:
             raise ConfigError(f"the promised T changed from {self.privacy} to {later.privacy}")
+        if later.recipe != self.recipe:
+            raise ConfigError("the recipe changed: sums of contributions made in two ways single clients out")
         if later.clients[: len(self.clients)] != self.clients:
             raise ConfigError("clients were renamed, renumbered, removed or given other identity keys")
         if later.circles[: len(self.circles)] != self.circles:

@@ -237,6 +237,7 @@ class Round(Generic[D]):
             aggregated,
             promised=coordinator.promised,
             roster=coordinator.roster.digest,
+            recipe=coordinator.roster.recipe_digest,
             resuming=self._resuming,
         )
         self._revealed = True

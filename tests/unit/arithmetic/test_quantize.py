@@ -341,6 +341,19 @@ def test_weights_are_whole_numbers_within_the_range(weight: object) -> None:
         QUANTIZER.encode(np.zeros(1), generator(), weight)  # type: ignore[arg-type]
 
 
+def test_a_weight_of_nothing_is_taken_where_it_may_be_and_counts_for_nothing() -> None:
+    quantizer = Quantizer(clip=1.0, precision=8, clients=4, max_weight=10, min_weight=0)
+    array: Arrays = np.array([0.5, -1.0])
+    nothing = quantizer.encode(array, generator(), 0).vector
+    assert not nothing.any()
+    total = add(quantizer.ring, [nothing, quantizer.encode(array, generator(), 10).vector])
+    decoded = quantizer.decode(total, Layout.of(array), 2)
+    assert decoded.total_weight == 10
+    assert np.allclose(decoded.mean[0], array, atol=quantizer.error_bound(2, 10))
+    with pytest.raises(RoundAborted, match="all weights are 0"):
+        quantizer.decode(nothing, Layout.of(array), 2)
+
+
 def test_numpy_integers_are_whole_numbers() -> None:
     """Their products would overflow where Python's do not."""
     quantizer = Quantizer(np.float32(0.1), np.int8(50), np.int8(2), np.int64(2**48))  # type: ignore[arg-type]

@@ -379,7 +379,24 @@ def test_a_ledger_with_its_skipped_and_broken_rounds(tmp_path: Path) -> None:
     assert found["notes"] == [
         "rounds announced but not completed, which count as revealed: 1",
         f"the ledger's chain of 6 entries holds; its head, to be kept elsewhere, is {head}",
+        "assumes that each client's weight and form of contribution stay the same in every round",
     ]
+
+
+@pytest.mark.parametrize("first", [b"", b"\x01"], ids=["an older version's rows", "another recipe"])
+def test_across_different_recipes_no_privacy_is_shown(tmp_path: Path, first: bytes) -> None:
+    path = tmp_path / "ledger.db"
+    with Ledger.open(path) as ledger:
+        ledger.reveal(1, ["ann", "bob", "cyd", "dan"], promised=4, recipe=first)
+    assert run(path, "--require", "4").exit_code == 0
+    with Ledger.open(path) as ledger:
+        ledger.reveal(2, ["ann", "bob", "cyd", "dan"], promised=4, recipe=b"\x02")
+    result = run(path, "--require", "4")
+    assert result.exit_code == 1
+    assert "Not shown: contributions were made by 2 different recipes" in result.stdout
+    assert "T is not shown across them" in " ".join(result.stdout.split())
+    assert findings(path, "--require", "4", status=1)["required"]["holds"] is False
+    assert run(path).exit_code == 0
 
 
 def test_auditing_a_ledger_writes_nothing(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -538,3 +539,56 @@ def test_an_unusable_url_is_refused(url: str) -> None:
     with pytest.raises(ConfigError) as refusal:
         Ledger.open(url)
     assert "hidden" not in str(refusal.value)
+
+
+OLD_ROWS = [
+    b'{"format":1,"sequence":1,"round":1,"kind":"reveal","aggregated":["ann","bob"],"promised":2,"roster":"cnJycg==",'
+    b'"reason":"","previous":"0000000000000000000000000000000000000000000000000000000000000000"}',
+    b'{"format":1,"sequence":2,"round":1,"kind":"complete","aggregated":[],"promised":0,"roster":"","reason":"",'
+    b'"previous":"ba0253a00dd4edd55c5dfcd6c0fa282cb386826fcc3b17c571ae0039b5a2e818"}',
+    b'{"format":1,"sequence":3,"round":2,"kind":"skip","aggregated":[],"promised":0,"roster":"","reason":"nobody",'
+    b'"previous":"bc3f927fcd2fbf76ef91e584f62fbc5c57ccd31c1fc1dbaf562e3ea8fd39659d"}',
+]
+"""A ledger as it was written before rows named a recipe."""
+OLD_HEAD = Head(3, "f0d2835c6d7043cee81c1350bb1f101f32133b996431c1518112eaf3cb1a0053")
+
+
+def write_old(path: Path) -> None:
+    Ledger.open(path).close()
+    with sqlite3.connect(path) as connection:
+        for body in OLD_ROWS:
+            entry = msgspec.json.decode(body)
+            row = (entry["sequence"], entry["round"], entry["kind"], entry["previous"])
+            digest = hashlib.sha256(body).hexdigest()
+            connection.execute("INSERT INTO coterie_ledger VALUES (?, ?, ?, ?, ?, ?)", (*row, digest, body))
+
+
+def test_a_ledger_from_before_recipes_is_verified_and_continued(path: Path) -> None:
+    write_old(path)
+    with Ledger.open(path) as ledger:
+        assert ledger.verify() == OLD_HEAD
+        assert ledger.participation().recipes == ("",)
+        ledger.reveal(3, CIRCLES[0], promised=2, recipe=b"\xab")
+        ledger.verify(OLD_HEAD)
+        assert ledger.participation().recipes == ("", "ab")
+        assert [entry.recipe for entry in ledger.entries()] == [b"", b"", b"", b"\xab"]
+
+
+def test_rows_without_a_recipe_are_written_as_they_always_were(path: Path) -> None:
+    with Ledger.open(path) as ledger:
+        ledger.reveal(1, ["ann", "bob"], promised=2, roster=b"rrrr")
+        ledger.complete(1)
+        assert ledger.skip(2, "nobody") == OLD_HEAD
+
+
+def test_the_recipe_of_a_row_cannot_be_changed_unnoticed(path: Path) -> None:
+    with Ledger.open(path) as ledger:
+        ledger.reveal(1, ["ann", "bob"], promised=2, recipe=b"\xab")
+        with pytest.raises(LedgerConflict):
+            ledger.reveal(1, ["ann", "bob"], promised=2, recipe=b"\xcd", resuming=True)
+        ledger.reveal(1, ["ann", "bob"], promised=2, recipe=b"\xab", resuming=True)
+    with sqlite3.connect(path) as connection:
+        (body,) = connection.execute("SELECT body FROM coterie_ledger").fetchone()
+        connection.execute("UPDATE coterie_ledger SET body = ?", (body.replace(b"qw==", b"qQ=="),))
+    with Ledger.open(path) as ledger, pytest.raises(LedgerTampered):
+        ledger.verify()

@@ -281,3 +281,35 @@ def test_what_is_put_into_a_round_stays(memory: ClientMemory, path: Path) -> Non
     assert not again(path).pledge(1, b"another")
     assert again(path).pledge(1, b"one")
     assert again(path).pledge(2, b"another")
+
+
+def test_what_is_fixed_first_stays(path: Path, memory: ClientMemory) -> None:
+    assert memory.fixed("weight") is None
+    assert memory.fix({"weight": b"23"}) == {"weight": b"23"}
+    assert again(path).fix({"weight": b"24", "task": b"x"}) == {"weight": b"23", "task": b"x"}
+    assert again(path).fixed("weight") == b"23"
+    with MemoryFile(path) as file:
+        assert file.of(Client("bob", b"bob")).fixed("weight") is None
+
+
+def test_two_processes_fix_one_value(path: Path, memory: ClientMemory) -> None:
+    found: list[bytes] = []
+
+    def fix(value: bytes) -> None:
+        found.append(again(path).fix({"weight": value})["weight"])
+
+    threads = [threading.Thread(target=fix, args=(bytes([number]),)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(found) == {memory.fixed("weight")}
+
+
+def test_a_memory_from_before_values_were_fixed_is_given_room_for_them(path: Path) -> None:
+    with MemoryFile(path) as file:
+        file.of(ANN).trust(ROSTER)
+        with file.writing() as connection:
+            connection.execute("DROP TABLE fixed")
+    assert again(path).roster == ROSTER
+    assert again(path).fix({"weight": b"1"}) == {"weight": b"1"}

@@ -245,3 +245,25 @@ class ChangingPopulation(RuleBasedStateMachine):
 
 ChangingPopulation.TestCase.settings = settings(max_examples=50, stateful_step_count=20, deadline=None)
 TestChangingPopulation = ChangingPopulation.TestCase
+
+
+def test_a_roster_without_a_recipe_keeps_the_bytes_it_had_before_there_were_recipes() -> None:
+    old = bytes.fromhex("97029292a3616e6ec403616e6e92a3626f62c403626f6291920001909000c400")
+    roster = Roster.from_bytes(old)
+    assert roster.recipe == roster.recipe_digest == b""
+    assert roster.to_bytes() == old
+    assert roster.digest.hex() == "74ea3d50b2bbcd4208be21376c69ce5b1ee8c464a4e66d7f6b2944769909aa8e"
+
+
+def test_the_recipe_is_part_of_what_a_roster_is_known_by_and_stays() -> None:
+    circles = Circles.of([(0, 1, 2), (3, 4), (5, 6, 7)])
+    roster = Roster.found(CLIENTS, circles, privacy=2, recipe=b"weigh by examples")
+    assert roster.digest != founded().digest
+    assert Roster.from_bytes(roster.to_bytes()) == roster
+    later = roster.join(newcomers("ida")).leave(["ann"])
+    assert later.recipe == roster.recipe
+    for other in b"", b"weigh by age":
+        with pytest.raises(ConfigError, match="the recipe changed"):
+            roster.check_successor(msgspec.structs.replace(later, recipe=other))
+    with pytest.raises(ConfigError, match="the recipe changed"):
+        founded().check_successor(msgspec.structs.replace(founded().join([]), recipe=b"weigh by age"))

@@ -25,6 +25,7 @@ from coterie.transports.flower.credentials import Introduction, Voucher, read_in
 from coterie.transports.flower.exchange import Exchange
 from coterie.transports.flower.home import write_safely
 from coterie.transports.flower.logs import shown
+from coterie.transports.flower.recipe import Recipe
 from coterie.transports.flower.records import HELLO, packed, payload_of
 from coterie.transports.flower.roster_folder import RosterFolder
 
@@ -34,7 +35,7 @@ _LOOK = 0.5  # seconds between two looks at who is connected
 class Enrolment:
     """The clients behind a grid."""
 
-    def __init__(self, grid: Grid, folder: Path, *, privacy: int, patience: float) -> None:
+    def __init__(self, grid: Grid, folder: Path, *, privacy: int, patience: float, recipe: Recipe) -> None:
         """Take up a federation.
 
         Args:
@@ -42,8 +43,10 @@ class Enrolment:
             folder: the server's, where the rosters are kept.
             privacy: T, the size of circles, if there is no roster yet.
             patience: seconds that nodes have to connect and to say who they are.
+            recipe: how contributions are made, if there is no roster yet.
 
         """
+        self._recipe = recipe
         self._grid, self._folder, self._privacy, self._patience = grid, folder, privacy, patience
         self._rosters = RosterFolder(folder / "rosters")
         self._vouchers = _VoucherFile(folder / "vouchers")
@@ -60,6 +63,7 @@ class Enrolment:
                 f"the roster promises T = {roster.privacy}, and privacy = {self._privacy} is asked for: circles are "
                 "for good, so either ask for what it promises, or found another population in a folder of its own"
             )
+        Recipe.of(roster).check_kept(self._recipe)
         return roster
 
     @property
@@ -151,7 +155,7 @@ class Enrolment:
             )
         # Nobody outside may foresee the circles, so the seed is a secret; the circles themselves are public.
         circles = random_circles(len(clients), self._privacy, np.random.default_rng(secrets.randbits(128)))
-        self._rosters.add(Roster.found(clients, circles, self._privacy))
+        self._rosters.add(Roster.found(clients, circles, self._privacy, self._recipe.to_bytes()))
         self._tell("founded")
 
     def _enrol(self) -> None:

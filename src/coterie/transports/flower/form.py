@@ -1,151 +1,159 @@
 """The form of a contribution: how the reply of an app's function becomes a vector to be masked, and a sum a reply.
 
 Flower's replies hold a model, counts and metrics. All of it goes into one vector whose length is fixed before anybody
-trains: the change of each array against what was received, then each metric that was declared, then the share of
-entries that had to be clipped. Every part has a scale of its own, so that one quantizer of range 1 serves them all, and
-the number of examples is the weight. The server gets back what Flower's own weighted mean would be, and nobody's reply.
+trains: the change of each array against what was received, then each metric that was declared, then for each array the
+share of its entries that had to be clipped. Every part has a scale of its own, so that one quantizer of range 1 serves
+them all. The server gets back what Flower's own weighted mean would be, and nobody's reply.
+
+*Wide ranges.* A range of R costs precision in proportion to R, and the running variance of a batch normalisation needs
+both: it may move by thousands, and a small one must not come out negative. So where R is much wider than ``clip``, an
+entry x travels as x = unit * (d_0 + d_1 b + d_2 b^2 + ...) + rest, with whole digits |d_j| <= (b - 1) / 2. A digit of a
+client of weight w is the ring element d_j w, which needs no rounding; the rest is rounded as any other entry.
+
+Nothing here refuses because of a *value*: a refusal is a message, and would tell the server something about the data of
+one node. What is NaN counts as no change (a metric: as the middle of its range); what is out of range, as its end.
 """
 
 import fnmatch
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from logging import WARNING
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-import msgspec
 import numpy as np
 from flwr.app import Array, ArrayRecord, MetricRecord, RecordDict
 from flwr.common.logger import log
-from msgspec.structs import force_setattr
 from numpy.typing import NDArray
 
 from coterie.arithmetic.quantize import FloatArray, Layout, Quantizer
 from coterie.arithmetic.ring import RingVector
+from coterie.cohorts.roster import Roster
 from coterie.crypto.context import bind, digest
-from coterie.errors import ConfigError, InputError
+from coterie.errors import InputError, PeerProtocolError
+from coterie.secagg.messages import SERVER
 from coterie.secagg.server import Aggregate
-from coterie.transports.flower.logs import shown
+from coterie.transports.flower.recipe import Metric, Recipe
 
 R = TypeVar("R")
 
 _KINDS = "fiu"  # floating-point numbers, signed and unsigned integers
-CLIPPED = "coterie-clipped"
-"""The metric that says which share of the entries lay outside their range, over all clients."""
+_ONE_PART = 16.0  # times clip: a range up to this loses four bits at most, and travels in one part
+_FINEST = 2.0**-40  # of a range: what float64 keeps of it with room to spare
+TRAIN, EVALUATE = "train", "evaluate"
 
 
-class Metric(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A metric that takes part: its name in the replies, and the range that its values are held to."""
+class Mean(NamedTuple):
+    """The weighted mean of all replies behind a sum; of metrics with the sum of all weights."""
 
-    name: str
-    low: float
-    high: float
-
-    def __post_init__(self) -> None:
-        force_setattr(self, "name", str(self.name))
-        force_setattr(self, "low", float(self.low))
-        force_setattr(self, "high", float(self.high))
-
-    @property
-    def middle(self) -> float:
-        """The number half-way; one of the ends where no other lies between them."""
-        return self.low / 2 + self.high / 2
-
-    @property
-    def usable(self) -> bool:
-        """Whether this is a finite range with numbers between its ends."""
-        return self.low < self.middle < self.high and self.high - self.low < math.inf
+    arrays: ArrayRecord
+    metrics: MetricRecord
+    clipped: dict[str, float]
+    """For each array, the share of its entries that lay outside their range, over all clients."""
 
 
-class Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What nodes contribute to a session; chosen by the server, and the same for everybody."""
+class Scaled(NamedTuple):
+    """A reply before it is rounded: numbers from -1 to 1, digits of wide ranges, and what the reply says it weighs."""
 
+    entries: list[FloatArray]
+    digits: list[NDArray[np.int64]]
+    weight: int
+
+
+@dataclass(frozen=True)
+class Form:
+    """What nodes contribute to the sessions of one kind, by their roster's recipe."""
+
+    recipe: Recipe
     clients: int
-    """The most that are ever summed."""
+    """The most that are ever summed; it sets the bits of a ring element, and nothing else."""
     arrays: bool = True
     """Whether there is a model in the replies; evaluation has none."""
-    clip: float = 1.0
-    """How far an entry of a model may move in a round."""
-    counter_clip: float = 1000.0
-    """The same for arrays of whole numbers, such as counters of batches."""
-    clips: tuple[tuple[str, float], ...] = ()
-    """Ranges of other arrays, by patterns of their names; the first that fits counts."""
-    metrics: tuple[Metric, ...] = ()
-    weight: str = "num-examples"
-    """The metric that replies are weighted by, a whole number."""
-    most_weight: int = 10_000
-    """The most that a reply counts for, whatever its weight."""
-    precision: int = 24
 
-    def __post_init__(self) -> None:
-        # A clip of 2 and one of 2.0 are equal and have different bytes, by which servers and nodes tell forms apart.
-        force_setattr(self, "clip", float(self.clip))
-        force_setattr(self, "counter_clip", float(self.counter_clip))
-        force_setattr(self, "clips", tuple((str(name), float(clip)) for name, clip in self.clips))
-        force_setattr(self, "weight", str(self.weight))
-        if not all(metric.usable for metric in self.metrics):
-            raise ConfigError("a metric is declared by a name and a range (low, high), with numbers in between")
-        ranges = [self.clip, self.counter_clip, *(clip for _, clip in self.clips)]
-        if not all(1e-30 <= value <= 1e30 for value in ranges):
-            raise ConfigError("the ranges of arrays are positive numbers")
-        _ = self.quantizer
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """The metrics that are averaged."""
+        return self.recipe.train_metrics if self.arrays else self.recipe.evaluate_metrics
+
+    @property
+    def kind(self) -> str:
+        """The kind of message that asks for it."""
+        return TRAIN if self.arrays else EVALUATE
 
     @property
     def quantizer(self) -> Quantizer:
-        """What turns numbers from -1 to 1 into ring elements; a :class:`ConfigError` if nothing can."""
-        return Quantizer(1.0, self.precision, self.clients, self.most_weight)
-
-    @staticmethod
-    def from_bytes(data: bytes) -> "Form":
-        """Read what :meth:`to_bytes` wrote, and check it."""
-        try:
-            return msgspec.msgpack.decode(data, type=Form)
-        except ValueError as error:
-            raise ConfigError(f"not a form: {error}") from error
-
-    def to_bytes(self) -> bytes:
-        """Encode the form; equal forms have equal bytes."""
-        return msgspec.msgpack.encode(self)
+        """What turns numbers from -1 to 1 into ring elements."""
+        return self.recipe.quantizer(self.clients)
 
     def layout(self, received: RecordDict) -> Layout:
         """Return the shapes of a contribution to work on ``received``."""
-        shapes = [part.base.shape for part in self._parts(received)]
-        shapes.append((len(self.metrics) + 1,))
+        parts = self._parts(received)
+        shapes = [part.base.shape for part in parts]
+        shapes.append((len(self.metrics) + len(parts),))
+        shapes.extend(part.base.shape for part in parts for _ in range(part.scale.digits))
         return Layout(tuple(shapes), ("float64",) * len(shapes))
 
-    def encode(self, received: RecordDict, reply: RecordDict, rng: np.random.Generator) -> RingVector:
-        """Return the vector of a reply; an :class:`InputError` says what in it cannot be aggregated."""
+    def scale(self, received: RecordDict, reply: RecordDict) -> Scaled:
+        """Return what is to be rounded of a reply; an :class:`InputError` says what it lacks, whatever its values."""
         measured = _single(reply.metric_records, "MetricRecord")
-        scaled: list[FloatArray] = []
-        clipped = entries = 0
+        weight = self.clamped_weight(_number(measured, self.recipe.weight))
+        values = [_scaled(_number(measured, metric.name), metric) for metric in self.metrics]
+        entries: list[FloatArray] = []
+        digits: list[NDArray[np.int64]] = []
         if self.arrays:
             model = _single(reply.array_records, "ArrayRecord")
             for part in self._parts(received):
-                change = part.change(model)
-                clipped += int(np.count_nonzero(np.abs(change) > 1))
-                entries += change.size
-                scaled.append(np.asarray(np.clip(change, -1, 1)))
-        values = [_scaled(_number(measured, metric.name), metric) for metric in self.metrics]
-        scaled.append(np.array([*values, clipped / max(1, entries)]))
-        weight = _number(measured, self.weight)
-        if weight != int(weight):
-            raise InputError(f"{self.weight} weights a reply and must be a whole number")
-        if weight > self.most_weight:
-            # Not a refusal: a server that lowers the limit step by step would see who drops out at which.
-            most = f"{self.most_weight} {shown(self.weight)}"
-            log(WARNING, "Coterie: this node counts for the most there may be, %s", most)
-        return self.quantizer.encode(scaled, rng, min(int(weight), self.most_weight)).vector
+                fine, wide, clipped = part.change(model)
+                entries.append(fine)
+                digits.extend(wide)
+                values.append(clipped)
+        return Scaled([*entries, np.array(values)], digits, weight)
 
-    def decode(self, received: RecordDict, aggregate: Aggregate) -> tuple[ArrayRecord, MetricRecord]:
-        """Return the weighted mean of all replies behind a sum: of the models, and of the metrics with all weights."""
-        decoded = self.quantizer.decode(aggregate.total, self.layout(received), len(aggregate.clients))
-        *changes, values = decoded.mean
-        parts = self._parts(received)
-        model = {part.name: Array(part.moved(change)) for part, change in zip(parts, changes, strict=True)}
-        measured: dict[str, int | float | list[int] | list[float]] = {self.weight: decoded.total_weight}
+    def clamped_weight(self, weight: float) -> int:
+        """Return a weight as it counts: a whole number from 0 to the most there may be, whatever it was."""
+        if math.isnan(weight):
+            return 0
+        return int(max(0, min(weight, self.recipe.most_weight)))
+
+    def encode(self, scaled: Scaled, weight: int, rng: np.random.Generator) -> RingVector:
+        """Return the vector of a reply that counts for ``weight``."""
+        vector = self.quantizer.encode(scaled.entries, rng, weight).vector
+        if not scaled.digits:
+            return vector
+        ring = self.quantizer.ring
+        words = np.concatenate([np.ravel(digit) for digit in scaled.digits]) * weight
+        wide: RingVector = words.astype(ring.signed).view(ring.dtype)
+        ring.reduce(wide)
+        return np.concatenate([vector, wide])
+
+    def decode(self, received: RecordDict, aggregate: Aggregate) -> Mean:
+        """Return the weighted mean of all replies behind a sum."""
+        quantizer, parts = self.quantizer, self._parts(received)
+        decoded = quantizer.decode(aggregate.total, self.layout(received), len(aggregate.clients))
+        fine, values, digits = (
+            decoded.mean[: len(parts)],
+            decoded.mean[len(parts)],
+            iter(decoded.mean[len(parts) + 1 :]),
+        )
+        model = {}
+        for part, rest in zip(parts, fine, strict=True):
+            wide = [next(digits) * (quantizer.levels / quantizer.max_weight) for _ in range(part.scale.digits)]
+            model[part.name] = Array(part.moved(rest, wide))
+        measured: dict[str, int | float | list[int] | list[float]] = {self.recipe.weight: decoded.total_weight}
         for metric, value in zip(self.metrics, values, strict=False):
             measured[metric.name] = float(metric.low + (value + 1) / 2 * (metric.high - metric.low))
-        measured[CLIPPED] = float(values[-1])
-        return ArrayRecord(model), MetricRecord(measured)
+        shares = values[len(self.metrics) :]
+        clipped = {part.name: float(share) for part, share in zip(parts, shares, strict=True)}
+        return Mean(ArrayRecord(model), MetricRecord(measured), clipped)
+
+    def to_bytes(self) -> bytes:
+        """Return a name of the form: equal forms have equal bytes."""
+        return bind("flower form", self.recipe.to_bytes(), self.clients, int(self.arrays))
+
+    def reach(self, name: str, kind: str) -> float:
+        """Return how far the entries of an array of this name and numpy kind may move."""
+        fitting = (clip for pattern, clip in self.recipe.clips if fnmatch.fnmatchcase(name, pattern))
+        return next(fitting, self.recipe.clip if kind == "f" else self.recipe.counter_clip)
 
     def _parts(self, received: RecordDict) -> "list[_Part]":
         return list(self._scaled_parts(received)) if self.arrays else []
@@ -155,9 +163,29 @@ class Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             base = array.numpy()
             if base.dtype.kind not in _KINDS:
                 raise InputError(f"array {name!r} is of {base.dtype}, which has no mean")
-            default = self.clip if base.dtype.kind == "f" else self.counter_clip
-            fitting = (clip for pattern, clip in self.clips if fnmatch.fnmatchcase(name, pattern))
-            yield _Part(name, base, next(fitting, default))
+            yield _Part(name, base, _Scale.of(self.reach(name, base.dtype.kind), self.recipe))
+
+
+class _Scale(NamedTuple):
+    """How numbers of one range travel: ``rest`` is the range of what is rounded, beside so many digits of a base."""
+
+    reach: float
+    rest: float
+    unit: float = 0.0
+    base: int = 3
+    digits: int = 0
+
+    @classmethod
+    def of(cls, reach: float, recipe: Recipe) -> "_Scale":
+        if reach <= _ONE_PART * recipe.clip:
+            return cls(reach, reach)
+        quantizer = recipe.quantizer(2)
+        base = 2 * (quantizer.levels // quantizer.max_weight) + 1  # so that a digit times a weight is an entry
+        unit = max(2 * recipe.clip, reach * _FINEST)
+        digits = 1
+        while unit * (base**digits - 1) / 2 < reach:
+            digits += 1
+        return cls(reach, unit / 2, unit, base, digits)
 
 
 class _Part(NamedTuple):
@@ -165,22 +193,75 @@ class _Part(NamedTuple):
 
     name: str
     base: NDArray[np.generic]
-    clip: float
+    scale: _Scale
 
-    def change(self, model: ArrayRecord) -> NDArray[np.float64]:
-        """Return how far a model moved it, in units of the range."""
+    def change(self, model: ArrayRecord) -> tuple[FloatArray, list[NDArray[np.int64]], float]:
+        """Return how far a model moved it, what is to be rounded and digits, and the share of entries clipped."""
         if self.name not in model:
             raise InputError(f"the reply lacks array {self.name!r}, which was received")
         now = model[self.name].numpy()
         if now.shape != self.base.shape or now.dtype.kind not in _KINDS:
             raise InputError(f"array {self.name!r} came back as {now.dtype} of shape {now.shape}")
-        moved = np.asarray(now, dtype=np.float64) - np.asarray(self.base, dtype=np.float64)
-        return np.asarray(moved / self.clip)
+        with np.errstate(invalid="ignore", over="ignore"):
+            moved = np.asarray(np.asarray(now, dtype=np.float64) - np.asarray(self.base, dtype=np.float64))
+        if lost := int(np.count_nonzero(np.isnan(moved))):
+            log(
+                WARNING, "Coterie: %s entries of array %r of this node are NaN, and count as no change", lost, self.name
+            )
+        scale = self.scale
+        inside = int(np.count_nonzero(np.abs(moved) <= scale.reach))
+        moved = np.clip(np.where(np.isnan(moved), 0.0, moved), -scale.reach, scale.reach)
+        digits: list[NDArray[np.int64]] = []
+        if scale.digits:
+            whole = np.rint(moved / scale.unit).astype(np.int64)
+            moved = moved - whole * scale.unit
+            for _ in range(scale.digits):
+                digit = (whole + scale.base // 2) % scale.base - scale.base // 2
+                digits.append(np.asarray(digit))
+                whole = (whole - digit) // scale.base
+        fine = np.asarray(np.clip(moved / scale.rest, -1, 1))
+        return fine, digits, 1 - inside / fine.size if fine.size else 0.0
 
-    def moved(self, change: FloatArray) -> NDArray[np.generic]:
+    def moved(self, fine: FloatArray, digits: list[FloatArray]) -> NDArray[np.generic]:
         """Return it moved by a mean change. Whole numbers become fractions, as in Flower's own mean."""
-        moved = np.asarray(self.base, dtype=np.float64) + change * self.clip
+        change = fine * self.scale.rest
+        for place, digit in enumerate(digits):
+            change = change + digit * (self.scale.unit * self.scale.base**place)
+        moved = np.asarray(self.base, dtype=np.float64) + change
         return np.asarray(moved, dtype=self.base.dtype if self.base.dtype.kind == "f" else np.float64)
+
+
+def whole_numbers(arrays: ArrayRecord) -> dict[str, np.dtype[np.integer[Any]]]:
+    """Return the types of the arrays of whole numbers among these, by name."""
+    types = {name: array.numpy().dtype for name, array in arrays.items()}
+    return {name: kind for name, kind in types.items() if kind.kind in "iu"}
+
+
+def with_whole_numbers(records: RecordDict, whole: Mapping[str, np.dtype[np.integer[Any]]]) -> RecordDict:
+    """Return records in which arrays of these names are whole numbers again.
+
+    A strategy's mean turns a counter into a fraction. Nodes would then hold it to the range of a weight.
+    """
+    if not whole:
+        return records
+    copy = RecordDict(dict(records.items()))
+    for key, arrays in records.array_records.items():
+        copy[key] = ArrayRecord(
+            {name: _rounded(array, whole[name]) if name in whole else array for name, array in arrays.items()}
+        )
+    return copy
+
+
+def _rounded(array: Array, kind: np.dtype[np.integer[Any]]) -> Array:
+    found = array.numpy()
+    if found.dtype.kind != "f":
+        return array
+    limits = np.iinfo(kind)
+    most = float(limits.max)
+    if most > limits.max:  # float64 has no 2^63 - 1
+        most = float(np.nextafter(most, 0))
+    exact = np.nan_to_num(np.rint(np.asarray(found, dtype=np.float64)), nan=0.0)
+    return Array(np.asarray(np.clip(exact, limits.min, most).astype(kind)))
 
 
 class Task(NamedTuple):
@@ -191,15 +272,18 @@ class Task(NamedTuple):
     group: str
 
 
+def form_under(roster: Roster, message_type: str) -> Form:
+    """Return the form of contributions under a roster; the server's word on it is not asked for."""
+    kind, recipe = message_type.partition(".")[0], Recipe.of(roster)
+    if kind not in (TRAIN, EVALUATE) or (kind == EVALUATE and not recipe.evaluate_metrics):
+        raise PeerProtocolError(SERVER, f"asked for a {kind}, of which the roster's recipe sums nothing")
+    return Form(recipe, max(2, len(roster.clients)), arrays=kind == TRAIN)
+
+
 def content_digest(received: RecordDict, form: Form, run_config: bytes, task: Task) -> bytes:
     """Return the name of all that a client works on: the task, its records, the form and the run's configuration."""
     asked = (task.run, task.message_type.encode(), task.group.encode())
     return digest(bind("flower content", received.object_id.encode(), form.to_bytes(), run_config, *asked))
-
-
-def declared(ranges: Mapping[str, tuple[float, float]]) -> tuple[Metric, ...]:
-    """Return metrics in the order of their names."""
-    return tuple(Metric(name, float(low), float(high)) for name, (low, high) in sorted(ranges.items()))
 
 
 def _single(records: Mapping[str, R], kind: str) -> R:
@@ -209,12 +293,19 @@ def _single(records: Mapping[str, R], kind: str) -> R:
 
 
 def _number(record: MetricRecord, name: str) -> float:
+    """Return a number of a reply, whatever it is."""
     value = record.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise InputError(f"the reply must have a number {name!r} in its MetricRecord")
-    return value
+    try:
+        return float(value)
+    except OverflowError:  # an integer beyond all floating-point numbers
+        return math.inf if value > 0 else -math.inf
 
 
 def _scaled(value: float, metric: Metric) -> float:
+    """Return where in its range a value lies, from -1 to 1; in the middle if it is NaN."""
+    if math.isnan(value):
+        return 0.0
     half = (metric.high - metric.low) / 2
     return min(1.0, max(-1.0, (value - metric.middle) / half))

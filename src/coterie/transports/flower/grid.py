@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from logging import INFO, WARNING
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecordValues, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecordValues, Message, RecordDict
 from flwr.common.logger import log
 from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
@@ -25,16 +25,23 @@ from coterie.rounds.coordinator import SessionShape
 from coterie.secagg.server import Aggregate, Step
 from coterie.transports.flower.enrolment import Enrolment
 from coterie.transports.flower.exchange import Exchange
-from coterie.transports.flower.form import CLIPPED, Form, Metric, Task, content_digest
+from coterie.transports.flower.form import (
+    Form,
+    Mean,
+    Task,
+    content_digest,
+    form_under,
+    whole_numbers,
+    with_whole_numbers,
+)
 from coterie.transports.flower.logs import shown
 from coterie.transports.flower.records import STEP, packed, payload_of
 from coterie.transports.flower.settings import LONGEST, PrivateSettings
 
 MUCH_CLIPPED = 0.01
 _ENOUGH_LOOKS = 2  # Flower's strategies count the nodes once and sample them once
+_MOST_NAMED = 5  # arrays that were clipped
 _MOST_SHOWN = 1 << 16  # to a strategy that waits for more than it says; it makes a message for each that it samples
-
-Mean = tuple[ArrayRecord, MetricRecord]
 
 
 @dataclass
@@ -50,7 +57,15 @@ class Traffic:
 class PrivateGrid(Grid):
     """Flower's grid, for a strategy that must not see what single clients reply."""
 
-    def __init__(self, grid: Grid, enrolment: Enrolment, ledger: Ledger, settings: PrivateSettings, shown: int) -> None:
+    def __init__(
+        self,
+        grid: Grid,
+        enrolment: Enrolment,
+        ledger: Ledger,
+        settings: PrivateSettings,
+        shown: int,
+        initial_arrays: ArrayRecord,
+    ) -> None:
         """Stand in front of a grid.
 
         Args:
@@ -59,8 +74,10 @@ class PrivateGrid(Grid):
             ledger: the history of this population, and where it is continued.
             settings: what is decided once.
             shown: how many nodes the strategy wants to see before it begins a round.
+            initial_arrays: the model that the app begins with; it says which arrays are of whole numbers.
 
         """
+        self._whole = whole_numbers(initial_arrays)
         self._grid, self._enrolment, self._ledger = grid, enrolment, ledger
         self._settings, self._shown = settings, shown
         self._asked = 0
@@ -122,33 +139,32 @@ class PrivateGrid(Grid):
                 "the strategy has different messages for different nodes; a sum over clients that worked on different "
                 "things would single them out"
             )
+        template.content = with_whole_numbers(template.content, self._whole)
         if kind == "train":
-            return self._mean(template, self._settings.train_metrics, timeout, arrays=True)
+            return self._mean(template, timeout)
         if kind != "evaluate":
             raise ConfigError(f"{kind} messages are answered by single nodes, and are not sent under a PrivateStrategy")
         if self._settings.evaluate_metrics:
-            return self._mean(template, self._settings.evaluate_metrics, timeout, arrays=False)
+            return self._mean(template, timeout)
         self._tell_once(
             "nodes are not asked to evaluate: a reply would show the metrics of one. Declare evaluate_metrics to have "
             "their mean by a session of its own, or evaluate on the server"
         )
         return []
 
-    def _mean(
-        self, template: Message, metrics: tuple[Metric, ...], timeout: float | None, *, arrays: bool
-    ) -> list[Message]:
+    def _mean(self, template: Message, timeout: float | None) -> list[Message]:
         self._enrolment.gather(template.metadata.message_type, 0)
-        form = self._settings.form(max(2, len(self._enrolment.roster.clients)), metrics, arrays=arrays)
+        form = form_under(self._enrolment.roster, template.metadata.message_type)
         opened = self._open(template, form)
-        self._play(opened, template, form, min(timeout or LONGEST, LONGEST))
+        self._play(opened, template, min(timeout or LONGEST, LONGEST))
         result = opened.result
         self.results.append(result)
         self._tell(result)
         if result.value is None:
             return []
-        model, measured = result.value
-        self._warn_of_clipping(measured)
-        reply = RecordDict({"metrics": measured, **({"arrays": model} if arrays else {})})
+        mean = result.value
+        self._warn_of_clipping(mean.clipped)
+        reply = RecordDict({"metrics": mean.metrics, **({"arrays": mean.arrays} if form.arrays else {})})
         return [Message(reply, reply_to=template)]
 
     def _open(self, template: Message, form: Form) -> "Round[Mean]":
@@ -178,7 +194,7 @@ class PrivateGrid(Grid):
         digest = content_digest(content, form, self._enrolment.run_config, task)
         return coordinator.open(number, there, np.random.default_rng(), content=digest)
 
-    def _play(self, opened: "Round[Mean]", template: Message, form: Form, training: float) -> None:
+    def _play(self, opened: "Round[Mean]", template: Message, training: float) -> None:
         """Carry a round over Flower, a step at a time; what nodes work on goes out with the request to mask it."""
         traffic = Traffic()
         self.traffic.append(traffic)
@@ -192,8 +208,6 @@ class PrivateGrid(Grid):
                 header: dict[str, ConfigRecordValues] = {"kind": STEP}
                 if first:
                     header.update(self._enrolment.shown_to(client))
-                if masking:
-                    header["form"] = form.to_bytes()
                 records = packed(message, header, template.content if masking else None)
                 requests[self._enrolment.node(client)] = records
             first = False
@@ -238,13 +252,18 @@ class PrivateGrid(Grid):
         stranded = f", {len(result.stranded)} sat out with them" if result.stranded else ""
         log(INFO, "Coterie: round %s: one sum over %s clients%s%s", result.number, len(result.revealed), left, stranded)
 
-    def _warn_of_clipping(self, metrics: MetricRecord) -> None:
-        share = metrics.pop(CLIPPED)
-        if isinstance(share, float) and share > MUCH_CLIPPED:
+    def _warn_of_clipping(self, clipped: Mapping[str, float]) -> None:
+        """Name the arrays that are wrong by more than rounding, the worst first."""
+        much = sorted(((share, name) for name, share in clipped.items() if share > MUCH_CLIPPED), reverse=True)
+        if much:
+            arrays = ", ".join(f"{100 * share:.1f} % of {shown(name)}" for share, name in much[:_MOST_NAMED])
+            more = f" and of {len(much) - _MOST_NAMED} more arrays" if len(much) > _MOST_NAMED else ""
             log(
                 WARNING,
-                "Coterie: %.1f %% of the entries were clipped; raise clip, or clips for some arrays",
-                100 * share,
+                "Coterie: entries that moved further than their range, or were NaN, were clipped: %s%s. Their mean is "
+                "not what the nodes computed. Wider ranges (clip, or clips for these names) take another population",
+                arrays,
+                more,
             )
 
     def _tell_once(self, words: str) -> None:

@@ -7,7 +7,7 @@ the way around everything. Refusals and failures are told to the server by one w
 """
 
 from collections.abc import Callable
-from logging import INFO, WARNING
+from logging import WARNING
 
 import msgspec
 import numpy as np
@@ -15,24 +15,21 @@ from flwr.app import ConfigRecord, Context, Error, Message
 from flwr.clientapp.typing import ClientAppCallable
 from flwr.common.logger import log
 
-from coterie.arithmetic.ring import RingVector
 from coterie.cohorts.memory import ClientMemory
 from coterie.cohorts.roster import Roster
 from coterie.crypto.entropy import Entropy, SystemEntropy
 from coterie.crypto.signing import each_signature_once
-from coterie.errors import CoterieError, PeerProtocolError, TrainingError
+from coterie.errors import CoterieError, PeerProtocolError
 from coterie.rounds.member import Member
 from coterie.secagg.invitation import is_invitation
 from coterie.secagg.messages import SERVER
-from coterie.secagg.terms import Terms
+from coterie.transports.flower.contribution import Contribution, MaskRounding
 from coterie.transports.flower.credentials import Voucher, check_roster, introduce
-from coterie.transports.flower.form import Form, Task, content_digest
+from coterie.transports.flower.form import Form, Task, content_digest, form_under
 from coterie.transports.flower.logs import shown, traced
 from coterie.transports.flower.node import Node, NodeSettings, run_config_digest
 from coterie.transports.flower.records import HELLO, REFUSED, STEP, header_of, packed, payload_of, without_ours
 from coterie.transports.flower.sessions import Parked, forget_given_up, useful_until
-
-MaskRounding = Callable[[], np.random.Generator]
 
 
 class PrivateMod:
@@ -84,9 +81,10 @@ class PrivateMod:
             state = parked.state if parked is not None and not is_invitation(payload) else b""
             if not state:  # there is nothing to go on from, so the member would enter a session
                 _trust(node.settings, memory, header)
+            form = _agreed(memory, message)
             member = Member(
                 node.settings.name,
-                lambda terms: self._contribution(terms, message, context, header, call_next),
+                Contribution(node.settings, memory, form, message, context, call_next, self._rounding),
                 memory=memory,
                 floor=node.settings.floor,
                 identity=node.identity,
@@ -94,39 +92,16 @@ class PrivateMod:
             )
             if state:
                 member.resume(state)
-            if "form" in header:
-                about = message.metadata
+                about, received = message.metadata, without_ours(message.content)
                 task = Task(about.run_id, about.message_type, about.group_id)
-                received = without_ours(message.content)
-                member.content = content_digest(received, _form(header), run_config_digest(context.run_config), task)
+                # Compared when the member is asked to mask: a model, a configuration or a recipe that is not the one
+                # of the session is refused before the app's function is called.
+                member.content = content_digest(received, form, run_config_digest(context.run_config), task)
             with each_signature_once():  # in a simulation this process plays many nodes
                 reply = member.answer(payload)
             until = useful_until(message.metadata.created_at, message.metadata.ttl)
             place.write(Parked(request, reply, member.park() if member.waiting else b""), until)
             return reply
-
-    def _contribution(
-        self, terms: Terms, message: Message, context: Context, header: ConfigRecord, call_next: ClientAppCallable
-    ) -> RingVector:
-        """Let the app's function work on what the session is about; that it is was checked by the member."""
-        form, received = _form(header), without_ours(message.content)
-        ring, length = form.quantizer.ring, form.quantizer.length(form.layout(received))
-        if (terms.bits, terms.length) != (ring.bits, length) or len(terms.clients) > form.clients:
-            raise PeerProtocolError(SERVER, "announced a session that does not fit what it sums")
-        ours = message.content
-        message.content = received
-        try:
-            reply = call_next(message, context)
-        except Exception as error:  # the server would be told its text, which may quote data
-            log(WARNING, "the app's function failed:\n%s", traced(error))
-            raise TrainingError("the app's function failed") from None
-        finally:
-            message.content = ours
-        if not reply.has_content():
-            raise TrainingError("the app's function answered with an error")
-        vector = form.encode(received, reply.content, self._rounding())
-        log(INFO, "Coterie: the reply of this node leaves masked, among %s clients", len(terms.clients))
-        return vector
 
 
 private_mod = PrivateMod()
@@ -161,8 +136,11 @@ def _trust(settings: NodeSettings, memory: ClientMemory, header: ConfigRecord) -
         memory.trust(*rosters)
 
 
-def _form(header: ConfigRecord) -> Form:
-    return Form.from_bytes(_bytes(header.get("form")))
+def _agreed(memory: ClientMemory, message: Message) -> Form:
+    """Return the form of what this node contributes, by the roster it trusts: nothing in a message changes that."""
+    if memory.roster is None:
+        raise PeerProtocolError(SERVER, f"invited {memory.client.name}, who was never shown a roster")
+    return form_under(memory.roster, message.metadata.message_type)
 
 
 def _bytes(value: object) -> bytes:

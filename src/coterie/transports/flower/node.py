@@ -52,6 +52,8 @@ class NodeSettings:
     """The private key this SuperNode authenticates with, to vouch for the node's identity."""
     members: str = ""
     """A file of the public keys of all that may be on the roster; empty leaves that to the server."""
+    weight: int | None = None
+    """What this node counts for in every sum; None takes what the app's function first reports."""
     allow: frozenset[str] = frozenset()
     """Of :data:`KINDS`, those that are passed on unprotected."""
 
@@ -75,8 +77,9 @@ class NodeSettings:
         folder = own_folder(str(given["folder"])) if "folder" in given else node_home(name)
         if os.path.lexists(file := folder / SETTINGS):  # a link that leads nowhere is a mistake, and not ignored
             given = {**_file(file), **given}
-        if unknown := sorted(given.keys() - _FLOOR.keys() - set(_STRINGS)):
-            raise ConfigError(f"{PREFIX}{unknown[0]}: no such setting; there are {', '.join([*_FLOOR, *_STRINGS])}")
+        known = [*_FLOOR, "weight", *_STRINGS]
+        if unknown := sorted(given.keys() - set(known)):
+            raise ConfigError(f"{PREFIX}{unknown[0]}: no such setting; there are {', '.join(known)}")
         allow = frozenset(str(given.get("allow", "")).replace(",", " ").split())
         if not allow <= set(KINDS):
             raise ConfigError(f"{PREFIX}allow: only {' and '.join(KINDS)} can be let through unprotected")
@@ -87,6 +90,7 @@ class NodeSettings:
             roster=str(given.get("roster", "")),
             auth_key=str(given.get("auth-key", "")),
             members=str(given.get("members", "")),
+            weight=_weight(given.get("weight")),
             allow=allow,
         )
 
@@ -147,6 +151,12 @@ def _file(path: Path) -> dict[str, object]:
         raise ConfigError(f"{path}: {key} says where this file is, and belongs to --node-config as {PREFIX}{key}")
     _check_filled(given)
     return given
+
+
+def _weight(value: object) -> int | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+        raise ConfigError(f"{PREFIX}weight: a whole number of at least 0, not {value!r}")
+    return value
 
 
 def _floor(given: Mapping[str, object]) -> Floor:

@@ -2,14 +2,14 @@
 
 import contextlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
 from coterie.errors import ConfigError
 from coterie.secagg.terms import ThreatMode
 from coterie.transports.flower.exchange import GRACE
-from coterie.transports.flower.form import CLIPPED, Form, Metric, declared
+from coterie.transports.flower.recipe import STATISTICS, VARYING, Metric, Recipe, declared
 
 T = TypeVar("T")
 
@@ -35,6 +35,7 @@ class PrivateSettings:
     weight: str = "num-examples"
     most_examples: int = 10_000
     precision: int = 24
+    varying: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _check_whole("privacy", self.privacy, 1)
@@ -57,20 +58,20 @@ class PrivateSettings:
                 raise ConfigError(f"{name} is a number from 1e-30 to 1e30, not {clip!r}")
         if not _is_text(self.weight):
             raise ConfigError(f"{self.weight!r} cannot be the name of what replies are weighted by")
-        for metrics in self.train_metrics, self.evaluate_metrics:
-            self.form(2, metrics)
+        _ = self.recipe
 
-    def form(self, clients: int, metrics: tuple[Metric, ...], *, arrays: bool = True) -> Form:
-        """Return the form of a contribution, where so many clients are summed at most."""
-        return Form(
-            clients=clients,
-            arrays=arrays,
-            clip=self.clip,
-            clips=self.clips,
-            metrics=metrics,
+    @property
+    def recipe(self) -> Recipe:
+        """How contributions are made, which a roster fixes for good."""
+        return Recipe(
             weight=self.weight,
             most_weight=self.most_examples,
             precision=self.precision,
+            clip=self.clip,
+            clips=self.clips + STATISTICS,
+            train_metrics=self.train_metrics,
+            evaluate_metrics=self.evaluate_metrics,
+            varying=self.varying + VARYING,
         )
 
 
@@ -95,13 +96,21 @@ def checked_metrics(setting: str, ranges: Mapping[str, tuple[float, float]] | No
     """Return the metrics that a setting declares, none of them called as one that is always there."""
     listed = _mapping(setting, ranges)
     for name, bounds in listed.items():
-        if not _is_text(name) or name in (CLIPPED, weight):
+        if not _is_text(name) or name == weight:
             raise ConfigError(f"{setting}: {name!r} cannot be the name of a metric that is averaged")
         if not _is_range(bounds):
             raise ConfigError(
                 f"{setting}: {name!r} needs a range (low, high) of numbers with others in between, not {bounds!r}"
             )
     return declared(listed)
+
+
+def checked_varying(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the keys of configurations that may differ between sessions."""
+    listed = (names,) if isinstance(names, str) or not isinstance(names, Iterable) else tuple(names)
+    if isinstance(names, str) or not all(map(_is_text, listed)):
+        raise ConfigError(f"varying is a collection of names of configuration keys, not {names!r}")
+    return listed
 
 
 def _mapping(setting: str, given: Mapping[str, T] | None) -> Mapping[str, T]:

@@ -30,7 +30,13 @@ from coterie.transports.flower.exchange import GRACE
 from coterie.transports.flower.grid import PrivateGrid
 from coterie.transports.flower.home import server_home
 from coterie.transports.flower.resuming import EvaluateFunction, Recorder, beginning, reconfigure
-from coterie.transports.flower.settings import PrivateSettings, checked_clips, checked_metrics, threat_mode
+from coterie.transports.flower.settings import (
+    PrivateSettings,
+    checked_clips,
+    checked_metrics,
+    checked_varying,
+    threat_mode,
+)
 
 _NEED_THE_MEAN = (flower.FedAvg, flower.FedAvgM, flower.FedAdagrad, flower.FedAdam, flower.FedYogi)
 """Strategies whose ``aggregate_train`` uses the weighted mean of the replies and nothing else."""
@@ -74,6 +80,7 @@ class PrivateStrategy(flower.Strategy):
         evaluate_metrics: Mapping[str, tuple[float, float]] | None = None,
         most_examples: int = 10_000,
         precision: int = 24,
+        varying: Iterable[str] = (),
         resume: bool = True,
     ) -> None:
         """Wrap a strategy.
@@ -94,8 +101,12 @@ class PrivateStrategy(flower.Strategy):
             train_metrics: metrics of training that are averaged, with their ranges: ``{"train_loss": (0, 10)}``. Others
                 never leave their node.
             evaluate_metrics: the same for evaluation, which is off unless some are declared.
-            most_examples: the most examples that a client counts for; fewer keep more precision.
+            most_examples: the most examples that a client counts for; fewer keep more precision. How contributions are
+                made (this, ``clip``, ``clips``, both metrics, ``precision`` and ``varying``) is fixed with the roster.
             precision: bits of an entry, at full weight.
+            varying: names of configuration keys that may change from round to round and from run to run, such as
+                ``("lr",)``; all others stay as they were when a node first took part. What varies is the server's to
+                choose, also for one that lies.
             resume: go on with a run of this app that was interrupted. It is refused while another run of the app is
                 alive; without it, a run beside another keeps no checkpoint.
 
@@ -119,6 +130,7 @@ class PrivateStrategy(flower.Strategy):
             weight=weight,
             most_examples=most_examples,
             precision=precision,
+            varying=checked_varying(varying),
         )
         self.grid: PrivateGrid | None = None
         """What stood between the strategy and Flower's grid in the last :meth:`start`: results and traffic."""
@@ -155,7 +167,8 @@ class PrivateStrategy(flower.Strategy):
                 reconfigure(progress, begin)
             recorder = Recorder(strategy, progress, checkpoint)
             with Ledger.open(home / "ledger.sqlite") as ledger, recorder:
-                self.grid = PrivateGrid(grid, self._enrol(grid, home), ledger, self._settings, _wanted(strategy))
+                enrolment, wanted = self._enrol(grid, home), _wanted(strategy)
+                self.grid = PrivateGrid(grid, enrolment, ledger, self._settings, wanted, initial_arrays)
                 recorder.catch_up(self.grid, timeout)
                 result = strategy.start(
                     self.grid,
@@ -172,7 +185,8 @@ class PrivateStrategy(flower.Strategy):
 
     def _enrol(self, grid: Grid, home: Path) -> Enrolment:
         """Gather the nodes that are there, and say who they are."""
-        enrolment = Enrolment(grid, home, privacy=self._settings.privacy, patience=self._settings.deadline)
+        settings = self._settings
+        enrolment = Enrolment(grid, home, privacy=settings.privacy, patience=settings.deadline, recipe=settings.recipe)
         enrolment.gather("train", _wanted(self.strategy))
         roster = enrolment.roster
         log(

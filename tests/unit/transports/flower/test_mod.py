@@ -22,10 +22,11 @@ from coterie.rounds.member import ANY_TERMS
 from coterie.secagg import Server, Terms
 from coterie.secagg.invitation import is_invitation, read_invitation
 from coterie.transports.flower import PrivateStrategy, private_mod
-from coterie.transports.flower.form import Form
+from coterie.transports.flower.form import form_under
 from coterie.transports.flower.mod import PrivateMod
 from coterie.transports.flower.node import Node, NodeSettings
 from coterie.transports.flower.records import HELLO, STEP, header_of, packed, payload_of, without_ours
+from coterie.transports.flower.roster_folder import RosterFolder
 from coterie.transports.flower.sessions import LEEWAY, Parked
 
 Answer = Callable[[Message], Message]
@@ -69,7 +70,7 @@ def test_a_process_that_plays_many_nodes_computes_each_signature_once(monkeypatc
     assert sorted(Counter(checked).values()) == [3] * 4
 
 
-def test_what_travels_over_flower_is_byte_for_byte_what_travels_in_memory() -> None:
+def test_what_travels_over_flower_is_byte_for_byte_what_travels_in_memory(home: Path) -> None:
     said: dict[str, list[tuple[bytes, bytes]]] = {}
     template: list[Message] = []
 
@@ -83,16 +84,18 @@ def test_what_travels_over_flower_is_byte_for_byte_what_travels_in_memory() -> N
 
     play(make_grid(make_app([PrivateMod(entropy, rounding)]), 4, listen))
 
-    header = header_of(template[0].content)
-    assert header is not None
-    form, received = Form.from_bytes(header["form"]), without_ours(template[0].content)  # type: ignore[arg-type]
+    received = without_ours(template[0].content)
+    roster = RosterFolder(home / "server" / "rosters").latest
+    assert roster is not None
+    form = form_under(roster, "train")
     terms: Terms = read_invitation(next(sent for sent, _ in said["partition-0"] if is_invitation(sent)))
     app = make_app()
 
     def contribute(number: int) -> Callable[[Terms], object]:
         request = Message(received, 100 + number, "train")
         reply = FakeNode(app, {"partition-id": number}).answer(request)
-        return lambda _terms: form.encode(received, reply.content, rounding())
+        scaled = form.scale(received, reply.content)
+        return lambda _terms: form.encode(scaled, 10 * (number + 1), rounding())
 
     members = {
         name: Member(
@@ -210,7 +213,7 @@ def test_secrets_of_a_run_that_ended_in_the_middle_go_with_the_next_one(
 ) -> None:
     def lose_masked(message: Message, answer: Answer) -> Message | None:
         reply = answer(message)
-        return None if "form" in (header_of(message.content) or {}) else reply
+        return None if "arrays" in message.content else reply
 
     app = make_app([private_mod])
     play(make_grid(app, 4, lose_masked))

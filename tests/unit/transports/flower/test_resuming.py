@@ -62,7 +62,7 @@ def measure(number: int, _arrays: ArrayRecord) -> MetricRecord:
 def interrupt(at: int, rounds: int = 5, **config: float) -> None:
     """Run an app until its process ends, after the training of a round."""
     with pytest.raises(Killed):
-        PrivateStrategy(FedAvg(**QUIET)).start(
+        PrivateStrategy(FedAvg(**QUIET), varying=config).start(
             private_grid(), initial_arrays(), rounds, train_config=ConfigRecord({**config}), evaluate_fn=dying(at)
         )
 
@@ -103,12 +103,15 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(kind: strategy.St
 def test_a_configuration_that_changes_with_the_rounds_goes_on_changing() -> None:
     config = {"lr": 1.0}
     with pytest.raises(Killed):
-        PrivateStrategy(Decaying()).start(
+        PrivateStrategy(Decaying(), varying=["lr"]).start(
             private_grid(), initial_arrays(), 4, train_config=ConfigRecord(dict(config)), evaluate_fn=dying(2)
         )
     decaying = Decaying()
-    PrivateStrategy(decaying).start(private_grid(), initial_arrays(), 4, train_config=ConfigRecord(dict(config)))
+    result = PrivateStrategy(decaying, varying=["lr"]).start(
+        private_grid(), initial_arrays(), 4, train_config=ConfigRecord(dict(config))
+    )
     assert decaying.seen == [(3, 1 / 8), (4, 1 / 16)]
+    assert list(result.train_metrics_clientapp) == [1, 2, 3, 4]
 
 
 def test_a_checkpoint_of_another_model_is_not_taken_up(home: Path) -> None:
@@ -256,10 +259,11 @@ class Sending(FedAvg):
 
 
 def test_what_is_configured_now_counts_and_a_difference_is_told(warnings: Warnings) -> None:
-    interrupt(1, 2, lr=0.5, momentum=0.9, decay=0.1)
+    interrupt(1, 2, lr=0.5, momentum=0.9, decay=0.1, epochs=1)
     kept = Sending()
     config = ConfigRecord({"lr": 0.01, "momentum": 0.9, "epochs": 2})
-    PrivateStrategy(kept).start(private_grid(), initial_arrays(), 2, train_config=config)
+    varying = ["lr", "momentum", "decay", "epochs"]
+    PrivateStrategy(kept, varying=varying).start(private_grid(), initial_arrays(), 2, train_config=config)
     assert kept.sent == [{"lr": 0.01, "momentum": 0.9, "epochs": 2}]
     (line,) = warnings()
     assert "decay of train_config is that of this run; epochs of" in line
@@ -273,7 +277,7 @@ def test_what_the_strategy_changes_itself_goes_on_from_the_checkpoint(warnings: 
         decaying = Decaying()
         config = ConfigRecord({"lr": rate})
         with pytest.raises(Killed):
-            PrivateStrategy(decaying).start(
+            PrivateStrategy(decaying, varying=["lr"]).start(
                 private_grid(), initial_arrays(), 9, train_config=config, evaluate_fn=dying(at)
             )
         seen += decaying.seen

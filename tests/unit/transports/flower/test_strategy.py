@@ -16,7 +16,8 @@ from coterie.cohorts.outcome import Outcome
 from coterie.errors import ConfigError, LocalProtocolError
 from coterie.transports.flower import PrivateStrategy
 from coterie.transports.flower.exchange import Exchange, Reply
-from coterie.transports.flower.form import Form, Metric
+from coterie.transports.flower.form import Form
+from coterie.transports.flower.recipe import Metric, Recipe
 
 
 class Curious(FedAvg):
@@ -149,11 +150,11 @@ WRONG: dict[str, list[object]] = {
     ],
     "most_examples": [0, 2.5, True, 2**23, 2**40, 2**64, 10**30],
     "precision": [0, 99, 24.0, True],
+    "varying": ["lr", 1, None, (1,), ("\ud800",)],
 }
 WRONG_METRICS: list[object] = [
     *({"loss": bounds} for bounds in [(1, 0), (1, 1), (math.nan, 1), (0, math.nan), (0, math.inf), (0, 10**400)]),
     *({"loss": bounds} for bounds in [(0,), 1, (-1e308, 1e308), (False, True), ("0", "1")]),
-    {"coterie-clipped": (0, 1)},
     {"num-examples": (0, 1)},
     *({"loss": bounds} for bounds in [(0, 5e-324), (1.0, math.nextafter(1.0, 2))]),
     *({name: (0, 1)} for name in [1, None, b"loss", "\ud800"]),
@@ -185,9 +186,9 @@ def test_as_many_examples_as_the_precision_holds_are_enough() -> None:
 @pytest.mark.parametrize("scale", [1e-323, 1e-300, 1e307])
 def test_a_metric_of_any_size_has_its_mean(scale: float) -> None:
     metric = Metric("loss", 8 * scale, 16 * scale)
-    form = Form(clients=2, arrays=False, metrics=(metric,), precision=40)
+    form = Form(Recipe(evaluate_metrics=(metric,), precision=40), clients=2, arrays=False)
     reply = RecordDict({"metrics": MetricRecord({"loss": 14 * scale, "num-examples": 10})})
-    vector = form.encode(RecordDict(), reply, np.random.default_rng(1))
+    vector = form.encode(form.scale(RecordDict(), reply), 10, np.random.default_rng(1))
     decoded = form.quantizer.decode(vector, form.layout(RecordDict()), 1)
     assert decoded.mean[-1][0] == pytest.approx(0.5, abs=1e-2)
 

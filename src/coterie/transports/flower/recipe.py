@@ -1,0 +1,145 @@
+"""The recipe: all that turns a node's data into its contribution, apart from the model, fixed for a roster for good.
+
+T counts columns of a matrix of 0 and 1. If a server could change from session to session *how* contributions are made
+from the same data, sums over one circle would become independent equations: with ten different caps on the weights,
+ten sums over a circle of four give away all four updates, and the matrix shows nothing of it. So the server chooses a
+recipe once, when it founds the roster. The roster's digest covers it, and nodes take it from the roster they trust.
+"""
+
+import math
+from collections.abc import Mapping
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from coterie.arithmetic.quantize import Quantizer
+from coterie.cohorts.roster import Roster
+from coterie.errors import ConfigError
+
+WIDE = 1e6
+STATISTICS = (("*running_mean", WIDE), ("*running_var", WIDE), ("*num_batches_tracked", WIDE))
+"""Ranges of the running statistics of batch normalisation, which move far in a round."""
+VARYING = ("num-server-rounds", "server-round")
+"""Keys of configurations that may always differ between sessions: Flower's strategies number rounds by the last."""
+NEW_POPULATION = "found another population: a new COTERIE_HOME for the server and a new coterie-folder for every node"
+
+
+class Metric(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A metric that takes part: its name in the replies, and the range that its values are held to."""
+
+    name: str
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "name", str(self.name))
+        force_setattr(self, "low", float(self.low))
+        force_setattr(self, "high", float(self.high))
+
+    def __str__(self) -> str:
+        return f"{self.name} from {self.low!r} to {self.high!r}"
+
+    @property
+    def middle(self) -> float:
+        """The number half-way; one of the ends where no other lies between them."""
+        return self.low / 2 + self.high / 2
+
+    @property
+    def usable(self) -> bool:
+        """Whether this is a finite range with numbers between its ends."""
+        return self.low < self.middle < self.high and self.high - self.low < math.inf
+
+
+class Recipe(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, kw_only=True, tag=1):
+    """How nodes make their contributions; the same for everybody on a roster, in every session."""
+
+    weight: str = "num-examples"
+    """The metric that replies are weighted by."""
+    most_weight: int = 10_000
+    """The most that a node counts for, whatever its weight."""
+    precision: int = 24
+    """Bits of an entry at full weight."""
+    clip: float = 1.0
+    """How far an entry of a model may move in a round."""
+    counter_clip: float = WIDE
+    """The same for arrays of whole numbers, such as counters of batches."""
+    clips: tuple[tuple[str, float], ...] = STATISTICS
+    """Ranges of other arrays, by patterns of their names; the first that fits counts."""
+    train_metrics: tuple[Metric, ...] = ()
+    evaluate_metrics: tuple[Metric, ...] = ()
+    varying: tuple[str, ...] = VARYING
+    """Keys of configurations that may differ from session to session."""
+
+    def __post_init__(self) -> None:
+        # A clip of 2 and one of 2.0 are equal and have different bytes, by which rosters are told apart.
+        force_setattr(self, "weight", str(self.weight))
+        force_setattr(self, "clip", float(self.clip))
+        force_setattr(self, "counter_clip", float(self.counter_clip))
+        force_setattr(self, "clips", tuple((str(name), float(clip)) for name, clip in self.clips))
+        force_setattr(self, "varying", tuple(sorted({str(name) for name in self.varying})))
+        if not all(metric.usable for metric in self.train_metrics + self.evaluate_metrics):
+            raise ConfigError("a metric is declared by a name and a range (low, high), with numbers in between")
+        ranges = [self.clip, self.counter_clip, *(clip for _, clip in self.clips)]
+        if not all(1e-30 <= value <= 1e30 for value in ranges):
+            raise ConfigError("the ranges of arrays are positive numbers")
+        self.quantizer(2)
+
+    def quantizer(self, clients: int) -> Quantizer:
+        """Return what turns numbers from -1 to 1 into ring elements; a :class:`ConfigError` if nothing can.
+
+        The number of clients sets only how many bits an element has, not what is made of a number.
+        """
+        return Quantizer(1.0, self.precision, clients, self.most_weight, min_weight=0)
+
+    @staticmethod
+    def from_bytes(data: bytes) -> "Recipe":
+        """Read what :meth:`to_bytes` wrote, and check it."""
+        try:
+            recipe = msgspec.msgpack.decode(data, type=Recipe)
+        except ValueError as error:
+            raise ConfigError(f"not a recipe: {error}") from error
+        if recipe.to_bytes() != data:
+            raise ConfigError("not a recipe: it is not written as this version writes it")
+        return recipe
+
+    @staticmethod
+    def of(roster: Roster) -> "Recipe":
+        """Return the recipe of a roster; one that has none was founded by an older version."""
+        if not roster.recipe:
+            raise ConfigError(
+                "an older version of Coterie founded this roster and did not fix how contributions are made; "
+                + NEW_POPULATION
+            )
+        return Recipe.from_bytes(roster.recipe)
+
+    def to_bytes(self) -> bytes:
+        """Encode the recipe; equal recipes have equal bytes."""
+        return msgspec.msgpack.encode(self)
+
+    def settings(self) -> dict[str, str]:
+        """Return each setting, by the name that a strategy gives it, in words that differ if settings do."""
+        return {
+            "weighted_by_key": self.weight,
+            "most_examples": f"{self.most_weight:,}",
+            "precision": f"{self.precision} bits",
+            "clip": repr(self.clip),
+            "clips": ", ".join(f"{name} {clip!r}" for name, clip in [*self.clips, ("integers", self.counter_clip)]),
+            "train_metrics": ", ".join(map(str, self.train_metrics)) or "none",
+            "evaluate_metrics": ", ".join(map(str, self.evaluate_metrics)) or "none",
+            "varying": ", ".join(self.varying) or "none",
+        }
+
+    def check_kept(self, asked: "Recipe") -> None:
+        """Refuse a strategy's settings that are not those of this recipe, which a roster was founded with."""
+        theirs = asked.settings()
+        for name, founded in self.settings().items():
+            if theirs[name] != founded:
+                raise ConfigError(
+                    f"{name} is {theirs[name]!r}, and the roster was founded with {founded!r}. How contributions are "
+                    f"made is fixed for a roster: set {name} back, or {NEW_POPULATION}"
+                )
+
+
+def declared(ranges: Mapping[str, tuple[float, float]]) -> tuple[Metric, ...]:
+    """Return metrics in the order of their names."""
+    return tuple(Metric(name, float(low), float(high)) for name, (low, high) in sorted(ranges.items()))

@@ -1,0 +1,79 @@
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coterie.errors import ConfigError
+from coterie.transports.flower.recipe import STATISTICS, VARYING, Metric, Recipe, declared
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "weighted_by_key": {"weight": "batches"},
+    "most_examples": {"most_weight": 9_999},
+    "precision": {"precision": 25},
+    "clip": {"clip": np.nextafter(1.0, 2)},
+    "clips": {"clips": STATISTICS[:2]},
+    "train_metrics": {"train_metrics": (Metric("loss", 0, 1),)},
+    "evaluate_metrics": {"evaluate_metrics": (Metric("loss", 0, 1),)},
+    "varying": {"varying": (*VARYING, "lr")},
+}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"clip": 0.0}, {"clip": float("nan")}, {"clips": (("*", -1.0),)}, {"precision": 60}, {"most_weight": 2**40},
+     {"most_weight": 0}, {"train_metrics": (Metric("loss", 1, 1),)}],
+)  # fmt: skip
+def test_recipes_that_cannot_work_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        Recipe(**wrong)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"clip": 2},
+        {"clip": np.float64(2)},
+        {"clips": ((np.str_("layer*"), 10),)},
+        {"counter_clip": 5},
+        {"weight": np.str_("count"), "train_metrics": (Metric(np.str_("loss"), 0, 10),)},
+        {"varying": ("b", "a", "b")},
+    ],
+)
+def test_a_recipe_has_the_same_bytes_however_its_numbers_are_written(written: dict[str, Any]) -> None:
+    recipe = Recipe(**written)
+    assert Recipe.from_bytes(recipe.to_bytes()) == recipe
+    assert Recipe.from_bytes(recipe.to_bytes()).to_bytes() == recipe.to_bytes()
+
+
+@given(st.binary(max_size=60))
+def test_bytes_that_are_no_recipe_are_refused(data: bytes) -> None:
+    with pytest.raises(ConfigError):
+        Recipe.from_bytes(data)
+
+
+def test_a_recipe_is_read_in_one_spelling_only() -> None:
+    fields = msgspec.msgpack.decode(Recipe(varying=("a", "b")).to_bytes())
+    assert Recipe.from_bytes(msgspec.msgpack.encode(fields)) == Recipe(varying=("a", "b"))
+    with pytest.raises(ConfigError, match="not written as"):
+        Recipe.from_bytes(msgspec.msgpack.encode([*fields[:-1], ["b", "a"]]))
+    with pytest.raises(ConfigError):
+        Recipe.from_bytes(msgspec.msgpack.encode([2, *fields[1:]]))
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_setting_that_is_not_as_founded_is_named_with_both_values(name: str) -> None:
+    founded, asked = Recipe(), Recipe(**CHANGES[name])
+    founded.check_kept(Recipe())
+    with pytest.raises(ConfigError) as error:
+        founded.check_kept(asked)
+    said = str(error.value)
+    assert said.startswith(f"{name} is {asked.settings()[name]!r}")
+    assert f"founded with {founded.settings()[name]!r}" in said
+    assert f"set {name} back, or found another population: a new COTERIE_HOME" in said
+
+
+def test_metrics_are_in_the_order_of_their_names() -> None:
+    assert declared({"b": (0, 1), "a": (-1, 1)}) == (Metric("a", -1, 1), Metric("b", 0, 1))

@@ -30,7 +30,7 @@ Home = Annotated[
 
 @app.command()
 def show(home: Home = None, as_json: AsJson = False) -> None:
-    """Show who is in which circle, who waits for one, and the digest that nodes can be pinned to.
+    """Show who is in which circle, who waits for one, how contributions are made, and the digest to pin nodes to.
 
     Nodes are enrolled by the first run they are connected to; one of no rounds enrols them and trains nothing. This
     command reads what was kept.
@@ -79,6 +79,13 @@ def _read(home: Path | None) -> "tuple[RosterFolder, Roster]":
     return rosters, rosters.latest
 
 
+def _recipe(roster: "Roster") -> dict[str, str]:
+    """Return how contributions are made, in words; nothing for a roster of an older version."""
+    from coterie.transports.flower.recipe import Recipe
+
+    return Recipe.from_bytes(roster.recipe).settings() if roster.recipe else {}
+
+
 def _record(roster: "Roster") -> dict[str, Any]:
     return {
         "version": roster.version,
@@ -89,15 +96,24 @@ def _record(roster: "Roster") -> dict[str, Any]:
             for number, circle in enumerate(roster.circles)
         ],
         "waiting": [roster.names[at] for at in roster.queue],
+        "recipe": _recipe(roster),
     }
 
 
 def _show(roster: "Roster", versions: int) -> None:
+    from coterie.reports.words import printable
+
     console = new_console()
     console.print(
         f"[bold]Roster version {roster.version}[/bold] of {versions}: {len(roster.clients)} nodes, T = {roster.privacy}"
     )
     for line in roster.lines():
         console.print(f"  {line}", markup=False)
+    if recipe := _recipe(roster):
+        console.print("How contributions are made, for good:")
+        for name, value in recipe.items():
+            console.print(f"  {name:<16} {printable(value, 500)}", markup=False, soft_wrap=True)
+    else:
+        console.print("It does not say how contributions are made: an older version founded it, and nodes refuse it.")
     console.print(f"digest  {roster.digest.hex()}", soft_wrap=True)
     console.print("[dim]Nodes are pinned to it by coterie-roster in their --node-config.[/dim]")

@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 from coterie.cli import app
 from coterie.cohorts import Client, Roster
 from coterie.errors import ConfigError
+from coterie.transports.flower.recipe import Metric, Recipe
 from coterie.transports.flower.roster_folder import RosterFolder
 
 
@@ -31,6 +32,21 @@ def test_the_roster_is_shown_to_people_and_to_programs(home: Path) -> None:
     record = json.loads(run("show", "--home", str(home), "--json"))
     assert record["digest"] in shown.replace("\n", "")
     assert record["waiting"] == ["node-4"]
+
+
+def test_how_contributions_are_made_is_shown_in_words(home: Path, tmp_path: Path) -> None:
+    assert "older version founded it" in run("show", "--home", str(home))
+    clients = tuple(Client(f"node-{number}") for number in range(2))
+    recipe = Recipe(most_weight=500, evaluate_metrics=(Metric("accuracy", 0, 1),), clips=(("odd\n*", 2.0),))
+    founded = Roster(privacy=2, clients=clients, circles=((0, 1),), recipe=recipe.to_bytes())
+    RosterFolder(tmp_path / "other" / "server" / "rosters").add(founded)
+    lines = run("show", "--home", str(tmp_path / "other")).splitlines()
+    assert "  most_examples    500" in lines
+    assert "  evaluate_metrics accuracy from 0.0 to 1.0" in lines
+    assert "  varying          num-server-rounds, server-round" in lines
+    assert "  clips            odd\\n* 2.0, integers 1000000.0" in lines
+    record = json.loads(run("show", "--home", str(tmp_path / "other"), "--json"))
+    assert record["recipe"] == recipe.settings()
 
 
 def test_a_leaver_takes_its_circle_out_of_use_for_good(home: Path) -> None:

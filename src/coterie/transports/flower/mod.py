@@ -7,7 +7,7 @@ the way around everything. Refusals and failures are told to the server by one w
 """
 
 from collections.abc import Callable
-from logging import WARNING
+from logging import INFO, WARNING
 
 import msgspec
 import numpy as np
@@ -28,6 +28,7 @@ from coterie.transports.flower.credentials import Voucher, check_roster, introdu
 from coterie.transports.flower.form import Form, Task, content_digest, form_under
 from coterie.transports.flower.logs import shown, traced
 from coterie.transports.flower.node import Node, NodeSettings, run_config_digest
+from coterie.transports.flower.recipe import Recipe
 from coterie.transports.flower.records import HELLO, REFUSED, STEP, header_of, packed, payload_of, without_ours
 from coterie.transports.flower.sessions import Parked, forget_given_up, useful_until
 
@@ -122,18 +123,22 @@ def _introduction(node: Node, message: Message, context: Context) -> bytes:
 
 def _trust(settings: NodeSettings, memory: ClientMemory, header: ConfigRecord) -> None:
     """Check the roster that an invitation is under, and take over those that came with it, if there are any."""
-    shown = header.get("rosters", [])
+    sent = header.get("rosters", [])
     vouchers = header.get("vouchers", b"")
-    if not isinstance(shown, list) or not isinstance(vouchers, bytes):
+    if not isinstance(sent, list) or not isinstance(vouchers, bytes):
         raise PeerProtocolError(SERVER, "showed rosters that cannot be read")
     try:
-        rosters = [Roster.from_bytes(_bytes(body)) for body in shown]
+        rosters = [Roster.from_bytes(_bytes(body)) for body in sent]
         known = msgspec.msgpack.decode(vouchers, type=dict[str, Voucher]) if vouchers else {}
     except ValueError:
         raise PeerProtocolError(SERVER, "showed rosters that cannot be read") from None
     check_roster(settings, memory, rosters, known)  # before any is remembered, which is for good
     if rosters:
         memory.trust(*rosters)
+        last = rosters[-1]
+        made = "; ".join(f"{name} {value}" for name, value in Recipe.of(last).settings().items())
+        words = f"version {last.version}, digest {last.digest.hex()}. Contributions are made by it for good: {made}"
+        log(INFO, "Coterie: this node trusts roster %s", shown(words))
 
 
 def _agreed(memory: ClientMemory, message: Message) -> Form:

@@ -29,7 +29,7 @@ from coterie.errors import ConfigError, InputError
 from coterie.transports.flower import PrivateStrategy, contribution, mod, private_mod
 from coterie.transports.flower import grid as server
 from coterie.transports.flower.form import Form, Mean, form_under
-from coterie.transports.flower.recipe import Recipe
+from coterie.transports.flower.recipe import RosterRecipe
 
 LENGTH = 6
 SIZES = (23, 37, 58, 90)
@@ -105,7 +105,7 @@ def session(
     def forged(roster: Roster, message_type: str) -> Form:
         return replace(form_under(roster, message_type), recipe=kept._settings.recipe)
 
-    monkeypatch.setattr(Recipe, "check_kept", lambda *_: None)
+    monkeypatch.setattr(RosterRecipe, "check_kept", lambda *_: None)
     monkeypatch.setattr(server, "form_under", forged)
     monkeypatch.setattr(mod, "form_under", forged if believed else form_under)
     arrays = ArrayRecord({"w": Array(np.zeros(LENGTH))})

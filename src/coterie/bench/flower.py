@@ -72,7 +72,7 @@ def measure_federation(
 ) -> FlowerCosts:
     """Start a federation in an empty folder, time it, and end all of it."""
     _check_installed(simulation)
-    from coterie.transports.flower.recipe import Recipe
+    from coterie.transports.flower.recipe import RosterRecipe
 
     app = folder / "app"
     with resources.as_file(resources.files("coterie.bench") / "flower_app") as source:
@@ -109,7 +109,7 @@ def measure_federation(
         uploaded=uploaded,
         model=4 * length,
         cores=cores(),
-        cryptography=operations.cryptography(Recipe(most_weight=1).quantizer(nodes).ring, length) / cores(),
+        cryptography=operations.cryptography(RosterRecipe(most_weight=1).quantizer(nodes).ring, length) / cores(),
         storage=operations.storage(folder / "limit", round(uploaded / messages)) / (cores() if simulation else nodes),
     )
 

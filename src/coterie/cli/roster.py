@@ -81,9 +81,9 @@ def _read(home: Path | None) -> "tuple[RosterFolder, Roster]":
 
 def _recipe(roster: "Roster") -> dict[str, str]:
     """Return how contributions are made, in words; nothing for a roster of an older version."""
-    from coterie.transports.flower.recipe import Recipe
+    from coterie.transports.flower.recipe import RosterRecipe
 
-    return Recipe.from_bytes(roster.recipe).settings() if roster.recipe else {}
+    return RosterRecipe.from_bytes(roster.recipe).settings() if roster.recipe else {}
 
 
 def _record(roster: "Roster") -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 from coterie.cli import app
 from coterie.cohorts import Client, Roster
 from coterie.errors import ConfigError
-from coterie.transports.flower.recipe import Metric, Recipe
+from coterie.transports.flower.recipe import Metric, RosterRecipe
 from coterie.transports.flower.roster_folder import RosterFolder
 
 
@@ -37,7 +37,7 @@ def test_the_roster_is_shown_to_people_and_to_programs(home: Path) -> None:
 def test_how_contributions_are_made_is_shown_in_words(home: Path, tmp_path: Path) -> None:
     assert "older version founded it" in run("show", "--home", str(home))
     clients = tuple(Client(f"node-{number}") for number in range(2))
-    recipe = Recipe(most_weight=500, evaluate_metrics=(Metric("accuracy", 0, 1),), clips=(("odd\n*", 2.0),))
+    recipe = RosterRecipe(most_weight=500, evaluate_metrics=(Metric("accuracy", 0, 1),), clips=(("odd\n*", 2.0),))
     founded = Roster(privacy=2, clients=clients, circles=((0, 1),), recipe=recipe.to_bytes())
     RosterFolder(tmp_path / "other" / "server" / "rosters").add(founded)
     lines = run("show", "--home", str(tmp_path / "other")).splitlines()

@@ -26,7 +26,7 @@ from coterie.transports.flower.records import without_ours
 MaskRounding = Callable[[], np.random.Generator]
 
 
-class Contribution:
+class NodeContribution:
     """Makes what a node contributes to one session, when it is asked to mask it."""
 
     def __init__(

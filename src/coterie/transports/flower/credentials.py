@@ -18,7 +18,7 @@ from coterie.crypto.signing import Identity, verify
 from coterie.crypto.vouchers import check_voucher, read_public_keys, vouch
 from coterie.errors import ConfigError, PeerProtocolError, VerificationError
 from coterie.transports.flower.node import NAME, NodeSettings
-from coterie.transports.flower.recipe import Recipe
+from coterie.transports.flower.recipe import RosterRecipe
 
 _SERVER = "server"
 _DIGEST = re.compile(r"[0-9A-Fa-f]{64}")
@@ -96,7 +96,7 @@ def check_roster(
     roster = shown[-1] if shown else memory.roster
     if roster is None:
         return  # whoever trusts none takes part in nothing
-    Recipe.of(roster)  # says how contributions are made, in a way that this node understands
+    RosterRecipe.of(roster)  # says how contributions are made, in a way that this node understands
     if roster.privacy < settings.floor.privacy:
         least = settings.floor.privacy
         raise PeerProtocolError(_SERVER, f"has a roster that promises T = {roster.privacy}; the least is {least}")

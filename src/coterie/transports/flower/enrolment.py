@@ -25,7 +25,7 @@ from coterie.transports.flower.credentials import Introduction, Voucher, read_in
 from coterie.transports.flower.exchange import Exchange
 from coterie.transports.flower.home import write_safely
 from coterie.transports.flower.logs import shown
-from coterie.transports.flower.recipe import Recipe
+from coterie.transports.flower.recipe import RosterRecipe
 from coterie.transports.flower.records import HELLO, packed, payload_of
 from coterie.transports.flower.roster_folder import RosterFolder
 
@@ -35,7 +35,7 @@ _LOOK = 0.5  # seconds between two looks at who is connected
 class Enrolment:
     """The clients behind a grid."""
 
-    def __init__(self, grid: Grid, folder: Path, *, privacy: int, patience: float, recipe: Recipe) -> None:
+    def __init__(self, grid: Grid, folder: Path, *, privacy: int, patience: float, recipe: RosterRecipe) -> None:
         """Take up a federation.
 
         Args:
@@ -63,7 +63,7 @@ class Enrolment:
                 f"the roster promises T = {roster.privacy}, and privacy = {self._privacy} is asked for: circles are "
                 "for good, so either ask for what it promises, or found another population in a folder of its own"
             )
-        Recipe.of(roster).check_kept(self._recipe)
+        RosterRecipe.of(roster).check_kept(self._recipe)
         return roster
 
     @property

@@ -33,7 +33,7 @@ from coterie.crypto.context import bind, digest
 from coterie.errors import InputError, PeerProtocolError
 from coterie.secagg.messages import SERVER
 from coterie.secagg.server import Aggregate
-from coterie.transports.flower.recipe import Metric, Recipe
+from coterie.transports.flower.recipe import Metric, RosterRecipe
 
 R = TypeVar("R")
 
@@ -64,7 +64,7 @@ class Scaled(NamedTuple):
 class Form:
     """What nodes contribute to the sessions of one kind, by their roster's recipe."""
 
-    recipe: Recipe
+    recipe: RosterRecipe
     clients: int
     """The most that are ever summed; it sets the bits of a ring element, and nothing else."""
     arrays: bool = True
@@ -176,7 +176,7 @@ class _Scale(NamedTuple):
     digits: int = 0
 
     @classmethod
-    def of(cls, reach: float, recipe: Recipe) -> "_Scale":
+    def of(cls, reach: float, recipe: RosterRecipe) -> "_Scale":
         if reach <= _ONE_PART * recipe.clip:
             return cls(reach, reach)
         quantizer = recipe.quantizer(2)
@@ -274,7 +274,7 @@ class Task(NamedTuple):
 
 def form_under(roster: Roster, message_type: str) -> Form:
     """Return the form of contributions under a roster; the server's word on it is not asked for."""
-    kind, recipe = message_type.partition(".")[0], Recipe.of(roster)
+    kind, recipe = message_type.partition(".")[0], RosterRecipe.of(roster)
     if kind not in (TRAIN, EVALUATE) or (kind == EVALUATE and not recipe.evaluate_metrics):
         raise PeerProtocolError(SERVER, f"asked for a {kind}, of which the roster's recipe sums nothing")
     return Form(recipe, max(2, len(roster.clients)), arrays=kind == TRAIN)

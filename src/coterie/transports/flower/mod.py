@@ -23,12 +23,12 @@ from coterie.errors import CoterieError, PeerProtocolError
 from coterie.rounds.member import Member
 from coterie.secagg.invitation import is_invitation
 from coterie.secagg.messages import SERVER
-from coterie.transports.flower.contribution import Contribution, MaskRounding
+from coterie.transports.flower.contribution import MaskRounding, NodeContribution
 from coterie.transports.flower.credentials import Voucher, check_roster, introduce
 from coterie.transports.flower.form import Form, Task, content_digest, form_under
 from coterie.transports.flower.logs import shown, traced
 from coterie.transports.flower.node import Node, NodeSettings, run_config_digest
-from coterie.transports.flower.recipe import Recipe
+from coterie.transports.flower.recipe import RosterRecipe
 from coterie.transports.flower.records import HELLO, REFUSED, STEP, header_of, packed, payload_of, without_ours
 from coterie.transports.flower.sessions import Parked, forget_given_up, useful_until
 
@@ -85,7 +85,7 @@ class PrivateMod:
             form = _agreed(memory, message)
             member = Member(
                 node.settings.name,
-                Contribution(node.settings, memory, form, message, context, call_next, self._rounding),
+                NodeContribution(node.settings, memory, form, message, context, call_next, self._rounding),
                 memory=memory,
                 floor=node.settings.floor,
                 identity=node.identity,
@@ -136,7 +136,7 @@ def _trust(settings: NodeSettings, memory: ClientMemory, header: ConfigRecord) -
     if rosters:
         memory.trust(*rosters)
         last = rosters[-1]
-        made = "; ".join(f"{name} {value}" for name, value in Recipe.of(last).settings().items())
+        made = "; ".join(f"{name} {value}" for name, value in RosterRecipe.of(last).settings().items())
         words = f"version {last.version}, digest {last.digest.hex()}. Contributions are made by it for good: {made}"
         log(INFO, "Coterie: this node trusts roster %s", shown(words))
 

@@ -50,7 +50,7 @@ class Metric(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
         return self.low < self.middle < self.high and self.high - self.low < math.inf
 
 
-class Recipe(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, kw_only=True, tag=1):
+class RosterRecipe(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, kw_only=True, tag=1):
     """How nodes make their contributions; the same for everybody on a roster, in every session."""
 
     weight: str = "num-examples"
@@ -92,10 +92,10 @@ class Recipe(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
         return Quantizer(1.0, self.precision, clients, self.most_weight, min_weight=0)
 
     @staticmethod
-    def from_bytes(data: bytes) -> "Recipe":
+    def from_bytes(data: bytes) -> "RosterRecipe":
         """Read what :meth:`to_bytes` wrote, and check it."""
         try:
-            recipe = msgspec.msgpack.decode(data, type=Recipe)
+            recipe = msgspec.msgpack.decode(data, type=RosterRecipe)
         except ValueError as error:
             raise ConfigError(f"not a recipe: {error}") from error
         if recipe.to_bytes() != data:
@@ -103,14 +103,14 @@ class Recipe(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
         return recipe
 
     @staticmethod
-    def of(roster: Roster) -> "Recipe":
+    def of(roster: Roster) -> "RosterRecipe":
         """Return the recipe of a roster; one that has none was founded by an older version."""
         if not roster.recipe:
             raise ConfigError(
                 "an older version of Coterie founded this roster and did not fix how contributions are made; "
                 + NEW_POPULATION
             )
-        return Recipe.from_bytes(roster.recipe)
+        return RosterRecipe.from_bytes(roster.recipe)
 
     def to_bytes(self) -> bytes:
         """Encode the recipe; equal recipes have equal bytes."""
@@ -129,7 +129,7 @@ class Recipe(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
             "varying": ", ".join(self.varying) or "none",
         }
 
-    def check_kept(self, asked: "Recipe") -> None:
+    def check_kept(self, asked: "RosterRecipe") -> None:
         """Refuse a strategy's settings that are not those of this recipe, which a roster was founded with."""
         theirs = asked.settings()
         for name, founded in self.settings().items():

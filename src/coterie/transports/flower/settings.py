@@ -9,7 +9,7 @@ from typing import TypeVar
 from coterie.errors import ConfigError
 from coterie.secagg.terms import ThreatMode
 from coterie.transports.flower.exchange import GRACE
-from coterie.transports.flower.recipe import STATISTICS, VARYING, Metric, Recipe, declared
+from coterie.transports.flower.recipe import STATISTICS, VARYING, Metric, RosterRecipe, declared
 
 T = TypeVar("T")
 
@@ -61,9 +61,9 @@ class PrivateSettings:
         _ = self.recipe
 
     @property
-    def recipe(self) -> Recipe:
+    def recipe(self) -> RosterRecipe:
         """How contributions are made, which a roster fixes for good."""
-        return Recipe(
+        return RosterRecipe(
             weight=self.weight,
             most_weight=self.most_examples,
             precision=self.precision,

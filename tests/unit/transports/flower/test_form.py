@@ -21,7 +21,7 @@ from coterie.transports.flower.form import (
     whole_numbers,
     with_whole_numbers,
 )
-from coterie.transports.flower.recipe import Metric, Recipe
+from coterie.transports.flower.recipe import Metric, RosterRecipe
 
 DTYPES = st.sampled_from([np.float16, np.float32, np.float64, np.int64, np.uint8])
 ANYTHING = st.floats() | st.integers() | st.integers(-(10**400), 10**400)
@@ -32,7 +32,7 @@ def model(arrays: dict[str, Any]) -> RecordDict:
 
 
 def make(clients: int = 2, *, arrays: bool = True, **recipe: Any) -> Form:  # noqa: ANN401
-    return Form(Recipe(**recipe), clients, arrays)
+    return Form(RosterRecipe(**recipe), clients, arrays)
 
 
 def reply_to(received: RecordDict, moves: dict[str, Any], weight: float = 1, **metrics: float) -> RecordDict:
@@ -250,8 +250,8 @@ def test_the_content_is_named_by_all_that_a_client_works_on() -> None:
 def test_a_roster_says_what_is_contributed_to_which_kind_of_message() -> None:
     clients = tuple(Client(name) for name in "abc")
     metrics = (Metric("accuracy", 0, 1),)
-    plain = Roster(privacy=2, clients=clients, circles=((0, 1, 2),), recipe=Recipe().to_bytes())
-    measured = Roster(privacy=2, clients=clients, recipe=Recipe(evaluate_metrics=metrics).to_bytes())
+    plain = Roster(privacy=2, clients=clients, circles=((0, 1, 2),), recipe=RosterRecipe().to_bytes())
+    measured = Roster(privacy=2, clients=clients, recipe=RosterRecipe(evaluate_metrics=metrics).to_bytes())
     assert form_under(plain, "train") == form_under(plain, "train.other") == make(3)
     assert form_under(measured, "evaluate") == make(3, arrays=False, evaluate_metrics=metrics)
     for roster, kind in (plain, "evaluate"), (plain, "query"), (measured, "query"), (plain, ""):

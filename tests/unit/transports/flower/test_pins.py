@@ -22,7 +22,7 @@ from coterie.transports.flower import PrivateStrategy, private_mod
 from coterie.transports.flower.credentials import check_roster
 from coterie.transports.flower.mod import _trust
 from coterie.transports.flower.node import Node, NodeSettings
-from coterie.transports.flower.recipe import Recipe
+from coterie.transports.flower.recipe import RosterRecipe
 from coterie.transports.flower.roster_folder import RosterFolder
 
 ELSE = "00" * 32
@@ -170,7 +170,7 @@ def test_a_members_file_that_is_set_later_counts(tmp_path: Path, members: list[b
 
 def found(*names: str) -> Roster:
     clients = [Client(name, name.encode()) for name in names]
-    return Roster.found(clients, Circles.of([tuple(range(len(names)))]), 2, Recipe().to_bytes())
+    return Roster.found(clients, Circles.of([tuple(range(len(names)))]), 2, RosterRecipe().to_bytes())
 
 
 def header(*rosters: Roster) -> ConfigRecord:

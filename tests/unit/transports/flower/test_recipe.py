@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import ConfigError
-from coterie.transports.flower.recipe import STATISTICS, VARYING, Metric, Recipe, declared
+from coterie.transports.flower.recipe import STATISTICS, VARYING, Metric, RosterRecipe, declared
 
 CHANGES: dict[str, dict[str, Any]] = {
     "weighted_by_key": {"weight": "batches"},
@@ -28,7 +28,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 )  # fmt: skip
 def test_recipes_that_cannot_work_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
-        Recipe(**wrong)
+        RosterRecipe(**wrong)
 
 
 @pytest.mark.parametrize(
@@ -43,30 +43,30 @@ def test_recipes_that_cannot_work_are_refused(wrong: dict[str, Any]) -> None:
     ],
 )
 def test_a_recipe_has_the_same_bytes_however_its_numbers_are_written(written: dict[str, Any]) -> None:
-    recipe = Recipe(**written)
-    assert Recipe.from_bytes(recipe.to_bytes()) == recipe
-    assert Recipe.from_bytes(recipe.to_bytes()).to_bytes() == recipe.to_bytes()
+    recipe = RosterRecipe(**written)
+    assert RosterRecipe.from_bytes(recipe.to_bytes()) == recipe
+    assert RosterRecipe.from_bytes(recipe.to_bytes()).to_bytes() == recipe.to_bytes()
 
 
 @given(st.binary(max_size=60))
 def test_bytes_that_are_no_recipe_are_refused(data: bytes) -> None:
     with pytest.raises(ConfigError):
-        Recipe.from_bytes(data)
+        RosterRecipe.from_bytes(data)
 
 
 def test_a_recipe_is_read_in_one_spelling_only() -> None:
-    fields = msgspec.msgpack.decode(Recipe(varying=("a", "b")).to_bytes())
-    assert Recipe.from_bytes(msgspec.msgpack.encode(fields)) == Recipe(varying=("a", "b"))
+    fields = msgspec.msgpack.decode(RosterRecipe(varying=("a", "b")).to_bytes())
+    assert RosterRecipe.from_bytes(msgspec.msgpack.encode(fields)) == RosterRecipe(varying=("a", "b"))
     with pytest.raises(ConfigError, match="not written as"):
-        Recipe.from_bytes(msgspec.msgpack.encode([*fields[:-1], ["b", "a"]]))
+        RosterRecipe.from_bytes(msgspec.msgpack.encode([*fields[:-1], ["b", "a"]]))
     with pytest.raises(ConfigError):
-        Recipe.from_bytes(msgspec.msgpack.encode([2, *fields[1:]]))
+        RosterRecipe.from_bytes(msgspec.msgpack.encode([2, *fields[1:]]))
 
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_setting_that_is_not_as_founded_is_named_with_both_values(name: str) -> None:
-    founded, asked = Recipe(), Recipe(**CHANGES[name])
-    founded.check_kept(Recipe())
+    founded, asked = RosterRecipe(), RosterRecipe(**CHANGES[name])
+    founded.check_kept(RosterRecipe())
     with pytest.raises(ConfigError) as error:
         founded.check_kept(asked)
     said = str(error.value)

@@ -17,7 +17,7 @@ from coterie.errors import ConfigError, LocalProtocolError
 from coterie.transports.flower import PrivateStrategy
 from coterie.transports.flower.exchange import Exchange, Reply
 from coterie.transports.flower.form import Form
-from coterie.transports.flower.recipe import Metric, Recipe
+from coterie.transports.flower.recipe import Metric, RosterRecipe
 
 
 class Curious(FedAvg):
@@ -186,7 +186,7 @@ def test_as_many_examples_as_the_precision_holds_are_enough() -> None:
 @pytest.mark.parametrize("scale", [1e-323, 1e-300, 1e307])
 def test_a_metric_of_any_size_has_its_mean(scale: float) -> None:
     metric = Metric("loss", 8 * scale, 16 * scale)
-    form = Form(Recipe(evaluate_metrics=(metric,), precision=40), clients=2, arrays=False)
+    form = Form(RosterRecipe(evaluate_metrics=(metric,), precision=40), clients=2, arrays=False)
     reply = RecordDict({"metrics": MetricRecord({"loss": 14 * scale, "num-examples": 10})})
     vector = form.encode(form.scale(RecordDict(), reply), 10, np.random.default_rng(1))
     decoded = form.quantizer.decode(vector, form.layout(RecordDict()), 1)

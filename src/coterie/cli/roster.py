@@ -9,6 +9,8 @@ from coterie.cli.common import new_console, print_json
 from coterie.cli.options import AsJson
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from coterie.cohorts.roster import Roster
     from coterie.transports.flower.roster_folder import RosterFolder
 
@@ -39,7 +41,7 @@ def show(home: Home = None, as_json: AsJson = False) -> None:
     if as_json:
         print_json(_record(roster))
         return
-    _show(roster, len(rosters.versions))
+    _show(roster, len(rosters.versions), whole=True)
 
 
 @app.command()
@@ -100,20 +102,25 @@ def _record(roster: "Roster") -> dict[str, Any]:
     }
 
 
-def _show(roster: "Roster", versions: int) -> None:
-    from coterie.reports.words import printable
-
+def _show(roster: "Roster", versions: int, *, whole: bool = False) -> None:
     console = new_console()
     console.print(
         f"[bold]Roster version {roster.version}[/bold] of {versions}: {len(roster.clients)} nodes, T = {roster.privacy}"
     )
     for line in roster.lines():
         console.print(f"  {line}", markup=False)
+    if whole:
+        _show_recipe(roster, console)
+    console.print(f"digest  {roster.digest.hex()}", soft_wrap=True)
+    console.print("[dim]Nodes are pinned to it by coterie-roster in their --node-config.[/dim]")
+
+
+def _show_recipe(roster: "Roster", console: "Console") -> None:
+    from coterie.reports.words import printable
+
     if recipe := _recipe(roster):
         console.print("How contributions are made, for good:")
         for name, value in recipe.items():
             console.print(f"  {name:<16} {printable(value, 500)}", markup=False, soft_wrap=True)
     else:
         console.print("It does not say how contributions are made: an older version founded it, and nodes refuse it.")
-    console.print(f"digest  {roster.digest.hex()}", soft_wrap=True)
-    console.print("[dim]Nodes are pinned to it by coterie-roster in their --node-config.[/dim]")

@@ -64,6 +64,7 @@ def main(grid: Grid, context: Context) -> None:
         deadline=float(config["deadline"]),
         colluders=0,
         most_examples=1,
+        varying=["rounds", "nodes", "deadline"],
     )
 
     def note(server_round: int, arrays: ArrayRecord) -> MetricRecord:

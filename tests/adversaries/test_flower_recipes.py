@@ -284,6 +284,22 @@ def test_another_batch_size_is_refused_before_the_function_is_called(
     assert len(world.called) == 4
 
 
+class Renamed(FedAvg):
+    """Asks for the same function by its other name."""
+
+    def _construct_messages(self, record: RecordDict, node_ids: list[int], message_type: str) -> list[Message]:
+        return list(super()._construct_messages(record, node_ids, f"{message_type}.default"))
+
+
+def test_one_function_by_two_names_is_configured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    assert sum_of(session(world, monkeypatch, config={"batch-size": 1})) is not None
+    world.called.clear()
+    assert sum_of(session(world, monkeypatch, config={"batch-size": 2}, strategy=Renamed(**QUIET))) is None
+    assert world.called == []
+    assert sum_of(session(world, monkeypatch, config={"batch-size": 1}, strategy=Renamed(**QUIET))) is not None
+
+
 @pytest.mark.parametrize(
     "other",
     [{"clip": 0.1}, {"clips": {"w": 0.1}}, {"precision": 10, "most_examples": 100}, {"train_metrics": {"x": (0, 1)}}],

@@ -17,7 +17,7 @@ from coterie.cohorts.memory import ClientMemory
 from coterie.errors import ConfigError, PeerProtocolError, TrainingError
 from coterie.secagg.messages import SERVER
 from coterie.secagg.terms import Terms
-from coterie.transports.flower.first_use import check_unchanged, configured
+from coterie.transports.flower.first_use import check_unchanged, configured, task_name
 from coterie.transports.flower.form import Form
 from coterie.transports.flower.logs import shown, traced
 from coterie.transports.flower.node import NodeSettings
@@ -49,7 +49,7 @@ class NodeContribution:
         ring, length = form.quantizer.ring, form.quantizer.length(form.layout(received))
         if (terms.bits, terms.length) != (ring.bits, length):
             raise PeerProtocolError(SERVER, "announced a session that does not fit what it sums")
-        task, weighing = f"task {self._message.metadata.message_type}", f"weight {form.kind}"
+        task, weighing = task_name(self._message.metadata.message_type), f"weight {form.kind}"
         asked = configured(self._context.run_config, received, form.recipe.varying)
         check_unchanged(memory.fixed(task), asked)
         own = self._own_weight(memory.fixed(weighing))

@@ -3,8 +3,8 @@
 A configuration turns data into a contribution as much as a recipe does. With a small learning rate a node's update is
 about rate * steps * gradient, and its number of steps is epochs * ceil(examples / batch size): a batch size of the
 server's choice is another coefficient for each node. So a node keeps, for each function of its app, what it was first
-asked with: the run's configuration, that of the message, and names, shapes and kinds of the arrays, which decide on
-ranges. Keys that the recipe names as varying may differ.
+asked with: the run's configuration, that of the message, and names, order, shapes and kinds of the arrays, which decide
+on ranges. Keys that the recipe names as varying may differ.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,6 +19,12 @@ from coterie.transports.flower.recipe import NEW_POPULATION
 
 _NAME_BYTES = 16
 _SHOWN = 5  # names of what differs
+
+
+def task_name(message_type: str) -> str:
+    """Return the one name of a function of an app: Flower takes ``train`` and ``train.default`` for the same."""
+    kind, _, action = message_type.partition(".")
+    return f"task {kind}.{action or 'default'}"
 
 
 def configured(run_config: Mapping[str, object], received: RecordDict, varying: tuple[str, ...]) -> bytes:
@@ -48,12 +54,14 @@ def _entries(
     for key, value in run_config.items():
         if key not in varying:
             yield f"{key!r} of the run", repr(value).encode()
+    for record, found in received.items():
+        yield f"record {record!r}", type(found).__name__.encode()
     records: dict[str, ConfigRecord | MetricRecord] = {**received.config_records, **received.metric_records}
     for record, entries in records.items():
         for key, value in dict(entries).items():
             if key not in varying:
                 yield f"{key!r} of {record!r}", repr(value).encode()
     for record, arrays in received.array_records.items():
-        for name, array in arrays.items():
-            found = array.numpy()
-            yield f"array {name!r} of {record!r}", repr((found.shape, found.dtype.kind == "f")).encode()
+        for place, (name, array) in enumerate(arrays.items()):
+            now = array.numpy()
+            yield f"array {name!r} of {record!r}", repr((place, now.shape, now.dtype.kind == "f")).encode()

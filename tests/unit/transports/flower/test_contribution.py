@@ -131,7 +131,7 @@ def test_an_app_without_the_metric_fails_also_if_the_operator_sets_the_weight() 
 def test_what_fails_fixes_nothing() -> None:
     """A first attempt that contributes nothing, for a bug in the app, may be configured otherwise the next time."""
     assert total_of(play(make_grid(reporting([3, 4], "batches"), 2), config={"lr": 0.1})) is None
-    assert kept_by(0, "task train") is None
+    assert kept_by(0, "task train.default") is None
     assert total_of(play(make_grid(reporting([3, 4]), 2), config={"lr": 0.2})) == 7
 
 
@@ -172,20 +172,22 @@ def test_rounds_are_numbered_as_they_come() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        {"running_var": np.zeros(3)},
-        {"w": np.zeros(3), "b": np.zeros(1)},
-        {"w": np.zeros(4)},
-        {"w": np.zeros(3, np.int64)},
+        {"running_var": np.zeros(3), "v": np.zeros(3)},
+        {"w": np.zeros(3), "v": np.zeros(3), "b": np.zeros(1)},
+        {"w": np.zeros(4), "v": np.zeros(3)},
+        {"w": np.zeros(3, np.int64), "v": np.zeros(3)},
+        {"v": np.zeros(3), "w": np.zeros(3)},
         {},
     ],
-    ids=["renamed", "more", "longer", "of whole numbers", "none"],
+    ids=["renamed", "another", "longer", "of whole numbers", "in another order", "none"],
 )
 def test_arrays_keep_their_names_shapes_and_kinds_which_decide_on_ranges(other: dict[str, Any]) -> None:
     grid = make_grid(reporting([3, 4]), 2)
-    first = ArrayRecord({"w": Array(np.zeros(3))})
+    first = ArrayRecord({"w": Array(np.zeros(3)), "v": Array(np.zeros(3))})
     assert total_of(play(grid, first)) == 7
     assert total_of(play(grid, ArrayRecord({name: Array(array) for name, array in other.items()}))) is None
-    assert total_of(play(grid, ArrayRecord({"w": Array(np.ones(3, np.float32))}))) == 7
+    later = ArrayRecord({"w": Array(np.ones(3, np.float32)), "v": Array(np.zeros(3))})
+    assert total_of(play(grid, later)) == 7
 
 
 @given(
@@ -211,7 +213,9 @@ def test_two_configurations_pass_for_one_only_if_they_are(
 def test_each_function_of_an_app_is_configured_for_itself() -> None:
     records = RecordDict({"config": ConfigRecord({"lr": 0.1})})
     metrics = RecordDict({"config": MetricRecord({"lr": 0.1})})
-    assert configured({}, records, ()) == configured({}, metrics, ())  # numbers in any record are configuration
+    assert configured({}, records, ()) != configured({}, metrics, ())
+    assert configured({}, metrics, ()) != configured({}, RecordDict({"config": MetricRecord({"lr": 0.2})}), ())
+    assert configured({}, RecordDict(), ()) != configured({}, RecordDict({"flag": ConfigRecord()}), ())
     assert configured({}, records, ()) != configured({"lr": 0.1}, RecordDict(), ())
     grid = make_grid(make_app([private_mod]), 2)
     PrivateStrategy(FedAvg(), deadline=1, evaluate_metrics={"accuracy": (0, 1)}).start(
@@ -222,7 +226,7 @@ def test_each_function_of_an_app_is_configured_for_itself() -> None:
         train_config=ConfigRecord({"lr": 0.1}),
         evaluate_config=ConfigRecord({"batch-size": 5}),
     )
-    assert kept_by(0, "task train") != kept_by(0, "task evaluate")
+    assert kept_by(0, "task train.default") != kept_by(0, "task evaluate.default")
 
 
 def test_a_roster_of_an_older_version_is_refused_by_server_and_nodes(

@@ -8,7 +8,8 @@ them all. The server gets back what Flower's own weighted mean would be, and nob
 *Wide ranges.* A range of R costs precision in proportion to R, and the running variance of a batch normalisation needs
 both: it may move by thousands, and a small one must not come out negative. So where R is much wider than ``clip``, an
 entry x travels as x = unit * (d_0 + d_1 b + d_2 b^2 + ...) + rest, with whole digits |d_j| <= (b - 1) / 2. A digit of a
-client of weight w is the ring element d_j w, which needs no rounding; the rest is rounded as any other entry.
+client of weight w is the ring element d_j w, which needs no rounding; the rest is rounded as any other entry. Whole
+numbers have a unit of 1 and no rest, so that their mean is exact: a counter of 44.9999 would be read as 44.
 
 Nothing here refuses because of a *value*: a refusal is a message, and would tell the server something about the data of
 one node. What is NaN counts as no change (a metric: as the middle of its range); what is out of range, as its end.
@@ -138,7 +139,7 @@ class Form:
         model = {}
         for part, rest in zip(parts, fine, strict=True):
             wide = [next(digits) * (quantizer.levels / quantizer.max_weight) for _ in range(part.scale.digits)]
-            model[part.name] = Array(part.moved(rest, wide))
+            model[part.name] = Array(part.moved(rest, wide, decoded.total_weight))
         measured: dict[str, int | float | list[int] | list[float]] = {self.recipe.weight: decoded.total_weight}
         for metric, value in zip(self.metrics, values, strict=False):
             measured[metric.name] = float(metric.low + (value + 1) / 2 * (metric.high - metric.low))
@@ -163,7 +164,8 @@ class Form:
             base = array.numpy()
             if base.dtype.kind not in _KINDS:
                 raise InputError(f"array {name!r} is of {base.dtype}, which has no mean")
-            yield _Part(name, base, _Scale.of(self.reach(name, base.dtype.kind), self.recipe))
+            whole = base.dtype.kind != "f"
+            yield _Part(name, base, _Scale.of(self.reach(name, base.dtype.kind), self.recipe, whole=whole))
 
 
 class _Scale(NamedTuple):
@@ -176,12 +178,12 @@ class _Scale(NamedTuple):
     digits: int = 0
 
     @classmethod
-    def of(cls, reach: float, recipe: RosterRecipe) -> "_Scale":
-        if reach <= _ONE_PART * recipe.clip:
+    def of(cls, reach: float, recipe: RosterRecipe, *, whole: bool) -> "_Scale":
+        if reach < 1 if whole else reach <= _ONE_PART * recipe.clip:
             return cls(reach, reach)
         quantizer = recipe.quantizer(2)
         base = 2 * (quantizer.levels // quantizer.max_weight) + 1  # so that a digit times a weight is an entry
-        unit = max(2 * recipe.clip, reach * _FINEST)
+        unit = max(1.0 if whole else 2 * recipe.clip, reach * _FINEST)
         digits = 1
         while unit * (base**digits - 1) / 2 < reach:
             digits += 1
@@ -222,11 +224,13 @@ class _Part(NamedTuple):
         fine = np.asarray(np.clip(moved / scale.rest, -1, 1))
         return fine, digits, 1 - inside / fine.size if fine.size else 0.0
 
-    def moved(self, fine: FloatArray, digits: list[FloatArray]) -> NDArray[np.generic]:
+    def moved(self, fine: FloatArray, digits: list[FloatArray], total_weight: int) -> NDArray[np.generic]:
         """Return it moved by a mean change. Whole numbers become fractions, as in Flower's own mean."""
         change = fine * self.scale.rest
         for place, digit in enumerate(digits):
             change = change + digit * (self.scale.unit * self.scale.base**place)
+        if self.base.dtype.kind != "f" and self.scale.unit == 1:  # a sum of whole numbers times whole weights
+            change = np.rint(change * total_weight) / total_weight
         moved = np.asarray(self.base, dtype=np.float64) + change
         return np.asarray(moved, dtype=self.base.dtype if self.base.dtype.kind == "f" else np.float64)
 

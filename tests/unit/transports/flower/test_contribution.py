@@ -296,8 +296,9 @@ def test_counters_and_running_statistics_come_through_in_every_round(
 
     kept = PrivateStrategy(inner, deadline=1)
     kept.start(make_grid(counting(15), 4), normalised(), 3, timeout=1, evaluate_fn=evaluate)
-    assert [round(count) for count, _, _ in found] == [0, 15, 30, 45]
-    assert [round(seen) for _, _, seen in found] == [0, 150, 300, 450]
+    exactly = 1e-9 if kind is strategy.FedAvgM else 0  # whose momentum is arithmetic of its own
+    assert [count for count, _, _ in found] == pytest.approx([0, 15, 30, 45], abs=exactly)
+    assert [seen for _, _, seen in found] == pytest.approx([0, 150, 300, 450], abs=exactly)
     assert [round(float(var)) for _, var, _ in found] == [1, 4617, 4617, 4617]
     warned = [line for line in log.messages if "were clipped" in line]
     assert len(warned) == 3

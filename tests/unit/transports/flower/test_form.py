@@ -138,11 +138,21 @@ def test_the_statistics_of_a_batch_normalisation_are_not_clipped() -> None:
     )
     moves = {"bn.num_batches_tracked": 40, "bn.running_mean": [-123.0, 1e-3], "bn.running_var": [4616.0, -0.999]}
     arrays, _, clipped = mean_of(make(), received, [reply_to(received, moves, 100)] * 2)
-    assert arrays["bn.num_batches_tracked"].numpy() == pytest.approx(140, abs=1e-3)
+    assert arrays["bn.num_batches_tracked"].numpy() == 140
     assert np.allclose(arrays["bn.running_mean"].numpy(), [-123, 1e-3], atol=1e-4)
     assert np.allclose(arrays["bn.running_var"].numpy(), [4617, 1e-3], atol=1e-3)
     assert (arrays["bn.running_var"].numpy() > 0).all()
     assert set(clipped.values()) == {0.0}
+
+
+@given(st.lists(st.tuples(st.integers(-(10**6), 10**6), st.integers(1, 10_000)), min_size=1, max_size=4))
+def test_the_mean_of_whole_numbers_is_exact(moves: list[tuple[int, int]]) -> None:
+    """Whoever reads it as a whole number again cuts its fraction off."""
+    received = model({"count": np.array(7)})
+    replies = [reply_to(received, {"count": move}, weight) for move, weight in moves]
+    total = sum(move * weight for move, weight in moves)
+    mean = mean_of(make(max(2, len(moves))), received, replies).arrays["count"].numpy()
+    assert float(mean) == 7 + total / sum(weight for _, weight in moves)
 
 
 def test_what_lies_beyond_the_range_is_clipped_and_told_for_each_array() -> None:

@@ -18,13 +18,16 @@
     │   ├── SeparationRisk      the sum would tell too few clients apart
     │   └── TooFewHonest        colluders could subtract themselves from the sum and find one honest member
     ├── TrainingError           a client's training failed, or a worker process was lost
-    │   └── NotSendable         the model or its data cannot be sent to a worker; train in this process
+    │   ├── NotSendable         the model or its data cannot be sent to a worker; train in this process
+    │   └── NothingTrained      rounds in a row had no result; it says what the clients gave as reasons
+    ├── CarrierError            what carries the messages failed for too long; start again, nothing is lost
     └── Cancelled               nobody: the result is not wanted any more
 
 No message of any error ever contains key material, a share, a mask or an input.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 _NAMES_SHOWN = 5
@@ -32,6 +35,9 @@ _NAMES_SHOWN = 5
 
 class CoterieError(Exception):
     """Base of everything Coterie raises on purpose."""
+
+    about: str = ""
+    """One word on what was refused, for a peer that must not be told the text."""
 
 
 class ConfigError(CoterieError, ValueError):
@@ -141,8 +147,33 @@ class NotSendable(TrainingError):
     """Model, loss or examples cannot be sent to another process."""
 
 
+class NothingTrained(TrainingError):
+    """Rounds in a row had no result, so the model is as it was before them.
+
+    ``reasons`` says what became of each client in the last of them, by its name.
+    """
+
+    def __init__(self, what: str, reasons: Mapping[str, str] | None = None) -> None:
+        super().__init__(what)
+        self.reasons = dict(reasons or {})
+
+
+class CarrierError(CoterieError):
+    """What carries the messages between the server and its clients failed for longer than a step may take."""
+
+
 class Cancelled(CoterieError):
     """The work was given up before it was done, because nobody waits for its result any more."""
+
+
+@contextmanager
+def regarding(about: str) -> Iterator[None]:
+    """Give every error that is raised meanwhile this word, unless it has one."""
+    try:
+        yield
+    except CoterieError as error:
+        error.about = error.about or about
+        raise
 
 
 def _describe(separation: Separation) -> str:

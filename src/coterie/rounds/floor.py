@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from coterie.cohorts.roster import Roster
-from coterie.errors import ConfigError, PeerProtocolError
+from coterie.errors import ConfigError, PeerProtocolError, regarding
 from coterie.graphs.failures import ThreatModel, part_of
 from coterie.graphs.search import assess
 from coterie.graphs.topology import is_complete
@@ -109,8 +109,9 @@ class Floor:
             return
         if roster.privacy < self.privacy:
             raise _refusal(f"the roster promises T = {roster.privacy}; the least is {self.privacy}")
-        if (complaint := _complaint(terms, roster)) is not None:
-            raise _refusal(complaint)
+        with regarding("roster"):
+            if (complaint := _complaint(terms, roster)) is not None:
+                raise _refusal(complaint)
 
 
 @lru_cache(maxsize=4)

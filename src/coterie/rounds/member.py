@@ -14,7 +14,7 @@ from coterie.arithmetic.ring import RingVector
 from coterie.cohorts.memory import ClientMemory
 from coterie.crypto.entropy import Entropy, SystemEntropy
 from coterie.crypto.signing import Identity
-from coterie.errors import LocalProtocolError, PeerProtocolError
+from coterie.errors import LocalProtocolError, PeerProtocolError, regarding
 from coterie.rounds.floor import Floor
 from coterie.secagg import client as protocol
 from coterie.secagg.invitation import is_invitation, read_invitation
@@ -108,7 +108,8 @@ class Member:
         terms = read_invitation(message)
         if self._memory and self._memory.roster is None:
             raise PeerProtocolError(SERVER, f"invited {self.name}, who was never shown a roster")
-        self._floor.check(terms, self.name, self._memory.roster if self._memory else None)
+        with regarding("floor"):
+            self._floor.check(terms, self.name, self._memory.roster if self._memory else None)
         self._check_content(terms)
         own = self._identity.public if self._identity else None
         if terms.active and terms.identities[terms.index[self.name]] != own:
@@ -119,8 +120,9 @@ class Member:
         return entered
 
     def _check_content(self, terms: Terms) -> None:
-        if self.content is not None and terms.content != self.content:
-            raise PeerProtocolError(SERVER, f"gave {self.name} something else to work on than the session is about")
+        with regarding("content"):
+            if self.content is not None and terms.content != self.content:
+                raise PeerProtocolError(SERVER, f"gave {self.name} something else to work on than the session is about")
 
     def _go_on(self, state: protocol.AnyState, message: bytes) -> tuple[protocol.AnyState, bytes]:
         vector = None

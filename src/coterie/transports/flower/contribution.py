@@ -14,14 +14,16 @@ from flwr.common.logger import log
 
 from coterie.arithmetic.ring import RingVector
 from coterie.cohorts.memory import ClientMemory
-from coterie.errors import ConfigError, PeerProtocolError, TrainingError
+from coterie.errors import ConfigError, CoterieError, PeerProtocolError, TrainingError, regarding
 from coterie.secagg.messages import SERVER
 from coterie.secagg.terms import Terms
 from coterie.transports.flower.first_use import check_unchanged, configured, task_name
-from coterie.transports.flower.form import Form
+from coterie.transports.flower.form import Form, Scaled
 from coterie.transports.flower.logs import shown, traced
 from coterie.transports.flower.node import NodeSettings
+from coterie.transports.flower.reasons import Reason
 from coterie.transports.flower.records import without_ours
+from coterie.transports.flower.replies import check_reply
 
 MaskRounding = Callable[[], np.random.Generator]
 
@@ -46,17 +48,22 @@ class NodeContribution:
     def __call__(self, terms: Terms) -> RingVector:
         """Let the app's function work on what the session is about; that it is was checked by the member."""
         form, memory, received = self._form, self._memory, without_ours(self._message.content)
-        ring, length = form.quantizer.ring, form.quantizer.length(form.layout(received))
-        if (terms.bits, terms.length) != (ring.bits, length):
-            raise PeerProtocolError(SERVER, "announced a session that does not fit what it sums")
         task, weighing = task_name(self._message.metadata.message_type), f"weight {form.kind}"
-        asked = configured(self._context.run_config, received, form.recipe.varying)
-        check_unchanged(memory.fixed(task), asked)
-        own = self._own_weight(memory.fixed(weighing))
-        scaled = form.scale(received, self._reply(received))
+        with regarding(Reason.FORM):
+            ring, length = form.quantizer.ring, form.quantizer.length(form.layout(received))
+            if (terms.bits, terms.length) != (ring.bits, length):
+                raise PeerProtocolError(SERVER, "announced a session that does not fit what it sums")
+        with regarding(Reason.CONFIGURATION):
+            asked = configured(self._context.run_config, received, form.recipe.varying)
+            check_unchanged(memory.fixed(task), asked)
+        with regarding(Reason.SETTINGS):
+            own = self._own_weight(memory.fixed(weighing))
+        with regarding(Reason.APP):
+            scaled = self._scaled(received)
         reported = scaled.weight if own is None else own
         kept = memory.fix({task: asked, weighing: str(reported).encode()})
-        check_unchanged(kept[task], asked)  # again: another process may have been first
+        with regarding(Reason.CONFIGURATION):
+            check_unchanged(kept[task], asked)  # again: another process may have been first
         weight = int(kept[weighing])
         if weight != reported:
             named = shown(form.recipe.weight)
@@ -76,6 +83,18 @@ class NodeContribution:
                 "weight is for good. Leave the setting out, or set it to that"
             )
         return weight
+
+    def _scaled(self, received: RecordDict) -> Scaled:
+        """Call the app's function; what its reply lacks is told by its structure, all else by one word."""
+        reply = self._reply(received)
+        check_reply(self._form, received, reply)
+        try:
+            return self._form.scale(received, reply)
+        except CoterieError:
+            raise
+        except Exception as error:  # which one it is may depend on values, so it is told like any other failure
+            log(WARNING, "the app's reply cannot be encoded:\n%s", traced(error))
+            raise TrainingError("the app's reply cannot be encoded") from None
 
     def _reply(self, received: RecordDict) -> RecordDict:
         message = self._message

@@ -24,9 +24,11 @@ from coterie.errors import ConfigError, PeerProtocolError
 from coterie.transports.flower.credentials import Introduction, Voucher, read_introduction
 from coterie.transports.flower.exchange import Exchange
 from coterie.transports.flower.home import write_safely
-from coterie.transports.flower.logs import shown
+from coterie.transports.flower.link import steadily
+from coterie.transports.flower.logs import grouped, shown
+from coterie.transports.flower.reasons import FIRST
 from coterie.transports.flower.recipe import RosterRecipe
-from coterie.transports.flower.records import HELLO, packed, payload_of
+from coterie.transports.flower.records import ALTERED, HELLO, header_of, packed, payload_of
 from coterie.transports.flower.roster_folder import RosterFolder
 
 _LOOK = 0.5  # seconds between two looks at who is connected
@@ -52,6 +54,8 @@ class Enrolment:
         self._vouchers = _VoucherFile(folder / "vouchers")
         self._known: dict[int, Introduction | None] = {}
         self._node_of: dict[str, int] = {}
+        self.unknown: dict[str, str] = {}
+        """Nodes that were asked who they are and take no part in this run, with the reason."""
 
     @property
     def roster(self) -> Roster:
@@ -77,7 +81,7 @@ class Enrolment:
         self._rosters = RosterFolder(self._folder / "rosters")  # somebody may have retired a circle meanwhile
         founding = self._rosters.latest is None
         until = time.monotonic() + self._patience
-        while len(list(self._grid.get_node_ids())) < wanted and time.monotonic() < until:
+        while len(self._connected()) < wanted and time.monotonic() < until:
             time.sleep(_LOOK)
         self._meet(message_type)
         if founding:
@@ -87,7 +91,7 @@ class Enrolment:
 
     def there(self) -> NDArray[np.bool_]:
         """Tell for each client of the roster whether its node is connected."""
-        connected = set(self._grid.get_node_ids())
+        connected = self._connected()
         return np.array([self._node_of.get(name) in connected for name in self.roster.names], dtype=np.bool_)
 
     def node(self, client: str) -> int:
@@ -114,25 +118,41 @@ class Enrolment:
         if (said := self._known.get(node)) is not None:
             self._known[node] = msgspec.structs.replace(said, roster=self.roster.digest, pin=b"")
 
+    def _connected(self) -> set[int]:
+        return set(steadily(self._grid.get_node_ids, self._patience))
+
     def _meet(self, message_type: str) -> None:
         """Ask every node that was not asked before; a node that will not say takes no part in this run."""
-        new = [node for node in self._grid.get_node_ids() if node not in self._known]
+        new = sorted(self._connected() - self._known.keys())
         if not new:
             return
-        keys = {info.node_id: bytes(info.public_key) for info in self._grid.get_nodes()}
+        keys = {info.node_id: bytes(info.public_key) for info in steadily(self._grid.get_nodes, self._patience)}
         hello: RecordDict = packed(b"", {"kind": HELLO})
         run = self._grid.run.run_id
+        silent: dict[str, str] = {}
+        altered: dict[str, str] = {}
         for reply in Exchange(self._grid, message_type, "hello").ask(dict.fromkeys(new, hello), self._patience):
             self._known[reply.node] = None
+            name = f"node {reply.node}"
             if reply.records is None:
-                log(WARNING, "Coterie: node %s did not say who it is: %s", reply.node, reply.reason)
+                silent[name] = reply.reason
                 continue
             try:
-                payload = payload_of(reply.records, f"node {reply.node}")
+                payload = payload_of(reply.records, name)
                 said = read_introduction(payload, run=run, node=reply.node, authenticated=keys.get(reply.node, b""))
                 self._admit(reply.node, said)
             except PeerProtocolError as error:
+                self.unknown[name] = shown(error.reason)
                 log(WARNING, "Coterie: %s", shown(error))
+                continue
+            header = header_of(reply.records)
+            if header is not None and header.get(ALTERED) is True:
+                altered[said.name] = f"something around private_mod changes what this node is asked: {FIRST}"
+        for line in grouped(silent):
+            log(WARNING, "Coterie: did not say who they are, and take no part: %s", line)
+        for line in grouped(altered):
+            log(WARNING, "Coterie: %s", line)
+        self.unknown |= silent
 
     def _admit(self, node: int, said: Introduction) -> None:
         roster = self._rosters.latest
@@ -152,6 +172,7 @@ class Enrolment:
             raise ConfigError(
                 f"{len(clients)} nodes are there after {self._patience:g} s; a roster is founded with at least "
                 f"{max(2, self._privacy)}, for circles of T = {self._privacy}"
+                + "".join(f"; {line}" for line in grouped(self.unknown))
             )
         # Nobody outside may foresee the circles, so the seed is a secret; the circles themselves are public.
         circles = random_circles(len(clients), self._privacy, np.random.default_rng(secrets.randbits(128)))

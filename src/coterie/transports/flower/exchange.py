@@ -4,6 +4,11 @@ Flower's own ``send_and_receive`` sleeps three seconds between looks and lets a 
 request lives as long as its step. It is sent again if it was lost, or if its node went away and is back; the same
 request has the same answer, so that is safe. Errors that the SuperLink makes itself do not say which node they are
 about: replies are told apart by the request they answer.
+
+A call to the SuperLink may fail although it did its work. A request is then sent again under the name it has, which
+Flower takes for the same request; where a grid gives it a new name, the node gets two and gives both the same answer.
+Replies that a failed call had already taken never come again, so whoever was asked by then is asked anew after a while.
+The reply to any copy counts, and only one does.
 """
 
 import time
@@ -13,6 +18,8 @@ from dataclasses import dataclass
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
+from coterie.transports.flower.link import Outage
+from coterie.transports.flower.reasons import NOTHING, Asked, failure
 from coterie.transports.flower.records import REFUSED
 
 UNAVAILABLE = 5
@@ -20,6 +27,9 @@ NOBODY = -1
 _SHORTEST, _LONGEST = 0.05, 0.5  # seconds between two looks
 _LOOK_AROUND = 3.0  # seconds between two looks at who is connected
 _AGAIN = 1.0  # seconds before a request that was lost is sent again
+_PERHAPS_LOST = 3.0  # seconds that a reply has to come after a look that failed, before its node is asked again
+_LOST = (3, 4)  # Flower's codes for messages that the SuperLink does not have
+_BRIEF = 30.0  # seconds; a failure at the end of a step that is shorter makes replies late, and does not end the run
 GRACE = 30.0
 """Seconds that a node which went away has to come back; to start one takes five to ten, more on a busy machine."""
 
@@ -44,19 +54,31 @@ class Exchange:
     """Seconds without a node before it is given up, so that those that are there need not wait until time is up."""
     tries: int = 3
     """How often a request is sent to a node that fails to answer it."""
+    asked: Asked = NOTHING
+    """What the requests ask for, in words."""
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
     def ask(self, requests: Mapping[int, RecordDict], seconds: float) -> Iterator[Reply]:
-        """Yield one reply for every node that is asked, as they arrive; those that are late are told at the end."""
+        """Yield one reply for every node that is asked, as they arrive; those that are late are told at the end.
+
+        A :class:`~coterie.errors.CarrierError` says that the SuperLink failed until the time was up.
+        """
         asking = _Asking(self, requests, self.clock() + seconds)
-        pause = _SHORTEST
+        outage, pause = Outage(self.clock), _SHORTEST
         while asking.open and self.clock() < asking.until:
-            replies = list(asking.look())
-            yield from replies
-            pause = _SHORTEST if replies else min(pause * 1.5, _LONGEST)
+            try:
+                asking.look()
+            except Exception as error:  # an error that will not pass is raised again
+                pause = outage.failed(error, asking.until)
+            else:
+                outage.answered()
+                pause = _SHORTEST if asking.found else min(pause * 1.5, _LONGEST)
+            yield from asking.take()
             if asking.open:
                 self.sleep(min(pause, max(0.0, asking.until - self.clock())))
+        if asking.open and outage.seconds >= min(seconds, _BRIEF):
+            raise outage.over()
         for node in sorted(asking.open):
             yield Reply(node, None, f"did not answer within {seconds:g} s")
 
@@ -67,59 +89,96 @@ class _Asking:
     def __init__(self, exchange: Exchange, requests: Mapping[int, RecordDict], until: float) -> None:
         self.until = until
         self.open = set(requests)
+        self.found: list[Reply] = []
         self._exchange, self._requests = exchange, requests
         self._due = dict.fromkeys(requests, 0.0)  # when to send it; not there while it is under way
+        self._outbox: dict[int, Message] = {}  # sent in a call that failed, so perhaps not sent
         self._sent: dict[str, int] = {}
+        self._unsure: set[str] = set()  # of those sent, the ones that a failed call was about
         self._tried = dict.fromkeys(requests, 0)
         self._missing: dict[int, float] = {}
         self._looked = exchange.clock()
 
-    def look(self) -> Iterator[Reply]:
-        """Send what is due, and yield what has come."""
+    def look(self) -> None:
+        """Send what is due, and note what has come; whatever was found is there also if the link fails half-way."""
         grid, now = self._exchange.grid, self._exchange.clock()
         self._push([node for node, at in self._due.items() if at <= now], now)
-        for message in grid.pull_messages(list(self._sent)) if self._sent else ():
-            node = self._sent.pop(message.metadata.reply_to_message_id, NOBODY)
-            if node in self.open and (reply := self._read(node, message, now)) is not None:
-                yield self._close(reply)
+        for message in self._pull(now) if self._sent else ():
+            name = message.metadata.reply_to_message_id
+            node = self._sent.pop(name, NOBODY)
+            if node in self.open and (reply := self._read(node, name, message, now)) is not None:
+                self._close(reply)
         if now - self._looked > _LOOK_AROUND:
+            there = set(grid.get_node_ids())
             self._looked = now
-            for node in self._gone(now):
-                yield self._close(Reply(node, None, "went away"))
+            for node in self._gone(there, now):
+                self._close(Reply(node, None, "went away"))
+
+    def take(self) -> list[Reply]:
+        """Return what was found since the last time."""
+        found, self.found = self.found, []
+        return found
 
     def _push(self, nodes: list[int], now: float) -> None:
         """Send requests; those that are not accepted, because their node is not there, stay due."""
         if not nodes:
             return
-        kind, group, ttl = self._exchange.message_type, self._exchange.group, self.until - now
-        messages = [Message(self._requests[node], node, kind, ttl=ttl, group_id=group) for node in nodes]
-        accepted = {name for name in self._exchange.grid.push_messages(messages) if name}
-        for message in messages:
-            if message.metadata.message_id in accepted:
-                self._sent[message.metadata.message_id] = message.metadata.dst_node_id
-                del self._due[message.metadata.dst_node_id]
+        messages = [self._message(node, now) for node in nodes]
+        self._outbox.update(zip(nodes, messages, strict=True))
+        try:
+            accepted = {name for name in self._exchange.grid.push_messages(messages) if name}
+        except Exception:
+            for node, message in zip(nodes, messages, strict=True):
+                if name := message.metadata.message_id:
+                    self._sent[name] = node
+                    self._unsure.add(name)
+            raise
+        for node, message in zip(nodes, messages, strict=True):
+            del self._outbox[node]
+            if (name := message.metadata.message_id) in accepted:
+                self._sent[name] = node
+                self._unsure.discard(name)
+                del self._due[node]
 
-    def _read(self, node: int, message: Message, now: float) -> Reply | None:
+    def _message(self, node: int, now: float) -> Message:
+        """Return the request to a node: the same message again, if one may be on its way and has its name for good."""
+        kept = self._outbox.get(node)
+        if kept is not None and kept.metadata.message_id == kept.object_id:
+            return kept
+        kind, group, ttl = self._exchange.message_type, self._exchange.group, self.until - now
+        return Message(self._requests[node], node, kind, ttl=ttl, group_id=group)
+
+    def _pull(self, now: float) -> list[Message]:
+        try:
+            return list(self._exchange.grid.pull_messages(list(self._sent)))
+        except Exception:
+            self._unsure.update(self._sent)
+            for node in set(self._sent.values()) & self.open:
+                self._due.setdefault(node, now + _PERHAPS_LOST)
+            raise
+
+    def _read(self, node: int, name: str, message: Message, now: float) -> Reply | None:
         """Return what came, or None if the node is to be asked again."""
         if not message.has_error():
             return Reply(node, message.content)
         code = message.error.code
         if code == REFUSED:
-            return Reply(node, None, "refused; its own log says why")
-        # While a node is away, its SuperLink answers at once. How long that may last is for the grace to say.
-        self._tried[node] += code != UNAVAILABLE
+            return Reply(node, None, self._exchange.asked.refusal(message.error.reason))
+        # While a node is away, its SuperLink answers at once. How long that may last is for the grace to say. And a
+        # message that was lost in a call that failed is not the node's fault.
+        self._tried[node] += code != UNAVAILABLE and not (code in _LOST and name in self._unsure)
         if self._tried[node] >= self._exchange.tries:
-            return Reply(node, None, f"failed with Flower's error {code}")
-        self._due[node] = now + _AGAIN
+            return Reply(node, None, failure(code))
+        self._due.setdefault(node, now + _AGAIN)
         return None
 
-    def _gone(self, now: float) -> list[int]:
+    def _gone(self, there: set[int], now: float) -> list[int]:
         """Return the nodes that went away and have not come back in time."""
-        there = set(self._exchange.grid.get_node_ids())
         self._missing = {node: self._missing.get(node, now) for node in self.open - there}
         return [node for node, since in sorted(self._missing.items()) if now - since > self._exchange.grace]
 
-    def _close(self, reply: Reply) -> Reply:
+    def _close(self, reply: Reply) -> None:
         self.open.remove(reply.node)
         self._due.pop(reply.node, None)
-        return reply
+        self._outbox.pop(reply.node, None)
+        self.found.append(reply)

@@ -6,6 +6,7 @@ are one template: who takes part is for the circles to decide.
 """
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from logging import INFO, WARNING
@@ -19,12 +20,12 @@ from flwr.supercore.run import Run
 
 from coterie.cohorts.ledger import Ledger
 from coterie.cohorts.policies import MultiRound
-from coterie.errors import ConfigError, LocalProtocolError, PeerProtocolError
+from coterie.errors import ConfigError, LocalProtocolError, NothingTrained, PeerProtocolError
 from coterie.rounds import Coordinator, Round, RoundResult, SessionSettings
 from coterie.rounds.coordinator import SessionShape
 from coterie.secagg.server import Aggregate, Step
 from coterie.transports.flower.enrolment import Enrolment
-from coterie.transports.flower.exchange import Exchange
+from coterie.transports.flower.exchange import Exchange, Reply
 from coterie.transports.flower.form import (
     Form,
     Mean,
@@ -34,13 +35,16 @@ from coterie.transports.flower.form import (
     whole_numbers,
     with_whole_numbers,
 )
-from coterie.transports.flower.logs import shown
+from coterie.transports.flower.link import steadily
+from coterie.transports.flower.logs import grouped, shown
+from coterie.transports.flower.reasons import Asked
 from coterie.transports.flower.records import STEP, packed, payload_of
 from coterie.transports.flower.settings import LONGEST, PrivateSettings
 
 MUCH_CLIPPED = 0.01
 _ENOUGH_LOOKS = 2  # Flower's strategies count the nodes once and sample them once
 _MOST_NAMED = 5  # arrays that were clipped
+_MOST_ALIKE = 3  # lines of a log that say the same of different clients, before they are counted
 _MOST_SHOWN = 1 << 16  # to a strategy that waits for more than it says; it makes a message for each that it samples
 
 
@@ -82,6 +86,9 @@ class PrivateGrid(Grid):
         self._settings, self._shown = settings, shown
         self._asked = 0
         self._told: set[str] = set()
+        self._empty = self._trainings = 0
+        self.reasons: dict[str, str] = {}
+        """Why clients are not in the last sum that was tried, by their names."""
         self.results: list[RoundResult[Mean]] = []
         """What became of each sum, in order."""
         self.traffic: list[Traffic] = []
@@ -107,7 +114,7 @@ class PrivateGrid(Grid):
         Who takes part is not decided by what a strategy samples, so there is nothing for it to wait for: a strategy
         that asks again and again, because there were too few, is shown twice as many each time, up to 65,536.
         """
-        nodes = list(self._grid.get_node_ids())
+        nodes = list(steadily(self._grid.get_node_ids, self._settings.deadline))
         self._asked += 1
         least = max(self._shown, len(nodes))
         doubled = least << min(max(0, self._asked - _ENOUGH_LOOKS), _MOST_SHOWN.bit_length())
@@ -116,7 +123,7 @@ class PrivateGrid(Grid):
 
     def get_nodes(self) -> Iterable[NodeInfo]:
         """Return the nodes that are connected."""
-        return self._grid.get_nodes()
+        return steadily(self._grid.get_nodes, self._settings.deadline)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Refuse: replies to single messages are what must not be seen."""
@@ -141,7 +148,9 @@ class PrivateGrid(Grid):
             )
         template.content = with_whole_numbers(template.content, self._whole)
         if kind == "train":
-            return self._mean(template, timeout)
+            replies = self._mean(template, timeout)
+            self._count(empty=not replies)
+            return replies
         if kind != "evaluate":
             raise ConfigError(f"{kind} messages are answered by single nodes, and are not sent under a PrivateStrategy")
         if self._settings.evaluate_metrics:
@@ -152,12 +161,31 @@ class PrivateGrid(Grid):
         )
         return []
 
+    def check_trained(self) -> None:
+        """Refuse to call a run finished in which no training had a result, unless that is allowed."""
+        if self._empty and self._empty == self._trainings and self._settings.empty_rounds:
+            raise self._nothing_trained()
+
+    def _count(self, *, empty: bool) -> None:
+        """Count rounds in a row without a result, and end the run if they are too many."""
+        self._trainings += 1
+        self._empty = self._empty + 1 if empty else 0
+        if self._empty and self._empty == self._settings.empty_rounds:
+            raise self._nothing_trained()
+
+    def _nothing_trained(self) -> NothingTrained:
+        rounds = "a round had no result" if self._empty == 1 else f"{self._empty} rounds in a row had no result"
+        what = [f"{rounds}, and the model is as it was before", shown(self.results[-1].reason), *grouped(self.reasons)]
+        return NothingTrained("; ".join(filter(None, what)), self.reasons)
+
     def _mean(self, template: Message, timeout: float | None) -> list[Message]:
+        self.reasons = {}
         self._enrolment.gather(template.metadata.message_type, 0)
         form = form_under(self._enrolment.roster, template.metadata.message_type)
         opened = self._open(template, form)
-        self._play(opened, template, min(timeout or LONGEST, LONGEST))
+        self._play(opened, template, form, min(timeout or LONGEST, LONGEST))
         result = opened.result
+        self.reasons |= self._enrolment.unknown
         self.results.append(result)
         self._tell(result)
         if result.value is None:
@@ -194,10 +222,11 @@ class PrivateGrid(Grid):
         digest = content_digest(content, form, self._enrolment.run_config, task)
         return coordinator.open(number, there, np.random.default_rng(), content=digest)
 
-    def _play(self, opened: "Round[Mean]", template: Message, training: float) -> None:
+    def _play(self, opened: "Round[Mean]", template: Message, form: Form, training: float) -> None:
         """Carry a round over Flower, a step at a time; what nodes work on goes out with the request to mask it."""
         traffic = Traffic()
         self.traffic.append(traffic)
+        asked = _asked(template, form)
         outgoing = opened.invite()
         first = True
         while outgoing:
@@ -211,7 +240,8 @@ class PrivateGrid(Grid):
                 records = packed(message, header, template.content if masking else None)
                 requests[self._enrolment.node(client)] = records
             first = False
-            self._exchange(opened, template, requests, training if masking else self._settings.deadline, traffic)
+            seconds = training if masking else self._settings.deadline
+            self._exchange(opened, template, requests, seconds, traffic, asked)
             traffic.sent[step] = sum(len(message) for message in outgoing.values())
             traffic.messages += len(outgoing)
             outgoing = opened.close()
@@ -223,30 +253,36 @@ class PrivateGrid(Grid):
         requests: Mapping[int, RecordDict],
         seconds: float,
         traffic: Traffic,
+        asked: Asked,
     ) -> None:
         names = {self._enrolment.node(client): client for client in opened.selected}
         step, began, received = opened.step, time.monotonic(), 0
-        exchange = Exchange(self._grid, template.metadata.message_type, str(opened.number), self._settings.grace)
+        left: Counter[str] = Counter()
+        kind, number = template.metadata.message_type, str(opened.number)
+        exchange = Exchange(self._grid, kind, number, self._settings.grace, asked=asked)
         for reply in exchange.ask(requests, seconds):
             client = names[reply.node]
-            if reply.records is None:
-                log(WARNING, "Coterie: %s leaves round %s in step %s: %s", client, opened.number, step, reply.reason)
-                continue
-            try:
-                payload = payload_of(reply.records, client)
-            except PeerProtocolError as error:
-                log(WARNING, "Coterie: %s", shown(error))
-                continue
+            payload, reason = _payload(reply, client)
             received += len(payload)
-            if (rejected := opened.receive(client, payload)) is not None:
-                log(WARNING, "Coterie: round %s, step %s: %s", opened.number, step, shown(rejected))
-            else:
+            if not reason and (rejected := opened.receive(client, payload)) is not None:
+                reason = shown(rejected.reason)
+            if not reason:
                 self._enrolment.answered(client)
+                continue
+            self.reasons[client] = reason
+            left[reason] += 1
+            if left[reason] <= _MOST_ALIKE:
+                log(WARNING, "Coterie: %s leaves round %s in step %s: %s", client, number, step, reason)
+        for reason, count in left.items():
+            if (more := count - _MOST_ALIKE) > 0:
+                log(WARNING, "Coterie: %s more leave round %s in step %s: %s", more, number, step, reason)
         traffic.seconds[step], traffic.received[step] = time.monotonic() - began, received
 
     def _tell(self, result: "RoundResult[Mean]") -> None:
         if result.value is None:
             log(WARNING, "Coterie: round %s: %s: %s", result.number, result.outcome, result.reason)
+            for line in grouped(self.reasons):
+                log(WARNING, "Coterie: round %s has no result: %s", result.number, line)
             return
         left = f", {len(result.dropped)} left" if result.dropped else ""
         stranded = f", {len(result.stranded)} sat out with them" if result.stranded else ""
@@ -270,6 +306,23 @@ class PrivateGrid(Grid):
         if words not in self._told:
             self._told.add(words)
             log(INFO, "Coterie: %s", words)
+
+
+def _asked(template: Message, form: Form) -> Asked:
+    """Return what nodes are asked for, by names that are the server's own."""
+    kind = template.metadata.message_type.partition(".")[0]
+    arrays = tuple(name for record in template.content.array_records.values() for name in record)
+    return Asked(f"{kind}_metrics", tuple(metric.name for metric in form.metrics), arrays, form.recipe.weight)
+
+
+def _payload(reply: Reply, client: str) -> tuple[bytes, str]:
+    """Return what a client answered, or why there is nothing."""
+    if reply.records is None:
+        return b"", reply.reason
+    try:
+        return payload_of(reply.records, client), ""
+    except PeerProtocolError as error:
+        return b"", shown(error.reason)
 
 
 def _differs(one: Message, other: Message) -> bool:

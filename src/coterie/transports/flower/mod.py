@@ -3,7 +3,8 @@
     app = ClientApp(mods=[private_mod])
 
 Whatever else arrives is refused: a message that asks for a plain model or for the metrics of this node alone would be
-the way around everything. Refusals and failures are told to the server by one word; the reason is in this node's log.
+the way around everything. Refusals and failures are told to the server by one word of :mod:`.reasons`; what the error
+says is in this node's log.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from logging import INFO, WARNING
 
 import msgspec
 import numpy as np
-from flwr.app import ConfigRecord, Context, Error, Message
+from flwr.app import ConfigRecord, ConfigRecordValues, Context, Error, Message, RecordDict
 from flwr.clientapp.typing import ClientAppCallable
 from flwr.common.logger import log
 
@@ -19,7 +20,7 @@ from coterie.cohorts.memory import ClientMemory
 from coterie.cohorts.roster import Roster
 from coterie.crypto.entropy import Entropy, SystemEntropy
 from coterie.crypto.signing import each_signature_once
-from coterie.errors import CoterieError, PeerProtocolError
+from coterie.errors import CoterieError, PeerProtocolError, regarding
 from coterie.rounds.member import Member
 from coterie.secagg.invitation import is_invitation
 from coterie.secagg.messages import SERVER
@@ -28,8 +29,9 @@ from coterie.transports.flower.credentials import Voucher, check_roster, introdu
 from coterie.transports.flower.form import Form, Task, content_digest, form_under
 from coterie.transports.flower.logs import shown, traced
 from coterie.transports.flower.node import Node, NodeSettings, run_config_digest
+from coterie.transports.flower.reasons import Reason, word_for
 from coterie.transports.flower.recipe import RosterRecipe
-from coterie.transports.flower.records import HELLO, REFUSED, STEP, header_of, packed, payload_of, without_ours
+from coterie.transports.flower.records import ALTERED, HELLO, REFUSED, STEP, header_of, packed, payload_of, without_ours
 from coterie.transports.flower.sessions import Parked, forget_given_up, useful_until
 
 
@@ -43,31 +45,41 @@ class PrivateMod:
 
     def __call__(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         """Answer a message, or refuse it."""
+        word: str = Reason.REFUSED
         try:
             return self._answer(message, context, call_next)
         except CoterieError as error:
+            word = word_for(error)
             log(WARNING, "Coterie refuses a message: %s", shown(error))
         except Exception as error:  # Flower would send its text to the server, and it may quote data
             log(WARNING, "Coterie could not answer a message:\n%s", traced(error))
-        return Message(Error(REFUSED, "refused"), reply_to=message)
+        return Message(Error(REFUSED, word), reply_to=message)
 
     def _answer(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        settings = NodeSettings.read(context.node_config)
+        with regarding(Reason.SETTINGS):
+            settings = NodeSettings.read(context.node_config)
         forget_given_up(settings.sessions)
         header = header_of(message.content) if message.has_content() else None
         if header is None:
             kind = message.metadata.message_type.partition(".")[0]
             if kind in settings.allow:
                 return call_next(message, context)
-            raise PeerProtocolError(SERVER, f"asked for a {kind} that only this node would answer")
-        node = Node(settings)
+            with regarding(Reason.PLAIN):
+                raise PeerProtocolError(SERVER, f"asked for a {kind} that only this node would answer")
+        with regarding(Reason.SETTINGS):
+            node = Node(settings)
+        said: dict[str, ConfigRecordValues] = {}
         if header.get("kind") == HELLO:
-            answer = _introduction(node, message, context)
+            said = {ALTERED: True} if without_ours(message.content) else {}
+            with regarding(Reason.SETTINGS):
+                answer = _introduction(node, message, context)
         elif header.get("kind") == STEP:
-            answer = self._step(node, message, context, header, call_next)
+            with regarding(Reason.SESSION):
+                answer = self._step(node, message, context, header, call_next)
         else:
-            raise PeerProtocolError(SERVER, "asked for something unknown")
-        return Message(packed(answer, {}), reply_to=message)
+            with regarding(Reason.KIND):
+                raise PeerProtocolError(SERVER, "asked for something unknown")
+        return Message(packed(answer, said), reply_to=message)
 
     def _step(
         self, node: Node, message: Message, context: Context, header: ConfigRecord, call_next: ClientAppCallable
@@ -81,8 +93,10 @@ class PrivateMod:
             memory = file.of(node.client)
             state = parked.state if parked is not None and not is_invitation(payload) else b""
             if not state:  # there is nothing to go on from, so the member would enter a session
-                _trust(node.settings, memory, header)
-            form = _agreed(memory, message)
+                with regarding(Reason.ROSTER):
+                    _trust(node.settings, memory, header)
+            with regarding(Reason.FORM):
+                form = _agreed(memory, message)
             member = Member(
                 node.settings.name,
                 NodeContribution(node.settings, memory, form, message, context, call_next, self._rounding),

@@ -11,6 +11,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, ConfigRecordValues, RecordDict
 
 from coterie.errors import PeerProtocolError
+from coterie.transports.flower.reasons import FIRST
 
 HEADER = "coterie"
 PAYLOAD = "coterie-payload"
@@ -23,6 +24,8 @@ HELLO = "hello"
 """Asks a node who it is."""
 STEP = "step"
 """Asks a node for its answer in a session."""
+ALTERED = "altered"
+"""In a node's reply to the question who it is: the question arrived with records that nobody sent."""
 
 
 def packed(payload: bytes, header: Mapping[str, ConfigRecordValues], app: RecordDict | None = None) -> RecordDict:
@@ -42,6 +45,8 @@ def header_of(records: RecordDict) -> ConfigRecord | None:
 
 def payload_of(records: RecordDict, sender: str) -> bytes:
     """Return the payload, empty if there is none; a :class:`PeerProtocolError` blames the sender of anything else."""
+    if header_of(records) is None:
+        raise PeerProtocolError(sender, f"did not answer through private_mod, and is left out: {FIRST}")
     found = records.array_records.get(PAYLOAD)
     if found is None:
         return b""
@@ -50,7 +55,7 @@ def payload_of(records: RecordDict, sender: str) -> bytes:
     except Exception:  # numpy takes archives and headers of any size, and fails at them in as many ways
         raise PeerProtocolError(sender, "sent a payload that cannot be read") from None
     if not isinstance(array, np.ndarray) or array.dtype != np.uint8 or array.ndim != 1:
-        raise PeerProtocolError(sender, "sent a payload that is not bytes")
+        raise PeerProtocolError(sender, f"sent a payload that is not bytes; a mod may have changed it: {FIRST}")
     return bytes(array.tobytes())
 
 

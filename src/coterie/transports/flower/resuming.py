@@ -60,7 +60,7 @@ class Recorder:
         self._strategy, self._progress, self._checkpoint = strategy, progress, checkpoint
         self._offset = progress.round
         self._own: dict[str, Callable[..., Any]] = {name: getattr(strategy, name) for name in _METHODS}
-        self._sent = progress.arrays, progress.train_config
+        self._sent = progress.train_config
 
     def __enter__(self) -> None:
         vars(self._strategy).update({name: getattr(self, name) for name in _METHODS})
@@ -73,18 +73,20 @@ class Recorder:
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Configure the training of a round of the whole."""
-        self._sent = arrays, config
+        self._sent = config
         messages: Iterable[Message] = self._own["configure_train"](server_round + self._offset, arrays, config, grid)
         return messages
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Aggregate a round, which is then over as far as a checkpoint is concerned."""
+        """Aggregate a round, which is then over as far as a checkpoint is concerned, unless it had no result."""
         number, progress = server_round + self._offset, self._progress
         arrays, metrics = self._own["aggregate_train"](number, replies)
-        sent, progress.train_config = self._sent
-        progress.round, progress.arrays = number, sent if arrays is None else arrays
+        if arrays is None:
+            return arrays, metrics
+        progress.train_config = self._sent
+        progress.round, progress.arrays = number, arrays
         if metrics is not None:
             progress.result.train_metrics_clientapp[number] = metrics
         self._checkpoint.save(progress, self._strategy)
@@ -140,5 +142,5 @@ class Recorder:
     def _note(self, metrics: dict[int, MetricRecord], number: int, found: MetricRecord | None) -> None:
         if found is not None:
             metrics[number] = found
-            if self._progress.round:
+            if 0 < number == self._progress.round:  # a round without a result is in no checkpoint
                 self._checkpoint.save(self._progress, self._strategy)

@@ -28,6 +28,7 @@ class PrivateSettings:
     colluders: int | None = None
     deadline: float = 120.0
     grace: float = GRACE
+    empty_rounds: int = 3
     clip: float = 1.0
     clips: tuple[tuple[str, float], ...] = ()
     train_metrics: tuple[Metric, ...] = ()
@@ -44,6 +45,7 @@ class PrivateSettings:
             _check_whole("cohort", self.cohort, max(self.privacy, self.minimum))
         if self.colluders is not None:
             _check_whole("colluders", self.colluders, 0)
+        _check_whole("empty_rounds", self.empty_rounds, 0)
         _check_whole("most_examples", self.most_examples, 1)
         _check_whole("precision", self.precision, 2)
         if self.most_examples.bit_length() >= self.precision:

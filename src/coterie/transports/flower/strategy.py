@@ -74,6 +74,7 @@ class PrivateStrategy(flower.Strategy):
         colluders: int | None = None,
         deadline: float = 120.0,
         grace: float = GRACE,
+        empty_rounds: int = 3,
         clip: float = 1.0,
         clips: Mapping[str, float] | None = None,
         train_metrics: Mapping[str, tuple[float, float]] | None = None,
@@ -96,6 +97,9 @@ class PrivateStrategy(flower.Strategy):
             deadline: seconds for each step but training, which has the ``timeout`` of :meth:`start`.
             grace: seconds that a node which Flower reports gone has to come back before its step goes on without it;
                 never longer than the step itself.
+            empty_rounds: so many rounds of training in a row without a result end the run with a
+                :class:`~coterie.errors.NothingTrained` that says why; so does a run in which none had one. 1 ends it
+                at once, 0 never does. The checkpoint stays, and the next run goes on from it.
             clip: how far an entry of the model may move in a round; what lies beyond is clipped.
             clips: the same for some arrays, by patterns of their names, such as ``{"*.running_var": 10.0}``.
             train_metrics: metrics of training that are averaged, with their ranges: ``{"train_loss": (0, 10)}``. Others
@@ -123,6 +127,7 @@ class PrivateStrategy(flower.Strategy):
             colluders=colluders,
             deadline=deadline,
             grace=grace,
+            empty_rounds=empty_rounds,
             clip=clip,
             clips=checked_clips(clips),
             train_metrics=checked_metrics("train_metrics", train_metrics, weight),
@@ -180,6 +185,7 @@ class PrivateStrategy(flower.Strategy):
                     recorder.counting(evaluate_fn),
                     **more,
                 )
+            self.grid.check_trained()
             checkpoint.remove()
             return recorder.whole(result)
 

@@ -1,0 +1,107 @@
+"""The link to Flower's SuperLink: which of its errors pass by themselves, and how long to wait until they have.
+
+A SuperLink whose database is locked for a moment answers with HTTP 500. Flower retries lost connections itself, without
+a limit, but not that. A request or a reply may have got through although the call failed; :mod:`.exchange` deals with
+both. Everything here is about errors of the link, and nothing about those of nodes.
+"""
+
+import random
+import sqlite3
+import time
+from collections.abc import Callable
+from logging import ERROR, INFO, WARNING
+from typing import TypeVar
+
+from flwr.common.logger import log
+from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
+
+from coterie.errors import CarrierError
+from coterie.transports.flower.logs import shown
+
+T = TypeVar("T")
+
+_PASSING = (408, 425, 429)  # timeout, too early, too many requests
+_SERVER_FAULTS = range(500, 600)
+_NEVER_PASSING = (501, 505)  # not implemented, wrong version of HTTP
+_SHORTEST_PAUSE, _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.25, 10.0  # seconds
+
+
+def passes(error: BaseException | None) -> bool:
+    """Tell whether an error of the link may be gone the next time."""
+    if error is None:
+        return False
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if isinstance(status, int):
+        return status in _PASSING or (status in _SERVER_FAULTS and status not in _NEVER_PASSING)
+    if isinstance(error, sqlite3.OperationalError):
+        return any(word in str(error) for word in ("locked", "busy"))
+    return isinstance(error, ConnectionError | TimeoutError | ObjectPushError) or passes(error.__cause__)
+
+
+class Outage:
+    """A stretch of calls that fail one after the other: since when, and how long to wait for the next."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._worked = clock()
+        self._pause = _FIRST_PAUSE
+        self._error: Exception | None = None
+
+    @property
+    def seconds(self) -> float:
+        """How long ago the link worked for the last time; 0 if the last call was answered."""
+        return 0.0 if self._error is None else self._clock() - self._worked
+
+    def answered(self) -> None:
+        """Note that the link works."""
+        if self._error is not None:
+            log(INFO, "Coterie: the SuperLink answers again after %.1f s", self.seconds)
+        self._worked, self._pause, self._error = self._clock(), _FIRST_PAUSE, None
+
+    def failed(self, error: Exception, until: float) -> float:
+        """Return how many seconds to wait, or raise the error if it will not pass by itself.
+
+        Pauses grow, and get shorter again as the end comes near, so that a link which works by then is noticed.
+        """
+        if not passes(error):
+            log(ERROR, "Coterie: Flower's grid failed, and trying again would not help: %s", _named(error))
+            raise error
+        if self._error is None:
+            log(WARNING, "Coterie: the SuperLink failed, and is asked again until time is up: %s", _named(error))
+        self._error = error
+        pause, self._pause = self._pause, min(2 * self._pause, _LONGEST_PAUSE)
+        jitter = random.uniform(0.5, 1.0)  # noqa: S311 - so that several servers do not ask at the same time
+        return min(pause * jitter, max(_SHORTEST_PAUSE, (until - self._clock()) / 2))
+
+    def over(self) -> CarrierError:
+        """Return what ends the run when the link has failed for too long."""
+        return CarrierError(
+            f"the SuperLink has failed for {self.seconds:.0f} s ({_named(self._error)}): look into its log, and start "
+            "the run again; it goes on after the last round that had a result"
+        )
+
+
+def steadily(
+    call: Callable[[], T],
+    seconds: float,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> T:
+    """Return what a call that changes nothing returns, tried again for so many seconds while the link fails."""
+    outage, until = Outage(clock), clock() + seconds
+    while True:
+        try:
+            result = call()
+        except Exception as error:
+            pause = outage.failed(error, until)
+            if clock() >= until:
+                raise outage.over() from error
+        else:
+            outage.answered()
+            return result
+        sleep(min(pause, max(0.0, until - clock())))
+
+
+def _named(error: Exception | None) -> str:
+    """Return an error on one line, without the pages that some errors come with."""
+    return shown(f"{type(error).__name__}: {error}".partition("\n")[0])[:200]

@@ -43,7 +43,7 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def play(grid: FakeGrid, rounds: int = 1, **settings: Any) -> PrivateStrategy:  # noqa: ANN401
-    kept = PrivateStrategy(FedAvg(fraction_evaluate=0.0), deadline=1, **settings)
+    kept = PrivateStrategy(FedAvg(fraction_evaluate=0.0), deadline=1, empty_rounds=0, **settings)
     kept.start(grid, initial_arrays(), rounds, timeout=1)
     return kept
 

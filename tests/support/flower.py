@@ -97,12 +97,15 @@ class FakeGrid(Grid):
                 continue
             name = f"message-{next(self._count)}"
             message.metadata.__dict__["_message_id"] = name
-            self.sent.append(message)
             names.append(name)
-            node = self.nodes[message.metadata.dst_node_id]
-            if (reply := self.deliver(message, node.answer)) is not None:
-                self.replies[name] = reply
+            self._carry(message)
         return names
+
+    def _carry(self, message: Message) -> None:
+        self.sent.append(message)
+        node = self.nodes[message.metadata.dst_node_id]
+        if (reply := self.deliver(message, node.answer)) is not None:
+            self.replies[message.metadata.message_id] = reply
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         return [self.replies.pop(name) for name in message_ids if name in self.replies]

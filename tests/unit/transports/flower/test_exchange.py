@@ -1,29 +1,16 @@
 from collections.abc import Callable
 
 import pytest
-from flwr.app import Error, Message, RecordDict
+from flwr.app import ConfigRecord, Error, Message, RecordDict
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.support.flower import Deliver, FakeGrid, FakeNode, make_app
+from tests.support.flower_faults import Clock, Fault, FaultyGrid, schedules
 
+from coterie.errors import CarrierError
 from coterie.transports.flower.exchange import Exchange, Reply
 
 Answer = Callable[[Message], Message]
-
-
-class Clock:
-    """Time that passes only while somebody sleeps."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.events: list[tuple[float, Callable[[], None]]] = []
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += max(seconds, 0.001)
-        for at, event in [due for due in self.events if due[0] <= self.now]:
-            self.events.remove((at, event))
-            event()
 
 
 def echo(message: Message) -> Message:
@@ -146,3 +133,89 @@ def test_a_reply_to_something_else_is_ignored() -> None:
     grid = Confused({0: FakeNode(make_app(), {})})
     (reply,) = Exchange(grid, "train", "1", clock=clock, sleep=clock.sleep).ask({0: RecordDict()}, 5)
     assert reply.records is None
+
+
+def ask_faulty(grid: FaultyGrid, seconds: float = 600) -> list[Reply]:
+    clock = Clock()
+    requests = {node: RecordDict({"number": ConfigRecord({"node": node})}) for node in grid.nodes}
+    return list(Exchange(grid, "train", "1", clock=clock, sleep=clock.sleep).ask(requests, seconds))
+
+
+def faulty(
+    schedule: list[Fault | None], deliver: Deliver | None = None, *, by_content: bool = True, forgets: bool = False
+) -> FaultyGrid:
+    nodes = {number: FakeNode(make_app(), {}) for number in range(3)}
+    echoing = deliver or (lambda message, _answer: echo(message))
+    return FaultyGrid(nodes, schedule, echoing, by_content=by_content, forgets=forgets)
+
+
+@given(schedule=schedules(longest=12), by_content=st.booleans(), forgets=st.booleans())
+def test_whatever_call_fails_everybody_is_answered_once_with_its_own_reply(
+    schedule: list[Fault | None], by_content: bool, forgets: bool
+) -> None:
+    replies = ask_faulty(faulty(schedule, by_content=by_content, forgets=forgets))
+    assert sorted(reply.node for reply in replies) == [0, 1, 2]
+    for reply in replies:
+        assert reply.records is not None, reply.reason
+        assert reply.records.config_records["number"]["node"] == reply.node
+
+
+@given(failures=st.lists(st.builds(Fault, done=st.booleans()), min_size=1, max_size=5))
+def test_a_request_that_got_through_in_a_push_that_failed_is_one_request(failures: list[Fault]) -> None:
+    grid = faulty([*failures])
+    ask_faulty(grid)
+    asked = [message.metadata.dst_node_id for message in grid.sent]
+    assert sorted(asked) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("by_content", [True, False])
+def test_a_reply_to_a_request_of_a_push_that_failed_is_taken(by_content: bool) -> None:
+    """Requests that went out are answered once only; a second copy finds the node silent."""
+    answered: set[int] = set()
+
+    def once(message: Message, _answer: Answer) -> Message | None:
+        known = message.metadata.dst_node_id in answered
+        answered.add(message.metadata.dst_node_id)
+        return None if known else echo(message)
+
+    replies = ask_faulty(faulty([Fault(done=True)], once, by_content=by_content))
+    assert [reply.reason for reply in replies] == [""] * 3
+
+
+@pytest.mark.parametrize("forgets", [True, False])
+def test_a_reply_that_a_failed_pull_had_taken_is_asked_for_again(forgets: bool) -> None:
+    grid = faulty([None, *[Fault(done=True)] * 5], forgets=forgets)
+    replies = ask_faulty(grid)
+    assert all(reply.records is not None for reply in replies)
+    assert len(grid.sent) > 3
+
+
+@pytest.mark.parametrize("seconds", [2, 9, 40, 400])
+def test_a_superlink_that_fails_until_time_is_up_ends_the_run(seconds: float) -> None:
+    clock = Clock()
+    grid = faulty([Fault("sqlite-locked")] * 10_000)
+    exchange = Exchange(grid, "train", "1", clock=clock, sleep=clock.sleep)
+    with pytest.raises(CarrierError, match="database is locked"):
+        list(exchange.ask({0: RecordDict()}, seconds))
+    assert seconds <= clock.now <= seconds + 0.2
+
+
+def test_a_failure_at_the_very_end_of_a_step_makes_replies_late_and_no_more() -> None:
+    clock = Clock()
+    grid = faulty([], lambda _message, _answer: None)
+    clock.events.append((55.0, lambda: setattr(grid, "_schedule", iter([Fault()] * 1000))))
+    (reply,) = Exchange(grid, "train", "1", clock=clock, sleep=clock.sleep).ask({0: RecordDict()}, 60)
+    assert grid.failures > 1
+    assert reply.reason == "did not answer within 60 s"
+
+
+def test_an_error_that_does_not_pass_is_raised_at_once() -> None:
+    class Broken(FakeGrid):
+        def pull_messages(self, message_ids: object) -> list[Message]:
+            raise ValueError("a bug")
+
+    clock = Clock()
+    grid = Broken({0: FakeNode(make_app(), {})}, lambda message, _answer: echo(message))
+    with pytest.raises(ValueError, match="a bug"):
+        list(Exchange(grid, "train", "1", clock=clock, sleep=clock.sleep).ask({0: RecordDict()}, 60))
+    assert clock.now == 0

@@ -30,7 +30,7 @@ ELSE = "00" * 32
 
 def play(grid: FakeGrid, rounds: int = 1) -> list[int]:
     """Return over how many clients each sum went; 0 for none."""
-    kept = PrivateStrategy(FedAvg(fraction_evaluate=0.0), deadline=1)
+    kept = PrivateStrategy(FedAvg(fraction_evaluate=0.0), deadline=1, empty_rounds=0)
     kept.start(grid, initial_arrays(), rounds, timeout=2)
     return [len(result.revealed) if result.value else 0 for result in kept.grid.results] if kept.grid else []
 

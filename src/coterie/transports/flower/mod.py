@@ -12,7 +12,7 @@ from logging import INFO, WARNING
 
 import msgspec
 import numpy as np
-from flwr.app import ConfigRecord, ConfigRecordValues, Context, Error, Message, RecordDict
+from flwr.app import ConfigRecord, ConfigRecordValues, Context, Error, Message
 from flwr.clientapp.typing import ClientAppCallable
 from flwr.common.logger import log
 

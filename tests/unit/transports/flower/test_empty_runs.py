@@ -18,9 +18,10 @@ from tests.support.flower_strategies import QUIET, private_grid
 
 from coterie.errors import ConfigError, NothingTrained
 from coterie.transports.flower import PrivateStrategy, private_mod
-from coterie.transports.flower.form import Form, Metric
+from coterie.transports.flower.form import Form
 from coterie.transports.flower.home import server_home
 from coterie.transports.flower.reasons import Asked, Reason
+from coterie.transports.flower.recipe import Metric, RosterRecipe
 from coterie.transports.flower.replies import check_reply
 
 Reply = Callable[[ArrayRecord], RecordDict]
@@ -240,7 +241,7 @@ def test_a_run_ends_at_the_given_number_of_empty_rounds_in_a_row_and_goes_on_lat
     kept = PrivateStrategy(FedAvg(**QUIET), deadline=2, empty_rounds=most)
     if not fails:
         result = kept.start(moody.grid(), initial_arrays(), rounds, timeout=2)
-        assert result.arrays["b"].numpy() == pytest.approx(1 + 0.25 * sum(works), abs=1e-4)
+        assert result.arrays["b"].numpy() == pytest.approx(1 + 0.25 * sum(works), abs=0.01)
         return
     with pytest.raises(NothingTrained):
         kept.start(moody.grid(), initial_arrays(), rounds, timeout=2)
@@ -250,7 +251,7 @@ def test_a_run_ends_at_the_given_number_of_empty_rounds_in_a_row_and_goes_on_lat
     result = PrivateStrategy(FedAvg(**QUIET), deadline=2).start(again.grid(), initial_arrays(), rounds, timeout=2)
     assert again.trained == 4 * (rounds - done)  # rounds without a result are done again
     trained = sum(works[:done]) + rounds - done
-    assert result.arrays["b"].numpy() == pytest.approx(1 + 0.25 * trained, abs=1e-4)
+    assert result.arrays["b"].numpy() == pytest.approx(1 + 0.25 * trained, abs=0.01)
 
 
 class Halving(FedAvg):
@@ -356,7 +357,7 @@ ENTRIES = st.lists(st.floats(width=32), min_size=3, max_size=3)
 def test_the_verdict_on_a_replys_structure_does_not_depend_on_values(
     weight: float, loss: float, entries: list[float], drop: str
 ) -> None:
-    form = Form(clients=4, metrics=(Metric("loss", 0, 1),), weight="n")
+    form = Form(RosterRecipe(weight="n", train_metrics=(Metric("loss", 0, 1),)), clients=4)
 
     def verdict(weight: float, loss: float, entries: list[float]) -> str:
         arrays = {"w": Array(np.array(entries, dtype=np.float32)), "b": Array(np.array(entries[0]))}

@@ -11,7 +11,7 @@ from flwr.clientapp.mod import LocalDpMod, arrays_size_mod, fixedclipping_mod, m
 from flwr.clientapp.typing import ClientAppCallable, Mod
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.support.flower import FakeGrid, initial_arrays, make_app, make_grid
 from tests.support.flower_strategies import QUIET, private_grid
@@ -228,8 +228,12 @@ class Moody:
         return replying(reply)
 
 
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(works=st.lists(st.booleans(), min_size=1, max_size=5), most=st.integers(0, 3))
+@example(works=[False, True, False], most=2)
+@example(works=[True, False, False, True], most=2)
+@example(works=[False, False], most=3)
+@example(works=[False, False], most=0)
 def test_a_run_ends_at_the_given_number_of_empty_rounds_in_a_row_and_goes_on_later(
     works: list[bool], most: int
 ) -> None:

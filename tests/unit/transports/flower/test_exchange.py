@@ -5,7 +5,7 @@ from flwr.app import ConfigRecord, Error, Message, RecordDict
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.flower import Deliver, FakeGrid, FakeNode, make_app
-from tests.support.flower_faults import Clock, Fault, FaultyGrid, schedules
+from tests.support.flower_faults import Clock, Fault, FaultyGrid, http_error, schedules
 
 from coterie.errors import CarrierError
 from coterie.transports.flower.exchange import Exchange, Reply
@@ -188,6 +188,26 @@ def test_a_reply_that_a_failed_pull_had_taken_is_asked_for_again(forgets: bool) 
     replies = ask_faulty(grid)
     assert all(reply.records is not None for reply in replies)
     assert len(grid.sent) > 3
+
+
+def test_replies_that_are_lost_again_and_again_are_not_their_nodes_fault() -> None:
+    """The SuperLink forgets a request whose reply was taken; each of five pulls that have replies fails."""
+
+    class Lossy(FaultyGrid):
+        left = 5
+
+        def _pull(self, message_ids: list[str]) -> list[Message]:
+            replies = super()._pull(message_ids)
+            if self.left and any(reply.has_content() for reply in replies):
+                self.left -= 1
+                raise http_error(500)
+            return replies
+
+    nodes = {number: FakeNode(make_app(), {}) for number in range(3)}
+    grid = Lossy(nodes, [], lambda message, _answer: echo(message), forgets=True)
+    replies = ask_faulty(grid)
+    assert grid.left == 0
+    assert [reply.reason for reply in replies] == [""] * 3
 
 
 @pytest.mark.parametrize("seconds", [2, 9, 40, 400])

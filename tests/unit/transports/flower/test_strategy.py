@@ -136,6 +136,7 @@ WRONG: dict[str, list[object]] = {
     "colluders": [-1, 0.5, math.nan, False],
     "deadline": [0, -1, math.nan, math.inf, True, "60"],
     "grace": [-1, math.nan, math.inf, True],
+    "empty_rounds": [-1, 1.5, True, "3"],
     "clip": [-1, 0, math.nan, math.inf, True],
     "clips": [
         {"*.bias": -1},

@@ -38,7 +38,14 @@ BATCHES = (1, 2, 3, 5, 7, 11, 16, 25, 40, 64)
 UPDATES = np.random.default_rng(4).uniform(-0.9, 0.9, (len(SIZES), LENGTH))
 CLASS_SEVEN = (0, 5, 0.5, 3)
 QUIET: dict[str, Any] = {"fraction_evaluate": 0.0}
-SETTINGS: dict[str, Any] = {"privacy": 4, "deadline": 1, "most_examples": 100, "precision": 40, "resume": False}
+SETTINGS: dict[str, Any] = {
+    "privacy": 4,
+    "deadline": 1,
+    "most_examples": 100,
+    "precision": 40,
+    "resume": False,
+    "empty_rounds": 0,
+}
 
 
 @pytest.fixture(autouse=True)

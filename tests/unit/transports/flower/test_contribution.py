@@ -41,7 +41,7 @@ def play(
     rounds: int = 1,
     **settings: Any,  # noqa: ANN401
 ) -> PrivateStrategy:
-    kept = PrivateStrategy(inner or FedAvg(**QUIET), **{"deadline": 1, "resume": False, **settings})
+    kept = PrivateStrategy(inner or FedAvg(**QUIET), **{"deadline": 1, "resume": False, "empty_rounds": 0, **settings})
     kept.start(grid, arrays or initial_arrays(), rounds, timeout=1, train_config=ConfigRecord(config or {}))
     return kept
 

@@ -87,10 +87,6 @@ STRUCTURES: dict[str, tuple[Reply, str]] = {
         "its app must reply with exactly one ArrayRecord",
     ),
     "function that raises": (fail, "its app failed"),
-    "not a number": (
-        lambda arrays: records(with_array(arrays, "w", np.full(3, np.nan))),
-        "its app failed, or replied with what cannot be averaged",
-    ),
 }
 
 
@@ -283,10 +279,10 @@ def test_a_round_that_is_done_again_has_the_configuration_that_it_had() -> None:
         return MetricRecord({"number": number})
 
     with pytest.raises(NothingTrained):
-        PrivateStrategy(first, deadline=2, empty_rounds=2).start(
+        PrivateStrategy(first, deadline=2, empty_rounds=2, varying=("lr",)).start(
             Moody([True, True, False, False]).grid(), initial_arrays(), 5, 2.0, config, None, measure
         )
-    PrivateStrategy(then, deadline=2).start(
+    PrivateStrategy(then, deadline=2, varying=("lr",)).start(
         Moody([True] * 3).grid(), initial_arrays(), 5, 2.0, ConfigRecord({"lr": 1.0}), None, measure
     )
     assert first.seen == [(1, 0.5), (2, 0.25), (3, 0.125), (4, 0.0625)]

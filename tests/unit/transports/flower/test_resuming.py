@@ -119,7 +119,7 @@ def test_a_checkpoint_of_another_model_is_not_taken_up(home: Path) -> None:
     other = ArrayRecord({"w": Array(np.zeros(9))})
     with pytest.raises(ConfigError, match="another model"):
         PrivateStrategy(FedAvg(**QUIET)).start(private_grid(), other, 2)
-    assert PrivateStrategy(FedAvg(**QUIET), resume=False).start(private_grid(), other, 2).arrays
+    assert PrivateStrategy(FedAvg(**QUIET), resume=False, empty_rounds=0).start(private_grid(), other, 2).arrays
 
 
 def _misnamed() -> bytes:

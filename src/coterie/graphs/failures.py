@@ -20,7 +20,8 @@ Three things can go wrong:
 Privacy fails if the honest survivors are split or an honest client is exposed. Reliability fails if a client is
 starved, or where clients refuse the sum: a client is lonely, all survivors, colluders included, are split, or, against
 an active server, fewer than ``q`` survivors are left to sign, ``2 q > n + c``. The bounds are the sums of the
-probabilities of these events over all clients (union bound).
+probabilities of these events over all clients (union bound). They are rounded up at every step
+(:mod:`coterie.graphs.tails`), so that a printed bound is never below what was proven.
 """
 
 import math
@@ -38,12 +39,14 @@ from coterie.graphs.tails import (
     at_least,
     at_most,
     log_binomial,
-    log_choose,
-    log_complement,
+    log_choose_ratio,
+    log_cuts,
     log_hypergeometric,
     log_sum,
+    rounded_up,
+    to_log2,
 )
-from coterie.graphs.topology import Complete, ErdosRenyi, Harary, Topology
+from coterie.graphs.topology import Complete, ErdosRenyi, Harary, Topology, edge_probability
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,15 +209,14 @@ class RegularLaw(Law):
         cuts: two windows of ``k/2`` places each, all lost, and not adjacent since somebody is left on either
         side. There are ``n (n-k-1) / 2`` such pairs of windows. With ``b`` clients lost, their places are a uniform
         subset of the ring, so a given pair is lost with probability
-        ``C(n-k, b-k) / C(n, b) = b! (n-k)! / ((b-k)! n!)``, which grows with ``b``.
+        ``C(n-k, b-k) / C(n, b) = C(b, k) / C(n, k)``, which grows with ``b``.
         """
         clients, degree = self.model.clients, self.regular_degree
         if degree == clients - 1 or lost < degree:
             return -math.inf
-        pairs = math.log(clients) + math.log(clients - degree - 1) - math.log(2)
-        lost_falling = math.lgamma(lost + 1) - math.lgamma(lost - degree + 1)
-        total_falling = math.lgamma(clients + 1) - math.lgamma(clients - degree + 1)
-        return min(0.0, pairs + lost_falling - total_falling)
+        pairs = math.log(clients * (clients - degree - 1) / 2)
+        one_pair = log_choose_ratio(lost, clients, degree)
+        return min(0.0, rounded_up(pairs + one_pair, pairs, one_pair))
 
 
 class RandomLaw(Law):
@@ -227,6 +229,11 @@ class RandomLaw(Law):
     def neighbours(self, marked: int) -> Logs:
         """Return a binomial law: every pair is joined independently."""
         return log_binomial(marked, self.probability)
+
+    @cached_property
+    def _colluding(self) -> Logs:
+        """More edges help everything but this, and graphs have a few more than asked for: never fewer."""
+        return log_binomial(self.model.colluding, edge_probability(self.probability))
 
     def split(self, lost: int) -> float:
         """Bound a split of the ``m = n - lost`` or more clients left, as Theorem 6 of CCESA does.
@@ -242,12 +249,11 @@ class RandomLaw(Law):
         if absent * (1 + 2 / size) + absent ** (size - 1) > 1:
             return 0.0
         part = np.arange(1, size)
-        no_edge = part * (size - part) * log_complement(self.probability)
-        return min(0.0, log_sum(log_choose(size, part) + no_edge) - math.log(2))
+        return min(0.0, log_sum(log_cuts(size, part, self.probability)) - math.log(2))
 
 
 def _log2_total(*logs: float) -> float:
-    return min(0.0, log_sum(np.array(logs)) / math.log(2))
+    return to_log2(log_sum(np.array(logs)))
 
 
 def part_of(fraction: float, total: int) -> int:

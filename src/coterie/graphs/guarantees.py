@@ -8,7 +8,7 @@ graphs, come from :mod:`coterie.graphs.search`.
 
 *Reliable* means that the server obtains the sum; *private*, that all traffic together is independent of every
 proper partial sum. Logarithms inside the formulas are natural, as in the paper's tables; the bounds are returned
-as base-2 logarithms of probabilities, 0.0 where a theorem promises nothing.
+as base-2 logarithms of probabilities, rounded up, 0.0 where a theorem promises nothing.
 """
 
 import math
@@ -17,7 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from coterie.errors import ConfigError
-from coterie.graphs.tails import at_most, log_binomial, log_choose, log_complement, log_sum
+from coterie.graphs.tails import at_most, log_binomial, log_cuts, log_sum, rounded_up, to_log2
+
+_PRODUCT = 2.0**-50
+"""The most that rounding changes a product or a power of two probabilities, relative to it."""
 
 
 def step_dropout(dropout: float) -> float:
@@ -118,10 +121,12 @@ def reliability_bound_log2(clients: int, probability: float, dropout: float, thr
         return 0.0
     if reached == 1:
         return -math.inf
-    divergence = (1 - needed) * math.log((1 - needed) / (1 - reached))
-    if needed > 0:
-        divergence += needed * math.log(needed / reached)
-    return _log2(math.log(clients) - (clients - 1) * divergence)
+    stays, leaves = needed * math.log(needed / reached) if needed > 0 else 0.0, (1 - needed) / (1 - reached)
+    leaving = (1 - needed) * math.log(leaves)
+    exponent = (clients - 1) * (stays + leaving)
+    # The last two parts are what rounding `needed` and `reached` themselves can change.
+    rounding = [(clients - 1) * part for part in (stays, leaving, 1 - needed, leaves * reached)]
+    return to_log2(rounded_up(math.log(clients) - exponent, *rounding))
 
 
 def reliability_union_log2(clients: int, probability: float, dropout: float, threshold: int) -> float:
@@ -131,8 +136,8 @@ def reliability_union_log2(clients: int, probability: float, dropout: float, thr
     drops out itself does not deliver; :mod:`coterie.graphs.failures` tells the two cases apart.
     """
     _check(clients, dropout, probability, threshold)
-    neighbours = log_binomial(clients - 1, probability * (1 - dropout))
-    return _log2(math.log(clients) + at_most(neighbours, threshold - 2))
+    neighbours = log_binomial(clients - 1, probability * (1 - dropout), relative_error=_PRODUCT)
+    return to_log2(rounded_up(math.log(clients) + at_most(neighbours, threshold - 2), math.log(clients)))
 
 
 def privacy_bound_log2(clients: int, probability: float, dropout: float) -> float:
@@ -142,13 +147,12 @@ def privacy_bound_log2(clients: int, probability: float, dropout: float) -> floa
     union bound over the ``k`` of them that no edge leaves.
     """
     _check(clients, dropout, probability)
-    survivors = log_binomial(clients, (1 - dropout) ** 0.75)
-    no_edge = log_complement(probability)
+    survivors = log_binomial(clients, (1 - dropout) ** 0.75, relative_error=_PRODUCT)
     terms = np.full(clients + 1, -math.inf)
     for size in range(2, clients + 1):
         part = np.arange(1, size // 2 + 1)
-        terms[size] = survivors[size] + log_sum(log_choose(size, part) + part * (size - part) * no_edge)
-    return _log2(log_sum(terms))
+        terms[size] = survivors[size] + log_sum(log_cuts(size, part, probability))
+    return to_log2(log_sum(terms))
 
 
 def client_bits(
@@ -162,10 +166,6 @@ def client_bits(
     keys and one share are the rest.
     """
     return 2 * (neighbours + 1) * key_bits + (5 * neighbours + 1) * share_bits + length * entry_bits
-
-
-def _log2(log_probability: float) -> float:
-    return min(0.0, log_probability / math.log(2))
 
 
 def _check(clients: int, dropout: float, probability: float = 1.0, threshold: int = 1) -> None:

@@ -212,6 +212,11 @@ def _build(topology: Topology, size: int, seed: bytes) -> Graph:
     return graph
 
 
+def edge_probability(probability: float) -> float:
+    """Return the probability of an edge in an Erdős–Rényi graph: as asked for, rounded up to a multiple of 2^-32."""
+    return math.ceil(probability * 2**32) / 2**32
+
+
 def _from_matrix(adjacency: NDArray[np.bool_]) -> Graph:
     return Graph(np.count_nonzero(adjacency, axis=1), np.nonzero(adjacency)[1])
 
@@ -219,7 +224,7 @@ def _from_matrix(adjacency: NDArray[np.bool_]) -> Graph:
 def _erdos_renyi(size: int, probability: float, seed: bytes) -> Graph:
     # Clients i < j are joined if word j - i - 1 of stream i, uniform in [0, 2^32), is below p * 2^32; that
     # bound is rounded up, so that the graph is never sparser than asked for.
-    last_hit = np.uint32(math.ceil(probability * 2**32) - 1)
+    last_hit = np.uint32(edge_probability(probability) * 2**32 - 1)
     adjacency = np.zeros((size, size), dtype=np.bool_)
     for row in range(size - 1):
         words = np.frombuffer(_expand("erdos-renyi", size, row, seed, 4 * (size - 1 - row)), dtype="<u4")

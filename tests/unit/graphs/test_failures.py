@@ -1,6 +1,7 @@
 import math
 from itertools import combinations, pairwise
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -37,6 +38,17 @@ def test_ring_bound_is_tight_where_it_is_small() -> None:
     splits = sum(not graph.connected(set(range(size)) - set(gone)) for gone in lost_sets)
     law = law_of(ThreatModel(size, 0.1), Harary(degree))
     assert math.exp(law.split(degree)) == pytest.approx(splits / len(lost_sets))
+
+
+@given(st.integers(10, 10_000_000), st.integers(1, 100), st.floats(0, 0.9))
+def test_ring_bound_is_rounded_up(size: int, half: int, share: float) -> None:
+    degree = min(2 * half, 2 * ((size - 2) // 2))
+    lost = min(max(degree, int(share * size)), size - 2)
+    bound = law_of(ThreatModel(size, 0.0), Harary(degree)).split(lost)
+    with mpmath.workdps(40):
+        exact = mpmath.log(size * (size - degree - 1)) - mpmath.log(2)
+        exact += mpmath.fsum(mpmath.log(mpmath.mpf(lost - i) / (size - i)) for i in range(degree))
+        assert min(exact, 0) <= bound <= exact + 1e-9
 
 
 def disconnection(size: int, probability: float) -> float:

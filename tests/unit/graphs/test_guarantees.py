@@ -1,8 +1,9 @@
 import math
 from collections.abc import Callable
 
+import mpmath
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie.errors import ConfigError
@@ -203,3 +204,32 @@ def test_the_rule_admits_where_it_has_no_answer() -> None:
     assert private_probability(3, 0.9) == math.inf
     with pytest.raises(ConfigError, match="below 1/2"):
         paper_parameters(1000, 0.5)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(3, 10_000_000), st.floats(1e-3, 1.0), st.floats(0, 0.9), st.floats(0, 1))
+def test_theorem_5_is_rounded_up(clients: int, probability: float, dropout: float, share: float) -> None:
+    threshold = 1 + int(share * probability * (1 - dropout) * (clients - 1))
+    bound = reliability_bound_log2(clients, probability, dropout, threshold)
+    with mpmath.workdps(40):
+        needed = mpmath.mpf(threshold - 1) / (clients - 1)
+        reached = mpmath.mpf(probability) * (1 - mpmath.mpf(dropout))
+        if needed >= reached or reached == 1:
+            return
+        divergence = (1 - needed) * mpmath.log((1 - needed) / (1 - reached))
+        divergence += needed * mpmath.log(needed / reached) if needed else 0
+        exact = (mpmath.log(clients) - (clients - 1) * divergence) / mpmath.log(2)
+        assert min(exact, 0) <= bound
+        assert bound <= max(exact, -1e9) + 1e-6 * (1 + abs(exact) / 1000) / (1 - float(reached)) or bound == 0
+
+
+@pytest.mark.parametrize(("clients", "probability", "dropout"), [(40, 0.3, 0.1), (100, 0.6362, 0.0), (300, 0.1, 0.3)])
+def test_theorem_6_is_rounded_up(clients: int, probability: float, dropout: float) -> None:
+    with mpmath.workdps(40):
+        stays, absent = (1 - mpmath.mpf(dropout)) ** mpmath.mpf("0.75"), 1 - mpmath.mpf(probability)
+        total = mpmath.mpf(0)
+        for m in range(2, clients + 1):
+            left = math.comb(clients, m) * stays**m * (1 - stays) ** (clients - m)
+            total += left * mpmath.fsum(math.comb(m, k) * absent ** (k * (m - k)) for k in range(1, m // 2 + 1))
+        exact = mpmath.log(total, 2)
+        assert exact <= privacy_bound_log2(clients, probability, dropout) <= exact + 1e-9

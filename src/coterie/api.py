@@ -277,9 +277,10 @@ def audit(
 @overload
 def plan(
     clients: int,
-    dropout: float,
+    missing: float,
     *,
-    collusion: float = ...,
+    collusion: float | None = ...,
+    roster: int | None = ...,
     topology: str = ...,
     privacy_bits: float | None = ...,
     reliability_bits: float | None = ...,
@@ -292,17 +293,21 @@ def plan(
 @overload
 def plan(
     clients: int,
-    dropout: float | Sequence[float],
+    missing: float | Sequence[float],
     *,
     cohort: int,
     privacy: int | None = ...,
-    survival: float = ...,
+    lost: float = ...,
+    over_select: bool = ...,
+    collusion: float | None = ...,
+    active: bool = ...,
+    privacy_bits: float = ...,
     seed: int = ...,
 ) -> "PopulationPlan": ...
 
 
 def plan(
-    clients: int, dropout: float | Sequence[float], *, cohort: int | None = None, **options: Any
+    clients: int, missing: float | Sequence[float] | None = None, *, cohort: int | None = None, **options: Any
 ) -> "Plan | PopulationPlan":
     """Plan one session of all ``clients``; or, with a ``cohort``, many rounds that each choose so many of them.
 
@@ -314,18 +319,29 @@ def plan(
 
     Args:
         clients: how many there are.
-        dropout: the fraction of them that drops out; for many rounds also several levels, which clients have evenly.
+        missing: for a session the share of its clients that are *lost*: they drop out in it. For many rounds the
+            probability that a client is *absent* when a round begins, or several, which clients have evenly.
         cohort: K, how many of them take part in a round.
-        options: for a session ``collusion``, ``topology``, ``privacy_bits``, ``reliability_bits``, ``active``,
+        options: for a session ``collusion``, ``roster``, ``topology``, ``privacy_bits``, ``reliability_bits``,
+        ``active``,
             ``length`` and ``precision``, as of :func:`~coterie.planning.session.recommend`; for many rounds
-            ``privacy``, ``survival`` and ``seed``, as of :func:`~coterie.planning.population.plan_population`.
+            ``privacy``, ``lost`` (the probability that a selected client drops out in the round), ``over_select``,
+            ``collusion``, ``active`` and ``seed``, as of :func:`~coterie.planning.population.plan_population`.
 
     """
-    levels = dropout if isinstance(dropout, Sequence) else (dropout,)
+    if missing is None and "dropout" in options:  # its old name
+        missing = options.pop("dropout")
+    if missing is None:
+        raise ConfigError(
+            "a plan needs to know how many clients are missing: lost in a session, or absent before a round"
+        )
+    levels = missing if isinstance(missing, Sequence) else (missing,)
     if cohort is not None:
         from coterie.planning.population import plan_population
 
         return plan_population(clients, cohort, levels, **options)
     if len(levels) != 1:
-        raise ConfigError("a session has one dropout; several levels are for many rounds, which need a cohort")
+        raise ConfigError(
+            "a session has one share of lost clients; several levels are for many rounds, which need a cohort"
+        )
     return recommend(clients, levels[0], **options)

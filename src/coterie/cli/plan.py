@@ -1,34 +1,57 @@
 """``coterie plan``: parameters, bounds and costs before anything is run."""
 
 import json
+import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from coterie.cli.plan_population import show_population
 
 if TYPE_CHECKING:
-    from coterie.planning.session import Costs, Plan
+    from rich.console import Console
+    from rich.table import Table
+
+    from coterie.planning.session import Plan
 
 
 SESSION, ROUNDS = "One session", "Many rounds"
+Value = TypeVar("Value")
 
 
 def plan(
     context: typer.Context,
-    dropout: Annotated[
-        str,
+    clients: Annotated[int | None, typer.Option(help="Clients in a session.", min=3, rich_help_panel=SESSION)] = None,
+    lost: Annotated[
+        float | None,
         typer.Option(
             metavar="P",
-            help="Fraction of clients that drop out; with --population also levels spread evenly, as 0.1,0.3.",
+            help="Dropout in the round: the share of a session's clients that leave after they were selected.",
         ),
-    ],
-    clients: Annotated[int | None, typer.Option(help="Clients in a session.", min=3, rich_help_panel=SESSION)] = None,
+    ] = None,
     collusion: Annotated[
         float | None,
         typer.Option(
-            help="Fraction of clients that collude with the server (0 if not given; just under 1/3 with --active).",
+            metavar="P",
+            help="Share of all clients that collude with the server (if not given 0; with --active just under 1/3 of a "
+            "session).",
+        ),
+    ] = None,
+    active: Annotated[
+        bool,
+        typer.Option(
+            "--active/--no-active",
+            help="Plan against a malicious server, which lies and chooses whom it invites. Every session then "
+            "withstands all colluders there are, and is on the complete graph up to 1,000 clients unless --topology "
+            "says otherwise.",
+        ),
+    ] = False,
+    roster: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Clients in all, if a session has only some of them; --collusion is a share of these.",
             rich_help_panel=SESSION,
         ),
     ] = None,
@@ -36,23 +59,26 @@ def plan(
         str,
         typer.Option(
             metavar="NAME",
-            help="Who shares with whom: auto is the cheapest; a wrong name lists all.",
+            help="Who shares secrets with whom: complete, harary, erdos-renyi, or cheapest, whatever it promises. auto "
+            "is cheapest, but with --active complete up to its limit.",
             rich_help_panel=SESSION,
         ),
     ] = "auto",
     privacy_bits: Annotated[
         float | None,
         typer.Option(
-            help="Probability of a privacy failure at most 2^-BITS (40 if not given).", rich_help_panel=SESSION
+            metavar="BITS",
+            help="Probability of a privacy failure at most 2^-BITS (40 if not given).",
         ),
     ] = None,
     reliability_bits: Annotated[
         float | None,
         typer.Option(
-            help="Probability of a failed session at most 2^-BITS (20 if not given).", rich_help_panel=SESSION
+            metavar="BITS",
+            help="Probability of a failed session at most 2^-BITS (20 if not given).",
+            rich_help_panel=SESSION,
         ),
     ] = None,
-    active: Annotated[bool, typer.Option(help="Plan against a server that lies.", rich_help_panel=SESSION)] = False,
     length: Annotated[
         int, typer.Option(help="Numbers in each client's vector.", min=1, rich_help_panel=SESSION)
     ] = 100_000,
@@ -63,32 +89,54 @@ def plan(
         int | None, typer.Option(help="Clients to choose from in every round.", min=1, rich_help_panel=ROUNDS)
     ] = None,
     cohort: Annotated[
-        int | None, typer.Option(help="Clients in a round, at most.", min=1, rich_help_panel=ROUNDS)
+        int | None, typer.Option(help="K: clients in a round, at most.", min=1, rich_help_panel=ROUNDS)
     ] = None,
+    absent: Annotated[
+        str | None,
+        typer.Option(
+            metavar="P",
+            help="Probability that a client is not there when a round begins, before any is selected; or several, "
+            "spread evenly, as 0.1,0.3.",
+            rich_help_panel=ROUNDS,
+        ),
+    ] = None,
+    over_select: Annotated[
+        bool,
+        typer.Option(
+            "--over-select",
+            help="Select more circles, to make up for those that --lost breaks in the round.",
+            rich_help_panel=ROUNDS,
+        ),
+    ] = False,
     privacy: Annotated[
         int | None, typer.Option(metavar="T", help="Look closely at this T only.", min=1, rich_help_panel=ROUNDS)
     ] = None,
-    survival: Annotated[
-        float, typer.Option(help="Probability that a selected client lasts the round.", rich_help_panel=ROUNDS)
-    ] = 1.0,
     seed: Annotated[
         int, typer.Option(help="Draws random circles and the simulated rounds.", min=0, rich_help_panel=ROUNDS)
     ] = 0,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw C against T into this PNG file.", rich_help_panel=ROUNDS)
+        Path | None,
+        typer.Option(help="Draw the clients aggregated against T into this PNG file.", rich_help_panel=ROUNDS),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    dropout: Annotated[str | None, typer.Option(hidden=True)] = None,
+    survival: Annotated[float | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Plan one session from a threat model (--clients), or who takes part over many rounds (--population).
 
-    A session: topology, degree and threshold, with the proven bounds and the costs. Without failure targets,
-    [bold]--topology erdos-renyi[/] takes the rule of the CCESA paper.
+    A session: topology, degree and threshold, with the proven bounds, the costs and what the server learns in the end.
+    Without failure targets, [bold]--topology erdos-renyi[/] takes the rule of the CCESA paper.
 
     Many rounds: what every multi-round privacy T costs, and which T to take.
 
-    [dim]Examples:[/] coterie plan --clients 1000 --dropout 0.1 --collusion 0.05
+    Clients go missing in two ways. [bold]--absent[/]: not there when a round begins, so that their circle is not
+    selected. [bold]--lost[/]: dropped out in the round, so that their circle is left out of the sum.
 
-    coterie plan --population 120 --cohort 12 --dropout 0.2
+    [dim]Examples:[/] coterie plan --clients 1000 --lost 0.1 --collusion 0.05
+
+    coterie plan --clients 60 --lost 0.1 --active --roster 500 --collusion 0.02
+
+    coterie plan --population 120 --cohort 12 --absent 0.2 --lost 0.02
     """
     from coterie.errors import ConfigError
 
@@ -97,21 +145,45 @@ def plan(
     other, panel = ("--population", ROUNDS) if population is None else ("--clients", SESSION)
     if foreign := _given(context, panel):
         raise ConfigError(f"{', '.join(foreign)} can only be given with {other}")
-    levels = _levels(dropout)
+    if survival is not None:
+        lost = _once("--lost", lost, "--survival", round(1 - survival, 12))
     if population is not None:
         if cohort is None:
             raise ConfigError("--population needs --cohort, the number of clients in a round")
-        show_population(population, cohort, levels, privacy, survival, seed, plot, as_json)
+        # What was called --dropout is absence here, and loss in a session.
+        absent = _once("--absent", absent, "--dropout", dropout)
+        if absent is None:
+            raise ConfigError("--population needs --absent, the probability that a client is not there for a round")
+        show_population(
+            population,
+            cohort,
+            _levels(absent),
+            privacy=privacy,
+            lost=lost or 0.0,
+            over_select=over_select,
+            collusion=collusion,
+            active=active,
+            privacy_bits=40.0 if privacy_bits is None else privacy_bits,
+            seed=seed,
+            plot=plot,
+            as_json=as_json,
+        )
     elif clients is not None:
-        if len(levels) > 1:
-            raise ConfigError("a session has one --dropout; several levels can only be given with --population")
+        if dropout is not None:
+            levels = _levels(dropout)
+            if len(levels) > 1:
+                raise ConfigError("a session has one share of lost clients; several levels are for --population")
+            lost = _once("--lost", lost, "--dropout", levels[0])
+        if lost is None:
+            raise ConfigError("--clients needs --lost, the share of a session's clients that drop out in it")
 
         from coterie.planning.session import recommend
 
         found = recommend(
             clients,
-            levels[0],
+            lost,
             collusion=collusion,
+            roster=roster,
             topology=topology,
             privacy_bits=privacy_bits,
             reliability_bits=reliability_bits,
@@ -136,35 +208,53 @@ def _given(context: typer.Context, panel: str) -> list[str]:
     ]
 
 
-def _levels(dropout: str) -> list[float]:
+def _once(name: str, value: Value | None, old_name: str, old: Value | None) -> Value | None:
+    """Return what was given under a name or under its old one; refuse both."""
+    from coterie.errors import ConfigError
+
+    if value is not None and old is not None:
+        raise ConfigError(f"{old_name} is an old name of {name}: give one of them")
+    return old if value is None else value
+
+
+def _levels(absent: str) -> list[float]:
     from coterie.errors import ConfigError
 
     try:
-        return [float(level) for level in dropout.split(",")]
+        return [float(level) for level in absent.split(",")]
     except ValueError:
-        raise ConfigError(f"--dropout is a fraction such as 0.1, or several as 0.1,0.2,0.3; not {dropout!r}") from None
+        raise ConfigError(
+            f"give a fraction such as 0.1, or with --absent several as 0.1,0.2,0.3; not {absent!r}"
+        ) from None
 
 
 def _as_dict(found: "Plan") -> dict[str, Any]:
     """The plan as JSON."""
     from dataclasses import asdict
 
-    import msgspec
+    from coterie.graphs.table import topology_name
+    from coterie.planning.session import complete_limit
 
     guarantee = found.guarantee
     return {
         "clients": found.clients,
-        "dropout": found.dropout,
+        "sessions": found.sessions,
+        "roster": found.roster,
+        "lost": found.lost,
         "collusion": found.collusion,
         "active_server": found.active,
         "colluders": found.colluders,
+        "colluders_reason": found.colluders_reason,
         "quorum": found.quorum,
-        "topology": msgspec.to_builtins(guarantee.topology)["type"],
+        "topology": topology_name(guarantee.topology),
+        "complete_up_to": complete_limit(active=found.active),
         "connection_probability": found.connection_probability,
         "degree": guarantee.degree,
         "threshold": guarantee.threshold,
         "privacy_failure_log2": _finite(guarantee.privacy_failure_log2),
         "reliability_failure_log2": _finite(guarantee.reliability_failure_log2),
+        "multi_round_privacy_holds": found.holds,
+        "promise": found.promise,
         "bits": found.bits,
         "length": found.length,
         **asdict(found.costs),
@@ -187,43 +277,46 @@ def _show(found: "Plan") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console()
-    guarantee, costs = found.guarantee, found.costs
-    name = type(guarantee.topology).__name__
-    titles = {"Complete": "complete graph", "ErdosRenyi": "Erdős-Rényi graph", "Harary": "Harary graph"}
-    against = "lying" if found.active else "curious"
+    console = Console(highlight=False)
+    guarantee = found.guarantee
+    against = "a malicious server" if found.active else "an honest-but-curious server"
+    several = f"{found.sessions:,} sessions of " if found.sessions > 1 else ""
     console.print(
-        f"\n[bold]{found.clients} clients[/], {found.dropout:.1%} drop out, "
-        f"{found.colluders:,} collude with a {against} server"
+        f"\n[bold]{several}{found.clients:,} clients[/], {found.lost:.1%} lost in the round, against {against} and "
+        f"{found.colluders:,} colluders\n(c = {found.colluders:,}: {found.colluders_reason})"
     )
-    signing = f", [bold]{found.quorum}[/] clients must confirm who survived" if found.quorum else ""
+    signing = f", [bold]{found.quorum:,}[/] clients must confirm who survived" if found.quorum else ""
     console.print(
-        f"[bold green]→ {titles[name]}[/], {_neighbourhood(found)}, threshold [bold]{guarantee.threshold}[/]{signing}\n"
+        f"[bold green]→ {found.graph_title}[/], {_neighbourhood(found)}, threshold "
+        f"[bold]{guarantee.threshold:,}[/]{signing}\n"
     )
     bounds = Table(box=None, show_header=False, padding=(0, 2))
-    bounds.add_row("a partial sum or an input leaks", _probability(guarantee.privacy_failure_log2))
-    bounds.add_row("the session fails", _probability(guarantee.reliability_failure_log2))
+    bounds.add_row("a partial sum or an input leaks", probability_text(guarantee.privacy_failure_log2))
+    bounds.add_row("the session fails", probability_text(guarantee.reliability_failure_log2))
     console.print(bounds)
     console.print()
-    console.print(_cost_table(costs, found.complete, found))
-    if found.active:
-        console.print(_price_table(found))
+    console.print(found.promise if found.holds else f"[yellow]{found.promise}[/]")
     for note in found.notes:
         console.print(f"[yellow]Note:[/] {note}")
-    console.print("Settings for [bold]coterie run[/]:\n", style="dim")
-    console.print(_settings(found), markup=False, highlight=False)
+    console.print(f"\nA session of {found.length:,} numbers of {found.bits} bits", style="italic")
+    console.print(_cost_table(found))
+    if found.active:
+        _show_prices(found, console)
+    console.print("\nSettings for [bold]coterie run[/]:\n", style="dim")
+    console.print(_settings(found), markup=False)
 
 
 def _settings(found: "Plan") -> str:
     """Return the part of a configuration that plays sessions like this one."""
     from coterie.graphs.table import topology_name
+    from coterie.planning.collusion import share_of
 
     lines = [
         f"cohort.size = {found.clients}",
         f'aggregation.threat = "{"active-server" if found.active else "honest-but-curious"}"',
         f'aggregation.topology = "{topology_name(found.guarantee.topology)}"',
-        f"aggregation.dropout = {found.dropout:g}",
-        f"aggregation.collusion = {found.collusion:g}",
+        f"aggregation.dropout = {found.lost:g}",
+        f"aggregation.collusion = {share_of(found.colluders, found.clients)}",
     ]
     return "\n".join(lines)
 
@@ -233,60 +326,59 @@ def _neighbourhood(found: "Plan") -> str:
 
     degree = found.guarantee.degree
     if isinstance(found.guarantee.topology, ErdosRenyi):
-        return f"p = [bold]{found.connection_probability:.4f}[/] (about {degree:.0f} neighbours each)"
-    return f"[bold]{degree:.0f}[/] neighbours each"
+        return f"p = [bold]{found.connection_probability:.4f}[/] (about {degree:,.0f} neighbours each)"
+    return f"[bold]{degree:,.0f}[/] neighbours each"
 
 
-def _probability(log2: float) -> str:
+def probability_text(log2: float) -> str:
+    """Return a bound in words; rounded up, so that what is printed is a bound too."""
     if log2 == float("-inf"):
         return "[bold]cannot happen[/] under these fractions"
     if log2 == 0:
         return "[red]no promise[/]"
-    return f"with probability at most [bold]2^{log2:.1f}[/]"
+    return f"with probability at most [bold]2^{math.ceil(10 * log2) / 10:.1f}[/]"
 
 
-def _cost_table(costs: "Costs", complete: "Costs", found: "Plan") -> Any:  # noqa: ANN401 - rich is imported late
+def _cost_table(found: "Plan") -> "Table":
     from rich.table import Table
 
     from coterie.reports.words import size
 
-    table = Table(title=f"A session of {found.length:,} numbers of {found.bits} bits", title_justify="left")
+    costs, complete = found.costs, found.complete
+    compared = costs != complete
+    table = Table()
     table.add_column("")
     table.add_column("this plan", justify="right", style="bold")
-    table.add_column("complete graph", justify="right")
-    table.add_column("ratio", justify="right")
+    if compared:
+        table.add_column("complete graph", justify="right")
+        table.add_column("ratio", justify="right")
     for label, ours, theirs, is_bytes in (
         ("client uploads", costs.client_upload_bytes, complete.client_upload_bytes, True),
         ("  of it the masked vector", costs.masked_vector_bytes, complete.masked_vector_bytes, True),
         ("client downloads", costs.client_download_bytes, complete.client_download_bytes, True),
         ("client key agreements", costs.key_agreements, complete.key_agreements, False),
+        ("client signature checks", costs.signature_checks, complete.signature_checks, False),
         ("server receives", costs.server_download_bytes, complete.server_download_bytes, True),
         ("server sends", costs.server_upload_bytes, complete.server_upload_bytes, True),
         ("server key agreements", costs.server_key_agreements, complete.server_key_agreements, False),
     ):
         show = size if is_bytes else "{:,}".format
-        table.add_row(label, show(ours), show(theirs), f"{ours / theirs:.2f}" if theirs else "")
+        ratio = f"{ours / theirs:.2f}" if theirs else ""
+        table.add_row(label, show(ours), *((show(theirs), ratio) if compared else ()))
     return table
 
 
-def _price_table(found: "Plan") -> Any:  # noqa: ANN401 - rich is imported late
+def _show_prices(found: "Plan", console: "Console") -> None:
     from rich.table import Table
 
-    table = Table(title="Rounds that fail, on the complete graph, if clients leave in each step", title_justify="left")
+    console.print("\nRounds that fail if so many clients are lost in each step (complete graph)", style="italic")
+    table = Table()
     for heading in ("colluders withstood", "must confirm"):
         table.add_column(heading, justify="right")
     for leaving in found.prices[0].failed_rounds:
-        table.add_column(f"{leaving:.0%} leave", justify="right")
+        table.add_column(f"{leaving:.0%} lost", justify="right")
     for price in found.prices:
         style = "bold" if price.colluders == found.colluders else None
         chances = (f"{chance:.1%}" for chance in price.failed_rounds.values())
         table.add_row(f"{price.colluders:,}", f"{price.quorum:,}", *chances, style=style)
-    return table
-
-
-def _bytes(count: int) -> str:
-    for unit in ("B", "kB", "MB"):
-        if count < 10_000:
-            return f"{count:,} {unit}"
-        count = round(count / 1000)
-    return f"{count:,} GB"
+    console.print(table)

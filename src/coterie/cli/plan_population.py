@@ -3,7 +3,7 @@
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -13,20 +13,23 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from coterie.cohorts.theory import TradeOff
     from coterie.planning.population import Choice, PopulationPlan
 
 _COMPOSITIONS = {"any": "", "random": "random circles", "similar": "similar availability"}
+_WIDE = 110  # columns of a terminal that shows everything
+_MUCH = 0.9  # of the cohort: below this, advice
 
 
 def show_population(
     population: int,
     cohort: int,
-    dropout: "Sequence[float]",
+    absent: "Sequence[float]",
+    *,
     privacy: int | None,
-    survival: float,
-    seed: int,
     plot: Path | None,
     as_json: bool,
+    **options: Any,  # noqa: ANN401 - as of plan_population
 ) -> None:
     """Plan the rounds, draw the trade-off if asked to, and print the plan for people or for machines."""
     from rich.console import Console
@@ -34,9 +37,9 @@ def show_population(
     from coterie.errors import ConfigError
     from coterie.planning.population import draw_trade_off, plan_population
 
-    shown = plan_population(population, cohort, dropout, privacy=privacy, survival=survival, seed=seed)
+    shown = plan_population(population, cohort, absent, privacy=privacy, **options)
     if plot:
-        every = shown if privacy is None else plan_population(population, cohort, dropout, seed=seed)
+        every = shown if privacy is None else plan_population(population, cohort, absent, **options)
         try:
             draw_trade_off(every, plot)
         except OSError as error:
@@ -45,9 +48,7 @@ def show_population(
         typer.echo(json.dumps(shown.as_dict(), indent=2))
         return
     console = Console(highlight=False)
-    levels = ", ".join(f"{level:.3g}" for level in dropout)
-    evenly = ", evenly" if len(dropout) > 1 else ""
-    console.print(f"\n[bold]{population:,} clients[/], cohorts of {cohort:,}, dropout {levels}{evenly}\n")
+    _show_head(shown, console)
     if privacy is None:
         _show_choices(shown, console)
     else:
@@ -56,71 +57,152 @@ def show_population(
         console.print(f"The trade-off is drawn in [bold]{plot}[/].")
 
 
+def _show_head(plan: "PopulationPlan", console: "Console") -> None:
+    levels = ", ".join(f"{level:.3g}" for level in plan.absent)
+    evenly = ", evenly," if len(plan.absent) > 1 else ""
+    more = ", over-selecting" if plan.over_select else ""
+    console.print(
+        f"\n[bold]{plan.population:,} clients[/], cohorts of K = {plan.cohort:,}{more}; absent when a round begins: "
+        f"{levels}{evenly}; lost in the round: {plan.lost:.3g}"
+    )
+    if plan.collusion or plan.active:
+        against = "a malicious" if plan.active else "an honest-but-curious"
+        console.print(f"Against {against} server and c = {plan.colluders:,} colluders: {plan.colluders_reason}.")
+    console.print()
+
+
 def _show_choices(plan: "PopulationPlan", console: "Console") -> None:
     from coterie.planning.population import RULE
 
     similar = plan.composed("similar")
     for choices in filter(None, (plan.main, similar)):
-        console.print(_table(choices, plan))
-    if best := plan.recommended:
+        console.print(_table(choices, plan, wide=console.width >= _WIDE))
+    best = plan.recommended
+    if best:
         of_those = " Only some T are shown." if plan.selective else ""
-        console.print(f"[bold green]→ T = {best.privacy}[/]: {RULE}.{of_those} See --privacy {best.privacy}.")
-    else:
         console.print(
-            f"[yellow]No T is recommended.[/] The rule is {RULE}. "
-            "More clients, a smaller cohort or better availability leave more complete circles; a K that whole circles "
-            "fill wastes less of it."
+            f"[bold green]→ T = {best.privacy}[/], which aggregates {_number(best.aggregated)} of {plan.cohort:,} "
+            f"clients in a round on average. The rule: {RULE}.{of_those} See --privacy {best.privacy}."
         )
+        if best.convergence < _MUCH and not plan.over_select:
+            console.print(_advice(best, plan))
+    else:
+        console.print(f"[yellow]No T is recommended.[/] The rule: {RULE}. {_reason(plan)}")
     if similar:
         console.print(
-            "Circles of similar availability are complete more often (C), but unreliable ones fall behind (F); and "
+            "Circles of similar availability are complete more often, but unreliable ones fall behind (F); and "
             "whoever controls several clients can steer them into one circle by how available they seem. The "
             "recommendation is for random circles."
         )
+    if session := plan.session:
+        console.print(
+            f"Sessions of {session.clients:,}: {session.graph_title}, threshold {session.guarantee.threshold:,}, "
+            f"{session.quorum:,} clients must confirm who survived. {session.promise}"
+        )
     console.print()
-    console.print(*_legend(plan), sep="\n", style="dim")
+    console.print(*_legend(plan, console), sep="\n", style="dim")
     if best:
         console.print("\nSettings for [bold]coterie run[/]:\n", style="dim")
-        settings = {"clients.count": plan.population, "cohort.size": plan.cohort, "cohort.privacy": best.privacy}
-        lines = ['cohort.policy = "multi-round"', *(f"{key} = {value}" for key, value in settings.items())]
-        console.print(*lines, sep="\n", markup=False)
+        console.print(*_settings(plan, best), sep="\n", markup=False)
 
 
-def _table(choices: "Sequence[Choice]", plan: "PopulationPlan") -> "Table":
+def _settings(plan: "PopulationPlan", best: "TradeOff") -> "Iterator[str]":
+    """The part of a configuration that plays this plan; what is absent and lost in it is simulated."""
+    from coterie.graphs.table import topology_name
+    from coterie.planning.collusion import share_of
+
+    yield 'cohort.policy = "multi-round"'
+    yield f"clients.count = {plan.population}"
+    yield f"cohort.size = {plan.cohort}"
+    yield f"cohort.privacy = {best.privacy}"
+    if plan.over_select:
+        yield f"cohort.survival = {1 - plan.lost:g}"
+    if session := plan.session:
+        yield 'aggregation.threat = "active-server"'
+        yield f'aggregation.topology = "{topology_name(session.guarantee.topology)}"'
+        yield f"aggregation.collusion = {share_of(session.colluders, session.clients)}"
+
+
+def _advice(best: "TradeOff", plan: "PopulationPlan") -> str:
+    """Say why so few clients are aggregated, and what would help."""
+    whole = 1 / best.over_selection
+    if whole < _MUCH:
+        return (
+            f"A circle of {best.privacy} loses nobody in {whole:.0%} of the rounds. --over-select selects more circles "
+            "to make up for the others."
+        )
+    return (
+        "More clients or fewer absent ones leave more complete circles; a K that whole circles fill wastes less of it."
+    )
+
+
+def _reason(plan: "PopulationPlan") -> str:
+    rows = [choice.expected for choice in plan.main]
+    if not any(row.protects for row in rows):
+        return (
+            "No circle that fits into the cohort leaves two honest members. What would help: a larger cohort, fewer "
+            "colluders, or, where circles are drawn at random, fewer --privacy-bits."
+        )
+    best = max((row for row in rows if row.protects), key=lambda row: row.aggregated)
+    return (
+        f"The best, T = {best.privacy}, aggregates {_number(best.aggregated)} of {plan.cohort:,}. {_advice(best, plan)}"
+    )
+
+
+def _table(choices: "Sequence[Choice]", plan: "PopulationPlan", *, wide: bool) -> "Table":
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     title = _COMPOSITIONS[choices[0].composition].capitalize()
     table = Table(title=title or None, title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=0)
-    for heading in ("T", "circles", "family", "C", "C/K", "skipped", "F", *(f"{mode}*" for mode in choices[0].gaps)):
-        table.add_column(heading, justify="right", no_wrap=True)
+    honest = ["T-c"] if plan.collusion else []
+    modes = list(choices[0].gaps) if wide else []
+    headings = ["T", *honest, "circles", "selected", "aggregated", "of K", "skipped", "β", "F"]
+    for heading in (*headings, *(f"{mode}*" for mode in modes), *(["family"] if wide else [])):
+        table.add_column(f" {heading}", justify="right", no_wrap=True)
     for choice in choices:
         row = choice.expected
         table.add_row(
             f"{row.privacy:,}",
-            f" {row.chosen:,} of {row.circles:,}",
-            f" {_humanise(row.family)}",
+            *([f" {row.honest:,}"] if honest else []),
+            f" {row.selected:,} of {row.circles:,}",
             f" {_number(row.cardinality)}{'†' if row.cohort_needed > plan.cohort else ''}",
+            f" {_number(row.aggregated)}",
             f" {row.convergence:.3f}",
-            _percent(row.skipped),
+            f" {_percent(row.skipped)}",
+            f" {row.variance:.3f}",
             f" {row.fairness_gap:.3f}",
-            *(f" {gap:.3f}" for gap in choice.gaps.values()),
-            style="bold green" if row.recommended else "red" if row.privacy == 1 else "",
+            *(f" {choice.gaps[mode]:.3f}" for mode in modes),
+            *([f" {_humanise(row.family)}"] if wide else []),
+            style="bold green" if row.recommended else "" if row.protects else "red",
         )
     return table
 
 
-def _legend(plan: "PopulationPlan") -> "Iterator[str]":
+def _legend(plan: "PopulationPlan", console: "Console") -> "Iterator[str]":
+    honest = "T-c: honest ones among them, of a circle with all its colluders; 1 or fewer is not protected. "
     yield (
-        "T: clients that no number of rounds tells apart; 1 protects nobody. circles: in a cohort, of all. "
-        "family: different cohorts. C: clients aggregated in a round on average, skipped rounds included. "
-        "C/K: convergence factor. F: largest difference between two clients' participation rates, in the long "
-        "run of uniform selection."
+        f"T: clients that no number of rounds tells apart; 1 protects nobody. {honest if plan.collusion else ''}"
+        "circles: selected for a round, of all. selected (C): clients selected in a round on average, skipped rounds "
+        "included. aggregated: those that are left when circles that lost a member in the round are left out. of K: "
+        "that as a share of the cohort."
     )
-    if plan.choices[0].gaps:
+    first = next(iter(plan.main)).expected
+    alone = f", {first.variance:.3f} for T = 1" if first.privacy == 1 else ""
+    yield (
+        "What T costs in training: rounds count only in proportion to 'of K', and the steps between them are noisier. "
+        f"β is that noise in the convergence bound, in units of 4E²G²{alone}: few whole circles stand for all clients, "
+        "so it grows with T."
+    )
+    yield "F: largest difference between two clients' participation rates, in the long run of uniform selection."
+    if plan.choices[0].gaps and console.width >= _WIDE:
         yield f"* F after {plan.rounds:,} rounds: one simulated run of each mode of selection, seed {plan.seed}."
+    elif plan.choices[0].gaps:
+        yield "A terminal of 110 columns, --privacy T or --json also show F of each mode of selection, simulated."
     else:
         yield "F of the fairness-aware modes has no closed form, and a population of this size is not simulated here."
+    if console.width >= _WIDE:
+        yield "family: different cohorts."
     needed = {row.privacy: row.cohort_needed for choice in plan.main if (row := choice.expected)}
     if larger := [f"{cohort:,} (T = {level:,})" for level, cohort in needed.items() if cohort > plan.cohort]:
         yield f"† Some circles are larger than T. For one circle more in a cohort, K must be {', '.join(larger)}."
@@ -137,6 +219,12 @@ def _show_one(plan: "PopulationPlan", console: "Console") -> None:
             f"[bold]T = {row.privacy}[/]: in whatever the server computes from the sums of all rounds, every client "
             f"has the same weight as at least {row.privacy - 1} others.\n"
         )
+        if row.colluders:
+            style = "bold" if row.protects else "bold red"
+            console.print(
+                f"A circle may have {row.colluders:,} colluders, who know their own updates: [{style}]T - c = "
+                f"{row.honest:,}[/] honest members are left.\n"
+            )
     table = Table(box=None, show_header=len(plan.choices) > 1, padding=(0, 2, 0, 0))
     table.add_column("")
     for choice in plan.choices:
@@ -145,12 +233,12 @@ def _show_one(plan: "PopulationPlan", console: "Console") -> None:
         table.add_row(lines[0][0], *(value for _, value in lines))
     console.print(table)
     console.print(f"* simulated once, seed {plan.seed}\n" if plan.choices[0].gaps else "", style="dim")
-    if plan.survival < 1:
+    if plan.lost and not plan.over_select:
         console.print(
-            f"A selected client lasts the round with probability {plan.survival:g}, and a circle that loses one is "
-            f"left out: [bold]{1 - 1 / row.over_selection:.1%}[/] of the cohort on average. Selecting "
-            f"[bold]{row.over_selection:.2f}[/] times as many, {math.ceil(row.chosen * row.over_selection)} circles "
-            f"instead of {row.chosen}, makes up for it.\n"
+            f"A selected client is lost in the round with probability {plan.lost:g}, and a circle that loses one is "
+            f"left out: [bold]{1 - 1 / row.over_selection:.1%}[/] of the cohort on average. --over-select makes up for "
+            f"it by selecting [bold]{row.over_selection:.2f}[/] times as many clients, as far as circles are "
+            "complete.\n"
         )
     if row.cohort_needed > plan.cohort:
         console.print(f"Some circles are larger than T; K = {row.cohort_needed:,} would hold one circle more.\n")
@@ -161,12 +249,13 @@ def _lines(choice: "Choice", plan: "PopulationPlan") -> "Iterator[tuple[str, str
     more = " or more" if plan.population % row.privacy else ""
     yield "circles", f"{row.circles:,}, of {row.privacy:,}{more} clients"
     yield "in a cohort", f"{row.chosen:,} circles"
+    if plan.over_select:
+        yield "selected, to make up for loss", f"{row.selected:,} circles, up to {row.session:,} clients"
     yield "different cohorts", _humanise(row.family)
     yield "rounds skipped", _percent(row.skipped)
-    yield "clients in a round, C", _number(row.cardinality)
-    if plan.survival < 1:
-        yield "  without those lost inside it", _number(row.aggregated)
-    yield "convergence factor, C/K", f"{row.convergence:.4f}"
+    yield "clients selected in a round, C", _number(row.cardinality)
+    yield "clients aggregated in a round", _number(row.aggregated)
+    yield "  as a share of the cohort K", f"{row.convergence:.4f}"
     yield "selection variance, β/(4E²G²)", f"{row.variance:.4f}"
     yield "fairness gap F, uniform, long run", f"{row.fairness_gap:.4f}"
     for mode, gap in choice.gaps.items():

@@ -10,7 +10,6 @@ Frequencies count what was *aggregated*, not what was selected: the participatio
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,7 +28,7 @@ from coterie.cohorts.circles import (
     similar_circles,
     single_circles,
 )
-from coterie.cohorts.theory import intact_share
+from coterie.cohorts.theory import circles_wanted
 from coterie.errors import ConfigError, InputError
 
 Mode = Literal["uniform", "fair", "fairest"]
@@ -85,8 +84,7 @@ class MultiRound:
     @cached_property
     def wanted(self) -> int:
         """Number of circles to select, with those that in-round loss is expected to break."""
-        intact = intact_share(self.circles.sizes, self.survival)
-        return math.ceil(self.chosen / intact) if intact * len(self.circles) > self.chosen else len(self.circles)
+        return circles_wanted(self.circles.sizes, self.cohort, self.survival)
 
     @property
     def privacy(self) -> int:

@@ -4,6 +4,10 @@ Everything follows from one distribution: the number M of circles that are compl
 skipped when M < k; otherwise k of the M complete circles are chosen uniformly. Theorem 1 of So et al. 2023
 treats N/T equal circles and one dropout probability, where M is binomial; here circles and dropout
 probabilities may differ, so M is Poisson-binomial.
+
+Clients go missing in two ways, which have two words here. A client is **absent** if it is not there when a round
+begins: its circle is then not selected. A client is **lost** if it drops out in the round, after it was selected: its
+circle is then left out of the sum. What the paper calls dropout is absence.
 """
 
 from __future__ import annotations
@@ -16,19 +20,25 @@ import numpy as np
 
 from coterie.cohorts.circles import Circles, Indices, Reals, circle_sizes, circles_per_round
 from coterie.errors import ConfigError
+from coterie.graphs.tails import log_binomial
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-RECOMMENDED_CONVERGENCE = 0.95
-"""The share of the cohort, C/K, that a recommended T keeps."""
+KEPT_SHARE = 0.95
+"""A recommended T aggregates at least this share of the clients that the best T does."""
+USEFUL_SHARE = 0.5
+"""No T is recommended unless one of them aggregates this share of the cohort on average."""
+LEAST_HONEST = 2
+"""A recommended T leaves so many honest members in every circle: one alone is not hidden."""
 
 
 @dataclass(frozen=True, eq=False)
 class Forecast:
     """Long-run metrics of uniform selection over one partition.
 
-    ``rates`` holds, for each circle, the probability of being selected in a round.
+    ``rates`` holds, for each circle, the probability of being selected in a round. Nobody is lost in the round here:
+    ``cardinality`` is how many clients are selected on average.
     """
 
     rates: Reals
@@ -41,31 +51,48 @@ class Forecast:
 class TradeOff:
     """What one value of T gives and costs: one row of the plan.
 
-    ``privacy`` is T, ``chosen`` of the ``circles`` form a round's cohort, ``family`` is the number of
-    different cohorts, ``cardinality`` is C, ``convergence`` is C/K, ``skipped`` is the expected share of
-    rounds skipped, ``fairness_gap`` is F under uniform selection, ``variance`` is
-    :func:`selection_variance`, ``aggregated`` is what in-round losses leave of C on average, and
-    ``over_selection`` is the factor that makes up for them. Where unequal circles leave fewer than ⌊K/T⌋ in
-    a cohort, ``cohort_needed`` is the larger K that would hold ⌊K/T⌋ of them; otherwise it is K.
+    A cohort has ``chosen`` of the ``circles``; ``selected`` are picked, more than ``chosen`` where over-selection makes
+    up for loss in the round, and they have at most ``session`` clients. ``family`` is the number of different cohorts
+    of ``chosen`` circles. ``cardinality`` is C, the clients selected in a round on average; ``skipped`` is the share of
+    rounds without enough complete circles, which C counts as 0. ``aggregated`` is what loss in the round leaves of C,
+    and ``convergence`` is that as a share of the cohort K: the convergence bound counts so much of a round for each
+    round. ``variance`` is :func:`expected_variance`. ``fairness_gap`` is F
+    under uniform selection. ``over_selection`` is the factor 1/s^T that would make up for the loss. Where unequal
+    circles leave fewer than ⌊K/T⌋ in a cohort, ``cohort_needed`` is the larger K that would hold ⌊K/T⌋ of them;
+    otherwise it is K.
+
+    ``privacy`` is T. Of the members of a circle at most ``colluders`` collude, so ``honest`` = T - c are left.
     """
 
     privacy: int
+    colluders: int
+    honest: int
     circles: int
     chosen: int
+    selected: int
+    session: int
     family: int
     cardinality: float
+    aggregated: float
     convergence: float
     skipped: float
     fairness_gap: float
     variance: float
-    aggregated: float
     over_selection: float
     cohort_needed: int
     recommended: bool = False
 
+    @property
+    def protects(self) -> bool:
+        """Whether every circle has enough honest members to hide each of them."""
+        return self.honest >= LEAST_HONEST
 
-def selection_rates(availability: Reals, chosen: int) -> Reals:
+
+def selection_rates(availability: Reals, chosen: int, wanted: int | None = None) -> Reals:
     """Probability that each circle is selected when k = ``chosen`` complete circles are drawn uniformly.
+
+    With more than k ``wanted``, w, a round that has k complete circles selects w of them, or all if there are fewer:
+    then min(w, m + 1) stands for the second k below.
 
     Circle b is complete with probability a_b, and then it is one of m + 1 complete circles where m counts the
     others, so its rate is a_b · E[1{m + 1 >= k} · k / (m + 1)]. The Poisson-binomial m has the
@@ -80,24 +107,25 @@ def selection_rates(availability: Reals, chosen: int) -> Reals:
     log_all = sum(n * np.log(1.0 - a + a * roots) for a, n in zip(values, counts, strict=True))
     together = np.exp(log_all)
     complete = np.arange(1, length + 1)
-    weights = np.fft.fft(np.where(complete >= chosen, chosen / complete, 0.0))
+    drawn = np.minimum(chosen if wanted is None else wanted, complete)
+    weights = np.fft.fft(np.where(complete >= chosen, drawn / complete, 0.0))
     expected = [(together / (1.0 - a + a * roots) @ weights).real / length for a in values]
     rates: Reals = (values * expected)[inverse].clip(0.0, 1.0)
     return rates
 
 
-def forecast(circles: Circles, cohort: int, dropout: float | Reals) -> Forecast:
+def forecast(circles: Circles, cohort: int, absent: float | Reals) -> Forecast:
     """C, F and the share of skipped rounds for uniform selection from these circles.
 
-    With N/T circles of T clients and one dropout probability p this is Theorem 1 of So et al. 2023:
+    With N/T circles of T clients and one probability p of being absent this is Theorem 1 of So et al. 2023:
     C = K · (1 - Σ_{i > N/T - K/T} C(N/T, i) q^i (1-q)^{N/T-i}), q = 1 - (1-p)^T, and F = 0. In general
     C = Σ_b |b| r_b and F = max r_b - min r_b with the rates r_b of :func:`selection_rates`.
 
     Fairness-aware selection skips the same rounds, so with equal circles its C is the same; its F is lower,
     and has no closed form.
     """
-    everyone = np.broadcast_to(_probability(dropout), (circles.span,))
-    return _forecast(circles.sizes, circles.availability(everyone), cohort)
+    everyone = np.broadcast_to(_probability(absent), (circles.span,))
+    return _forecast(circles.sizes, circles.availability(everyone), circles_per_round(circles.sizes, cohort))
 
 
 def family_size(population: int, cohort: int, privacy: int) -> int:
@@ -120,6 +148,17 @@ def selection_variance(circles: int, chosen: int) -> float:
     return 0.0 if chosen == circles else (circles - chosen) / (chosen * (circles - 1))
 
 
+def expected_variance(circles: int, selected: int, intact: float) -> float:
+    """Return :func:`selection_variance` on average, where each selected circle stays whole with probability ``intact``.
+
+    Rounds in which none does are left out: they change nothing.
+    """
+    whole = np.arange(1, selected + 1)
+    weights = np.exp(log_binomial(selected, intact, whole))
+    variances = [selection_variance(circles, int(number)) for number in whole]
+    return float(np.average(variances, weights=weights)) if weights.sum() > 0 else selection_variance(circles, 1)
+
+
 def intact_share(sizes: Indices, survival: float) -> float:
     """Share of the selected clients that circle-aligned unmasking keeps, s^T for circles of T.
 
@@ -127,83 +166,123 @@ def intact_share(sizes: Indices, survival: float) -> float:
     mates survive too. Of K selected clients K·s^T are aggregated on average; selecting 1/s^T times as many
     makes up for it.
     """
+    return float(np.average(intact_chance(sizes, survival), weights=sizes))
+
+
+def intact_chance(sizes: Indices, survival: float) -> Reals:
+    """Probability that each circle loses nobody in a round, which a client survives with probability ``survival``."""
     if not 0.0 < survival <= 1.0:
         raise ConfigError(f"the probability of surviving a round lies in (0, 1], not {survival}")
-    return float(np.average(survival**sizes, weights=sizes))
+    return np.asarray(survival**sizes, dtype=np.float64)
+
+
+def circles_wanted(sizes: Indices, cohort: int, survival: float) -> int:
+    """How many circles to select so that those of a cohort are left when some break in the round; all, if too few.
+
+    With ``survival`` = 1 they are the circles of the cohort.
+    """
+    chosen, intact = circles_per_round(sizes, cohort), intact_share(sizes, survival)
+    return math.ceil(chosen / intact) if intact * sizes.size > chosen else int(sizes.size)
 
 
 def trade_off(
     population: int,
     cohort: int,
-    dropout: float | Reals,
+    absent: float | Reals,
     *,
-    survival: float = 1.0,
+    lost: float = 0.0,
+    over_select: bool = False,
+    colluders: Callable[[int], int] = lambda _: 0,
+    playable: Callable[[int], bool] = lambda _: True,
     levels: Iterable[int] | None = None,
     compose: Callable[[int], Circles] | None = None,
 ) -> list[TradeOff]:
     """One row for each feasible T in ``levels`` (by default 1..K), ascending in T (So et al., Figure 3).
 
-    T is feasible if a circle fits into the cohort. ``dropout`` is one probability, or one for each client; in
-    that case ``compose`` says how the clients are grouped for a given T. At most one row is recommended: the
-    largest T >= 2 that keeps C/K >= :data:`RECOMMENDED_CONVERGENCE`, because the convergence bound counts
-    C/K of a round for each round, while privacy only grows with T. T = 1 protects nobody and is never
-    recommended.
+    T is feasible if a circle fits into the cohort. ``absent`` is one probability, or one for each client; in that case
+    ``compose`` says how the clients are grouped for a given T. A client that was selected is ``lost`` in the round with
+    one probability. ``over_select`` selects more circles to make up for that, as
+    :class:`~coterie.cohorts.policies.MultiRound` does. ``colluders`` says how many of a circle of T may collude.
+
+    At most one row is recommended. It is chosen by the clients that are really aggregated in a round on average, up to
+    K: the largest T that aggregates at least :data:`KEPT_SHARE` of what the best T does. Only those T take part in this
+    that leave :data:`LEAST_HONEST` honest members in every circle, and whose sessions are ``playable`` with as many
+    clients as they have. If even the best does not aggregate :data:`USEFUL_SHARE` of K, none is recommended.
     """
     if not 1 <= cohort <= population:
         raise ConfigError(f"a cohort of {cohort} cannot be drawn from {population} clients")
-    if compose is None and np.ndim(dropout):
-        raise ConfigError("clients with different dropout need a way to compose circles")
+    if compose is None and np.ndim(absent):
+        raise ConfigError("clients that are absent with different probabilities need a way to compose circles")
+    if not 0.0 <= lost < 1.0:
+        raise ConfigError(f"the probability of being lost in a round lies in [0, 1), not {lost}")
     rows = []
     for privacy in sorted(range(1, cohort + 1) if levels is None else levels):
         sizes = circle_sizes(population, privacy)
         if sizes.max() > cohort:
             continue
         if compose is None:
-            ahead = _forecast(sizes, (1.0 - _probability(dropout)) ** sizes, cohort)
+            availability = (1.0 - _probability(absent)) ** sizes
         else:
             circles = compose(privacy)
             sizes = circles.sizes
-            ahead = forecast(circles, cohort, dropout)
-        rows.append(_row(privacy, sizes, cohort, ahead, intact_share(sizes, survival)))
-    best = max(
-        (row.privacy for row in rows if row.privacy > 1 and row.convergence >= RECOMMENDED_CONVERGENCE),
-        default=None,
-    )
+            availability = circles.availability(np.broadcast_to(_probability(absent), (circles.span,)))
+        rows.append(_row(privacy, sizes, availability, cohort, lost, over_select, min(colluders(privacy), privacy)))
+    able = {row.privacy: min(row.aggregated, cohort) for row in rows if row.protects and playable(row.session)}
+    most = max(able.values(), default=0.0)
+    enough = [privacy for privacy, aggregated in able.items() if aggregated >= KEPT_SHARE * most]
+    best = max(enough, default=None) if most >= USEFUL_SHARE * cohort else None
     return [replace(row, recommended=row.privacy == best) for row in rows]
 
 
-def _probability(dropout: float | Reals) -> Reals:
-    checked = np.asarray(dropout, dtype=np.float64)
+def _probability(absent: float | Reals) -> Reals:
+    checked = np.asarray(absent, dtype=np.float64)
     if not np.all((checked >= 0.0) & (checked <= 1.0)):
-        raise ConfigError("dropout is a probability: it lies between 0 and 1")
+        raise ConfigError("being absent has a probability: it lies between 0 and 1")
     return checked
 
 
-def _row(privacy: int, sizes: Indices, cohort: int, ahead: Forecast, intact: float) -> TradeOff:
-    chosen = circles_per_round(sizes, cohort)
+def _row(
+    privacy: int,
+    sizes: Indices,
+    availability: Reals,
+    cohort: int,
+    lost: float,
+    over_select: bool,
+    colluders: int,
+) -> TradeOff:
+    chosen, survival = circles_per_round(sizes, cohort), 1.0 - lost
+    selected = circles_wanted(sizes, cohort, survival) if over_select else chosen
+    ahead = _forecast(sizes, availability, chosen, selected)
+    aggregated = float((sizes * intact_chance(sizes, survival)) @ ahead.rates)
+    intact = intact_share(sizes, survival)
+    largest = np.sort(sizes)[::-1]
     return TradeOff(
         privacy=privacy,
+        colluders=colluders,
+        honest=privacy - colluders,
         circles=sizes.size,
         chosen=chosen,
+        selected=selected,
+        session=int(largest[:selected].sum()),
         family=math.comb(sizes.size, chosen),
         cardinality=ahead.cardinality,
-        convergence=ahead.cardinality / cohort,
+        aggregated=aggregated,
+        convergence=aggregated / cohort,
         skipped=ahead.skipped,
         fairness_gap=ahead.fairness_gap,
-        variance=selection_variance(sizes.size, chosen),
-        aggregated=ahead.cardinality * intact,
+        variance=expected_variance(sizes.size, selected, intact),
         over_selection=1.0 / intact,
-        cohort_needed=max(cohort, int(np.sort(sizes)[::-1][: cohort // privacy].sum())),
+        cohort_needed=max(cohort, int(largest[: cohort // privacy].sum())),
     )
 
 
-def _forecast(sizes: Indices, availability: Reals, cohort: int) -> Forecast:
-    chosen = circles_per_round(sizes, cohort)
-    rates = selection_rates(availability, chosen)
+def _forecast(sizes: Indices, availability: Reals, chosen: int, selected: int | None = None) -> Forecast:
+    plain = selection_rates(availability, chosen)
+    rates = plain if selected in (None, chosen) else selection_rates(availability, chosen, selected)
     return Forecast(
         rates=rates,
         cardinality=float(sizes @ rates),
         fairness_gap=float(np.ptp(rates)),
         # A round that is not skipped selects exactly k circles, so the rates add up to k · P(not skipped).
-        skipped=float((1.0 - rates.sum() / chosen).clip(0.0, 1.0)),
+        skipped=float((1.0 - plain.sum() / chosen).clip(0.0, 1.0)),
     )

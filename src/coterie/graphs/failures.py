@@ -48,6 +48,9 @@ from coterie.graphs.tails import (
 )
 from coterie.graphs.topology import Complete, ErdosRenyi, Harary, Topology, edge_probability
 
+FEWEST_CLIENTS = 3
+"""Of two clients, each can tell the other's input from the sum."""
+
 
 @dataclass(frozen=True, slots=True)
 class ThreatModel:
@@ -67,8 +70,8 @@ class ThreatModel:
     active: bool = False
 
     def __post_init__(self) -> None:
-        if self.clients < 3:
-            raise ConfigError(f"at least 3 clients are needed, not {self.clients}")
+        if self.clients < FEWEST_CLIENTS:
+            raise ConfigError(f"at least {FEWEST_CLIENTS} clients are needed, not {self.clients}")
         for name in ("dropout", "collusion"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(f"{name} is a fraction in [0, 1), not {getattr(self, name)}")

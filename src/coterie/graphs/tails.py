@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Logs = NDArray[np.float64]
-Counts = NDArray[np.int64]
+Hits = NDArray[np.int64]
 
 _ROUNDING = 2.0**-48
 """Relative error of a short chain of operations: 32 roundings of half a unit in the last place."""
@@ -64,13 +64,13 @@ def log_complement(probability: float) -> float:
     return math.log1p(-probability) if probability < 1 else -math.inf
 
 
-def log_choose(total: int, chosen: Counts) -> Logs:
+def log_choose(total: int, chosen: Hits) -> Logs:
     """Return the logarithms of the binomial coefficients ``C(total, chosen)``, rounded up, for counts in 0..total."""
     value, slack = _choose(total, chosen)
     return value + slack
 
 
-def log_cuts(size: int, part: Counts, probability: float) -> Logs:
+def log_cuts(size: int, part: Hits, probability: float) -> Logs:
     """Return ``log(C(m,k) (1-p)^(k(m-k)))``, rounded up: how many ways to cut k of m clients off are expected.
 
     A cut parts the clients in two with no edge between; each pair is joined with probability p.
@@ -93,7 +93,7 @@ def log_choose_ratio(part: int, total: int, chosen: int) -> float:
     return min(0.0, rounded_up(float(above - below), above, below) + float(above_slack + below_slack))
 
 
-def log_binomial(trials: int, probability: float, hits: Counts | None = None, *, relative_error: float = 0.0) -> Logs:
+def log_binomial(trials: int, probability: float, hits: Hits | None = None, *, relative_error: float = 0.0) -> Logs:
     """Return ``log P(X = x)``, rounded up, for ``x = 0 .. trials`` or for these ``hits``; X ~ Bin(trials, probability).
 
     A ``probability`` that was computed may be off by ``relative_error`` itself; the slack then covers that too.
@@ -128,7 +128,7 @@ def log_hypergeometric(population: int, marked: int, draws: int) -> Logs:
     return law
 
 
-def _binomial(trials: int, chance: float, hits: Counts) -> tuple[Logs, Logs]:
+def _binomial(trials: int, chance: float, hits: Hits) -> tuple[Logs, Logs]:
     """Return ``log P(Bin(trials, chance) = x)`` for every x in ``hits``, and a bound of its error."""
     misses = trials - hits
     value, slack = np.empty(hits.size), np.empty(hits.size)
@@ -145,7 +145,7 @@ def _binomial(trials: int, chance: float, hits: Counts) -> tuple[Logs, Logs]:
     return value, slack
 
 
-def _choose(total: int, chosen: Counts) -> tuple[Logs, Logs]:
+def _choose(total: int, chosen: Hits) -> tuple[Logs, Logs]:
     """Return ``log C(total, chosen)`` and a bound of its error: the same form, with all n log n taken out."""
     few = np.minimum(chosen, total - chosen)
     value, slack = np.zeros(few.size), np.zeros(few.size)

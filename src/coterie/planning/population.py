@@ -1,15 +1,15 @@
 """A plan for many rounds: what every choice of T gives and costs a population, before the first round.
 
-C, skipped rounds and the long-run fairness gap of uniform selection are computed exactly
-(:mod:`coterie.cohorts.theory`). The fairness gap of the fairness-aware modes has no closed form, so it is measured
-in a short seeded run; so is that of uniform selection, to compare like with like, because after any finite number
-of rounds chance alone leaves a gap.
+C, skipped rounds, clients aggregated and the long-run fairness gap of uniform selection are computed exactly
+(:mod:`coterie.cohorts.theory`), and how many members of a circle may collude (:mod:`coterie.planning.collusion`). The
+fairness gap of the fairness-aware modes has no closed form, so it is measured in a short seeded run; so is that of
+uniform selection, to compare like with like, because after any finite number of rounds chance alone leaves a gap.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -25,8 +25,11 @@ from coterie.cohorts.circles import (
     single_circles,
 )
 from coterie.cohorts.policies import Mode, MultiRound, simulate
-from coterie.cohorts.theory import RECOMMENDED_CONVERGENCE, TradeOff, trade_off
+from coterie.cohorts.theory import KEPT_SHARE, LEAST_HONEST, USEFUL_SHARE, TradeOff, trade_off
 from coterie.errors import ConfigError
+from coterie.graphs.table import topology_name
+from coterie.planning.collusion import check_session, circle_colluders, count_colluders, withstood
+from coterie.planning.session import Plan, recommend
 from coterie.reports.plots import BLUE, GREEN, HAIRLINE, QUIET, SKY, SLATE, foot_legend, page
 
 if TYPE_CHECKING:
@@ -36,8 +39,9 @@ if TYPE_CHECKING:
 Composition = Literal["any", "random", "similar"]
 
 RULE = (
-    f"the largest T of at least 2 that keeps {RECOMMENDED_CONVERGENCE:.0%} of the cohort on average, C/K >= "
-    f"{RECOMMENDED_CONVERGENCE:g}: convergence slows down by the factor C/K, while privacy only grows with T"
+    f"the largest T that aggregates at least {KEPT_SHARE:.0%} of the clients that the best T does, in a round on "
+    f"average and up to K, among those that leave {LEAST_HONEST} honest members in every circle (T - c >= "
+    f"{LEAST_HONEST}); none if the best aggregates less than {USEFUL_SHARE:.0%} of K"
 )
 _LINE: dict[str, Any] = {"linewidth": 2.2, "markersize": 5.5}
 _ALL_LEVELS = 24  # up to this K every T is shown
@@ -62,17 +66,27 @@ class Choice:
 class PopulationPlan:
     """Everything ``coterie plan --population`` shows.
 
-    ``dropout`` are the levels that clients have evenly. With one level all ways of composing circles are alike and
-    ``choices`` has one entry for each T (composition ``any``); with several it has two, ``random`` and ``similar``.
+    ``absent`` are the probabilities of not being there when a round begins, which clients have evenly; ``lost`` is that
+    of dropping out in a round, after being selected. With one level of absence all ways of composing circles are alike
+    and ``choices`` has one entry for each T (composition ``any``); with several it has two, ``random`` and ``similar``.
     """
 
     population: int
     cohort: int
-    dropout: tuple[float, ...]
-    survival: float
+    absent: tuple[float, ...]
+    lost: float
+    over_select: bool
+    collusion: float
+    active: bool
+    colluders: int
+    """The most clients of a session that may collude with the server."""
+    colluders_reason: str
+    """Why so many, in a sentence."""
     seed: int
     rounds: int
     choices: tuple[Choice, ...]
+    session: Plan | None
+    """Against an active server, the plan of a session of the recommended T."""
 
     def composed(self, composition: Composition) -> list[Choice]:
         """The choices of one composition, ascending in T."""
@@ -99,10 +113,23 @@ class PopulationPlan:
         return {
             "population": self.population,
             "cohort": self.cohort,
-            "dropout": list(self.dropout),
-            "survival": self.survival,
+            "absent": list(self.absent),
+            "lost": self.lost,
+            "over_select": self.over_select,
+            "collusion": self.collusion,
+            "active_server": self.active,
+            "colluders": self.colluders,
+            "colluders_reason": self.colluders_reason,
             "recommended": best.privacy if best else None,
             "rule": RULE,
+            "session": self.session
+            and {
+                "clients": self.session.clients,
+                "topology": topology_name(self.session.guarantee.topology),
+                "threshold": self.session.guarantee.threshold,
+                "quorum": self.session.quorum,
+                "promise": self.session.promise,
+            },
             "simulated_rounds": self.rounds,
             "seed": self.seed,
             "choices": [
@@ -121,33 +148,47 @@ class PopulationPlan:
 def plan_population(
     population: int,
     cohort: int,
-    dropout: Sequence[float],
+    absent: Sequence[float],
     *,
     privacy: int | None = None,
-    survival: float = 1.0,
+    lost: float = 0.0,
+    over_select: bool = False,
+    collusion: float | None = None,
+    active: bool = False,
+    privacy_bits: float = 40.0,
     seed: int = 0,
 ) -> PopulationPlan:
     """Work out every feasible T, or only T = ``privacy``, for a population whose clients have these levels evenly.
 
-    A large cohort gets a selection of T only (1, 2, 5, 10, ...). Random circles are one draw with ``seed``.
+    ``collusion`` is the share of the population that colludes with the server, which lies if it is ``active``: then
+    every session is planned for all of them. A large cohort gets a selection of T only (1, 2, 5, 10, ...). Random
+    circles are one draw with ``seed``.
     """
-    if not dropout:
-        raise ConfigError("the dropout of the clients is missing")
+    if not absent:
+        raise ConfigError("the probability that a client is absent is missing")
     if not 1 <= cohort <= population:
         raise ConfigError(f"a cohort of {cohort} cannot be drawn from {population} clients")
     if privacy is not None:
         circles_per_round(circle_sizes(population, privacy), cohort)  # refuses a T that does not fit, and says why
-    everyone = np.resize(np.array(dropout, dtype=np.float64), population)
-    compositions: list[Composition] = ["any"] if len(set(dropout)) == 1 else ["random", "similar"]
+    colluders = count_colluders(cohort, population, collusion, active=active, privacy_bits=privacy_bits)
+    if active:
+        check_session(cohort, colluders, lost, population)
+    everyone = np.resize(np.array(absent, dtype=np.float64), population)
+    compositions: list[Composition] = ["any"] if len(set(absent)) == 1 else ["random", "similar"]
     rounds = math.ceil(_TURNS * population / cohort)
     choices: list[Choice] = []
     for composition in compositions:
         compose = partial(_compose, composition, everyone, seed)
+        # Whoever controls clients can steer them into one circle of similar availability, whatever the server does.
+        worst = active or composition == "similar"
         rows = trade_off(
             population,
             cohort,
-            dropout[0] if composition == "any" else everyone,
-            survival=survival,
+            absent[0] if composition == "any" else everyone,
+            lost=lost,
+            over_select=over_select,
+            colluders=partial(circle_colluders, population, colluders.of_roster, active=worst, bits=privacy_bits),
+            playable=lambda clients: not active or withstood(clients, lost) >= colluders.number,
             levels=_levels(population, cohort) if privacy is None else [privacy],
             compose=None if composition == "any" else compose,
         )
@@ -155,7 +196,28 @@ def plan_population(
             short = rounds <= _LONGEST_RUN and rounds * row.circles <= _LARGEST_RUN
             gaps = _gaps(compose(row.privacy).availability(everyone), row.chosen, rounds, seed) if short else {}
             choices.append(Choice(composition, row, gaps))
-    return PopulationPlan(population, cohort, tuple(dropout), survival, seed, rounds, tuple(choices))
+    plan = PopulationPlan(
+        population=population,
+        cohort=cohort,
+        absent=tuple(absent),
+        lost=lost,
+        over_select=over_select,
+        collusion=colluders.of_roster / population if collusion is None else collusion,
+        active=active,
+        colluders=colluders.number,
+        colluders_reason=colluders.reason,
+        seed=seed,
+        rounds=rounds,
+        choices=tuple(choices),
+        session=None,
+    )
+    best = plan.recommended
+    if not active or best is None:
+        return plan
+    session = recommend(
+        best.session, lost, collusion=plan.collusion, roster=population, active=True, privacy_bits=privacy_bits
+    )
+    return replace(plan, session=session)
 
 
 def _levels(population: int, cohort: int) -> list[int]:
@@ -194,15 +256,15 @@ def _gaps(availability: Reals, chosen: int, rounds: int, seed: int) -> dict[Mode
 
 
 def draw_trade_off(plan: PopulationPlan, path: Path) -> None:
-    """Draw C against T (So et al. 2023, Figure 3) to ``path`` as a PNG, with the recommended T marked.
+    """Draw the clients aggregated against T (So et al. 2023, Figure 3) to ``path`` as a PNG, the recommended T marked.
 
     Bars show how many clients fit into a cohort in whole circles: what is above a bar is lost to rounding, what is
-    between a bar and the line to skipped rounds.
+    between a bar and the line to skipped rounds and to loss in the round.
     """
-    levels = ", ".join(f"{level:g}" for level in plan.dropout)
+    levels = ", ".join(f"{level:g}" for level in plan.absent)
     subtitle = (
-        f"{plan.population:,} clients, cohorts of {plan.cohort:,}, dropout {levels}.\n"
-        "C: clients aggregated in a round on average, skipped rounds included. T: clients nobody can tell apart."
+        f"{plan.population:,} clients, cohorts of {plan.cohort:,}; absent {levels}, lost in the round {plan.lost:g}.\n"
+        "Clients aggregated in a round on average, skipped rounds included. T: clients nobody can tell apart."
     )
     rows = [choice.expected for choice in plan.main]
     places = range(len(rows))
@@ -211,16 +273,17 @@ def draw_trade_off(plan: PopulationPlan, path: Path) -> None:
         axes.bar(places, room, color=HAIRLINE, alpha=0.45, width=0.7, label="room in whole circles")
         axes.axhline(plan.cohort, color=SLATE, linewidth=0.8)
         if similar := plan.composed("similar"):
-            ys = [choice.expected.cardinality for choice in similar]
-            axes.plot(places, ys, "o-", color=SKY, label="C, circles of similar availability", **_LINE)
-        label = "C, circles composed at random" if similar else "C"
-        axes.plot(places, [row.cardinality for row in rows], "o-", color=BLUE, label=label, **_LINE)
+            ys = [choice.expected.aggregated for choice in similar]
+            axes.plot(places, ys, "o-", color=SKY, label="aggregated, circles of similar availability", **_LINE)
+        label = "aggregated, circles composed at random" if similar else "aggregated"
+        axes.plot(places, [row.aggregated for row in rows], "o-", color=BLUE, label=label, **_LINE)
+        highest = max(plan.cohort, *(choice.expected.aggregated for choice in plan.choices))
         if best := plan.recommended:
             place = rows.index(best)
-            axes.plot(place, best.cardinality, "o", color=GREEN, markersize=12, markeredgecolor="white")
+            axes.plot(place, best.aggregated, "o", color=GREEN, markersize=12, markeredgecolor="white")
             axes.text(
                 place,
-                plan.cohort * 1.04,
+                highest * 1.04,
                 f"T = {best.privacy:,} keeps {best.convergence:.1%}",
                 color=GREEN,
                 fontweight="bold",
@@ -229,6 +292,6 @@ def draw_trade_off(plan: PopulationPlan, path: Path) -> None:
             )
         axes.text(len(rows) - 0.55, plan.cohort * 1.01, f"K = {plan.cohort:,}", color=QUIET, ha="right", va="bottom")
         axes.set_xticks(places, [f"{row.privacy:,}" for row in rows])
-        axes.set(xlabel="strong multi-round privacy T", ylabel="average cardinality C")
-        axes.set(xlim=(-0.55, len(rows) - 0.45), ylim=(0, plan.cohort * 1.12))
+        axes.set(xlabel="strong multi-round privacy T", ylabel="clients aggregated in a round")
+        axes.set(xlim=(-0.55, len(rows) - 0.45), ylim=(0, highest * 1.12))
         foot_legend(axes)

@@ -1,14 +1,20 @@
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from coterie import __version__
 from coterie.cli import app, main
+from coterie.cli.plan import probability_text
 from coterie.errors import ConfigError
 from coterie.graphs import TOPOLOGIES
+from coterie.graphs.failures import part_of
+from coterie.planning.session import COMPLETE_CLIENTS
 from coterie.runs.config import RunConfig
 from coterie.runs.config_file import load_config
 
@@ -23,6 +29,14 @@ KEYS = {
     "client_upload_bytes",
     "client_download_bytes",
     "key_agreements",
+    "signature_checks",
+    "sessions",
+    "roster",
+    "lost",
+    "colluders_reason",
+    "complete_up_to",
+    "multi_round_privacy_holds",
+    "promise",
 }
 
 
@@ -34,7 +48,7 @@ def plan(*arguments: str) -> dict[str, Any]:
 
 
 def test_json_has_what_machines_need() -> None:
-    found = plan("--clients", "300", "--dropout", "0.1", "--collusion", "0.05")
+    found = plan("--clients", "300", "--lost", "0.1", "--collusion", "0.05")
     assert found.keys() >= KEYS
     assert found["topology"] == "harary"
     assert found["privacy_failure_log2"] <= -40
@@ -53,10 +67,46 @@ def test_a_lying_server_needs_a_quorum() -> None:
     assert (calm["colluders"], calm["quorum"], calm["prices"]) == (0, None, [])
 
 
-def test_too_many_clients_for_a_session() -> None:
-    result = RUNNER.invoke(app, ["plan", "--clients", "1000000", "--dropout", "0.1"])
-    assert isinstance(result.exception, ConfigError)
-    assert "65,536" in str(result.exception)
+def test_more_clients_than_a_session_holds() -> None:
+    found = plan("--clients", "100000", "--lost", "0.1", "--topology", "harary")
+    assert (found["sessions"], found["clients"], found["roster"]) == (2, 50_000, 100_000)
+    shown = RUNNER.invoke(app, ["plan", "--clients", "100000", "--lost", "0.1", "--topology", "harary"])
+    words = " ".join(shown.output.split())
+    assert "2 sessions of 50,000 clients" in words
+    assert "2 sums instead of one" in words
+
+
+def test_a_lying_server_gets_the_complete_graph_unless_another_is_asked_for() -> None:
+    found = plan("--clients", "500", "--lost", "0.1", "--collusion", "0.05", "--active")
+    assert (found["topology"], found["multi_round_privacy_holds"]) == ("complete", True)
+    assert found["complete_up_to"] == COMPLETE_CLIENTS
+    for asked in (("--topology", "cheapest"), ("--topology", "harary")):
+        arguments = ("--clients", "500", "--lost", "0.1", "--collusion", "0.05", "--active", *asked)
+        assert plan(*arguments)["multi_round_privacy_holds"] is False
+        words = " ".join(RUNNER.invoke(app, ["plan", *arguments]).output.split())
+        assert "Weaker promise: T does not hold on this graph" in words
+    helped = RUNNER.invoke(app, ["plan", "--help"], env={"COLUMNS": "200"}).output
+    assert f"up to {COMPLETE_CLIENTS:,} clients" in " ".join(helped.split())
+
+
+def test_a_roster_larger_than_the_session() -> None:
+    arguments = ("--clients", "12", "--lost", "0", "--roster", "120", "--collusion", "0.05")
+    assert plan(*arguments, "--active")["colluders"] == 6
+    assert "all colluders of the roster" in plan(*arguments, "--active")["colluders_reason"]
+    assert "hypergeometric" in plan(*arguments)["colluders_reason"]
+
+
+@given(st.floats(-2000, -1e-9))
+def test_a_printed_bound_is_never_below_the_bound(log2: float) -> None:
+    match = re.search(r"2\^(-?[0-9.]+)", probability_text(log2))
+    assert match
+    assert log2 <= float(match[1]) <= log2 + 0.1
+
+
+def test_old_names_still_work() -> None:
+    assert plan("--clients", "60", "--dropout", "0.1") == plan("--clients", "60", "--lost", "0.1")
+    result = RUNNER.invoke(app, ["plan", "--clients", "60", "--dropout", "0.1", "--lost", "0.1"])
+    assert "--dropout is an old name of --lost" in str(result.exception)
 
 
 def test_every_topology_in_the_table_can_be_asked_for() -> None:
@@ -118,9 +168,10 @@ def pasted(output: str, tmp_path: Path) -> RunConfig:
 
 @pytest.mark.parametrize("active", [(), ("--active",)])
 def test_a_session_ends_with_the_settings_to_paste(tmp_path: Path, active: tuple[str, ...]) -> None:
-    arguments = ["plan", "--clients", "36", "--dropout", "0.1", "--collusion", "0.1", "--topology", "harary", *active]
+    arguments = ["plan", "--clients", "36", "--lost", "0.1", "--collusion", "0.1", "--topology", "harary", *active]
     config = pasted(RUNNER.invoke(app, arguments).stdout, tmp_path)
-    assert (config.cohort.size, config.aggregation.topology, config.aggregation.collusion) == (36, "harary", 0.1)
+    assert (config.cohort.size, config.aggregation.topology) == (36, "harary")
+    assert part_of(config.aggregation.collusion, 36) == 3
     assert config.aggregation.threat == ("active-server" if active else "honest-but-curious")
 
 

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.image import imread
 from typer.testing import CliRunner
 
 from coterie.cli import app
-from coterie.cohorts.theory import RECOMMENDED_CONVERGENCE
+from coterie.cohorts.theory import KEPT_SHARE, USEFUL_SHARE
 from coterie.errors import ConfigError
 from coterie.planning.population import plan_population
 
@@ -21,8 +22,8 @@ PAPER = ("--population", "120", "--cohort", "12")
 SMALL = ("--population", "24", "--cohort", "6")
 
 
-def shown(*arguments: str) -> str:
-    result = RUNNER.invoke(app, ["plan", *arguments])
+def shown(*arguments: str, columns: int = 120) -> str:
+    result = RUNNER.invoke(app, ["plan", *arguments], env={"COLUMNS": str(columns)})
     assert result.exit_code == 0, result.output
     return " ".join(result.output.split())
 
@@ -41,13 +42,16 @@ def refusal(*arguments: str) -> str:
 
 
 def test_the_papers_population() -> None:
-    found = as_json(*PAPER, "--dropout", "0.2")
+    found = as_json(*PAPER, "--absent", "0.2")
     choices = {choice["privacy"]: choice for choice in found["choices"]}
     assert list(choices) == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12]  # 120 clients in circles of 11 are circles of 12
     assert found["recommended"] == 6
     assert choices[6]["cardinality"] == pytest.approx(11.777466, abs=1e-6)
     assert choices[3]["family"] == 91_390
     assert choices[6]["fairness_gap"] == pytest.approx(0, abs=1e-12)
+    assert choices[1]["variance"] == pytest.approx(0.0756, abs=5e-5)
+    assert choices[6]["variance"] == pytest.approx(0.474, abs=5e-4)
+    assert (found["absent"], found["lost"], found["collusion"], found["colluders"]) == ([0.2], 0, 0, 0)
     assert choices[6]["convergence"] == pytest.approx(1 - choices[6]["skipped"])
     for choice in choices.values():
         gaps = choice["simulated_fairness_gap"]
@@ -56,16 +60,105 @@ def test_the_papers_population() -> None:
 
 def test_people_get_a_table_with_a_recommendation_and_its_rule(tmp_path: Path) -> None:
     plot = tmp_path / "trade-off.png"
-    output = shown(*PAPER, "--dropout", "0.2", "--plot", str(plot))
+    output = shown(*PAPER, "--absent", "0.2", "--plot", str(plot))
     assert "1.05e16" in output
     assert "91,390" in output
-    assert "→ T = 6: the largest T of at least 2 that keeps 95% of the cohort" in output
+    assert "→ T = 6, which aggregates 11.78 of 12 clients" in output
+    assert "the largest T that aggregates at least 95% of the clients that the best T does" in output
     assert "one simulated run of each mode of selection, seed 0" in output
+    assert "0.474" in output  # of the variance term, beside
+    assert "0.076 for T = 1" in output
     assert imread(plot).ndim == 3
 
 
+@pytest.mark.parametrize("columns", [80, 120])
+def test_every_column_fits_the_terminal(columns: int) -> None:
+    arguments = ["plan", "--population", "5000", "--cohort", "400", "--absent", "0.1", "--lost", "0.1"]
+    for more in ([], ["--collusion", "0.001"], ["--over-select"]):
+        lines = RUNNER.invoke(app, [*arguments, *more], env={"COLUMNS": str(columns)}).output.splitlines()
+        assert max(map(len, lines)) <= columns
+        assert not any("…" in line for line in lines)
+        (heading,) = (line for line in lines if "aggregated" in line and "of K" in line and "β" in line)
+        assert ("family" in heading) == (columns == 120)
+
+
+def test_loss_in_the_round_decides_which_t_is_recommended() -> None:
+    """At T = 20 only 19.4 of 500 were aggregated, and it was recommended."""
+    arguments = ("--population", "5000", "--cohort", "500", "--absent", "0")
+    assert as_json(*arguments)["recommended"] == 500
+    found = as_json(*arguments, "--lost", "0.15")
+    choices = {choice["privacy"]: choice for choice in found["choices"]}
+    assert choices[20]["aggregated"] == pytest.approx(19.4, abs=0.05)
+    assert found["recommended"] == 2
+    assert choices[2]["aggregated"] == pytest.approx(361, abs=0.5)
+    output = shown(*arguments, "--lost", "0.15")
+    assert "→ T = 2, which aggregates 361." in output
+    assert "--over-select" in output
+    more = as_json(*arguments, "--lost", "0.15", "--over-select")
+    again = {choice["privacy"]: choice for choice in more["choices"]}
+    assert again[more["recommended"]]["aggregated"] >= 0.95 * 500
+    assert more["recommended"] > 2
+    assert "cohort.survival = 0.85" in shown(*arguments, "--lost", "0.15", "--over-select")
+
+
+def test_old_names_of_absence_and_loss_still_work() -> None:
+    new = as_json(*SMALL, "--absent", "0.1,0.2", "--lost", "0.05")
+    assert as_json(*SMALL, "--dropout", "0.1,0.2", "--survival", "0.95") == new
+    assert "old name of --absent" in refusal(*SMALL, "--absent", "0.1", "--dropout", "0.1")
+    assert "old name of --lost" in refusal(*SMALL, "--absent", "0.1", "--lost", "0.1", "--survival", "0.9")
+    hidden = RUNNER.invoke(app, ["plan", "--help"], env={"COLUMNS": "200"}).output
+    assert "--dropout" not in hidden
+    assert "--survival" not in hidden
+
+
+def test_colluders_count_in_many_rounds_too() -> None:
+    """Against a server that lies all colluders may be in every session and in one circle."""
+    found = as_json(*PAPER, "--absent", "0.05", "--collusion", "0.05", "--active")
+    choices = {choice["privacy"]: choice for choice in found["choices"]}
+    assert found["colluders"] == 6
+    assert [choices[t]["honest"] for t in (1, 6, 8, 12)] == [0, 0, 2, 6]
+    assert choices[found["recommended"]]["honest"] >= 2
+    assert found["session"]["topology"] == "complete"
+    assert found["session"]["quorum"] == 10
+    output = shown(*PAPER, "--absent", "0.05", "--collusion", "0.05", "--active")
+    assert "T-c" in output
+    assert "c = 6 colluders: all colluders of the roster" in output
+    assert "aggregation.collusion = 0.5" in output
+    assert "10 clients must confirm" in output
+    detail = shown(*PAPER, "--absent", "0.05", "--collusion", "0.05", "--active", "--privacy", "12")
+    assert "T - c = 6 honest members" in detail
+    assert "no plan exists for sessions of 12" in refusal(*PAPER, "--absent", "0.1", "--collusion", "0.1", "--active")
+
+
+def test_circles_drawn_at_random_by_an_honest_server_share_the_colluders_out() -> None:
+    arguments = ("--population", "100000", "--cohort", "200", "--absent", "0.05", "--collusion", "0.01")
+    found = as_json(*arguments)
+    choices = {choice["privacy"]: choice for choice in found["choices"]}
+    colluders = choices[20]["colluders"]
+    odds = 5_000 * scipy.stats.hypergeom.sf([colluders, colluders - 1], 100_000, 1_000, 20)
+    assert odds[0] <= 2.0**-40 < odds[1]
+    assert choices[20]["honest"] == 20 - colluders > 2
+    assert as_json(*arguments, "--privacy-bits", "20")["choices"][4]["honest"] > choices[20]["honest"]
+    lying = as_json(*arguments[:-2], "--active", "--collusion", "0.0001")
+    assert {choice["privacy"]: choice["honest"] for choice in lying["choices"]}[20] == 10
+    assert "hypergeometric tail" in shown(*arguments)
+
+
+def test_similar_circles_can_be_steered_by_colluders() -> None:
+    found = as_json("--population", "4000", "--cohort", "100", "--absent", "0.1,0.2", "--collusion", "0.005")
+    for choice in found["choices"]:
+        worst = min(20, choice["privacy"])
+        assert choice["colluders"] == worst if choice["composition"] == "similar" else choice["colluders"] <= worst
+
+
+def test_no_circle_with_two_honest_members() -> None:
+    output = shown(*PAPER, "--absent", "0.05", "--collusion", "0.3")
+    assert "No T is recommended" in output
+    assert "leaves two honest members" in output
+
+
 def test_levels_compare_ways_of_composing_circles(tmp_path: Path) -> None:
-    arguments = (*SMALL, "--dropout", "0.1,0.2,0.3,0.4,0.5")
+    arguments = (*SMALL, "--absent", "0.1,0.2,0.3,0.4,0.5")
     found = as_json(*arguments)
     random, similar = (
         {choice["privacy"]: choice for choice in found["choices"] if choice["composition"] == composition}
@@ -83,14 +176,16 @@ def test_levels_compare_ways_of_composing_circles(tmp_path: Path) -> None:
 
 def test_one_privacy_in_detail(tmp_path: Path) -> None:
     plot = tmp_path / "all.png"
-    output = shown(*PAPER, "--dropout", "0.3", "--privacy", "4", "--survival", "0.95")
+    output = shown(*PAPER, "--absent", "0.3", "--privacy", "4", "--lost", "0.05")
     assert "the same weight as at least 3 others" in output
     assert "11.83" in output
     assert "18.5% of the cohort" in output  # 1 - 0.95^4
-    assert "1.23 times as many, 4 circles instead of 3" in output
+    assert "1.23 times as many clients" in output
+    over = shown(*PAPER, "--absent", "0.3", "--privacy", "4", "--lost", "0.05", "--over-select")
+    assert "4 circles, up to 16 clients" in over
     assert "protects nobody" in shown(*SMALL, "--dropout", "0.3", "--privacy", "1", "--plot", str(plot))
     assert plot.exists()
-    found = as_json(*PAPER, "--dropout", "0.3", "--privacy", "4", "--survival", "0.95")
+    found = as_json(*PAPER, "--absent", "0.3", "--privacy", "4", "--lost", "0.05")
     (choice,) = found["choices"]
     assert choice["aggregated"] == pytest.approx(choice["cardinality"] * 0.95**4)
 
@@ -99,7 +194,7 @@ def test_circles_that_do_not_divide_the_population() -> None:
     uneven = ("--population", "25", "--cohort", "6", "--dropout", "0.2")
     output = shown(*uneven)
     assert "K must be 7 (T = 2), 7 (T = 3)" in output
-    assert "No T is recommended" in output
+    assert "→ T = 5" in output
     assert "K = 7 would hold one circle more" in shown(*uneven, "--privacy", "3")
 
 
@@ -122,13 +217,17 @@ def test_large_populations_are_not_simulated() -> None:
         (("--dropout", "0.1"), "either --clients"),
         (("--clients", "100", *PAPER, "--dropout", "0.1"), "either --clients"),
         (("--clients", "100", "--cohort", "12", "--seed", "0", "--dropout", "0.1"), "--cohort, --seed can only be"),
-        ((*PAPER, "--collusion", "0.1", "--dropout", "0.1"), "--collusion can only be given with --clients"),
-        (("--population", "120", "--dropout", "0.1"), "needs --cohort"),
-        (("--clients", "100", "--dropout", "0.1,0.2"), "one --dropout"),
+        ((*PAPER, "--roster", "500", "--absent", "0.1"), "--roster can only be given with --clients"),
+        (("--clients", "100", "--absent", "0.1"), "--absent can only be given with --population"),
+        (("--population", "120", "--absent", "0.1"), "needs --cohort"),
+        (PAPER, "needs --absent"),
+        (("--clients", "100"), "needs --lost"),
+        (("--clients", "100", "--dropout", "0.1,0.2"), "one share of lost clients"),
         ((*PAPER, "--dropout", "a tenth"), "such as 0.1"),
         ((*PAPER, "--dropout", "1.5"), "between 0 and 1"),
         ((*PAPER, "--dropout", "0.1", "--privacy", "13"), "more than a cohort of 12"),
-        ((*PAPER, "--dropout", "0.1", "--survival", "0"), "surviving"),
+        ((*PAPER, "--absent", "0.1", "--lost", "1"), "being lost in a round"),
+        ((*PAPER, "--absent", "0.1", "--collusion", "1"), "collusion is a fraction"),
         (("--population", "10", "--cohort", "12", "--dropout", "0.1"), "cannot be drawn from 10"),
         ((*SMALL, "--dropout", "0.1", "--plot", "/nowhere/at/all.png"), "cannot write"),
     ],
@@ -148,8 +247,9 @@ def test_every_plan_keeps_its_own_rule(population: int, data: st.DataObject) -> 
     cohort = data.draw(st.integers(1, population))
     dropout = data.draw(st.lists(st.sampled_from((0.0, 0.1, 0.3, 0.6)), min_size=1, max_size=3))
     plan = plan_population(population, cohort, dropout, seed=data.draw(st.integers(0, 5)))
-    kept = {o.expected.privacy: o.expected.convergence for o in plan.main}
-    enough = [t for t, share in kept.items() if t > 1 and share >= RECOMMENDED_CONVERGENCE]
+    kept = {o.expected.privacy: o.expected.aggregated for o in plan.main if o.expected.privacy > 1}
+    most = max(kept.values(), default=0.0)
+    enough = [t for t, clients in kept.items() if clients >= KEPT_SHARE * most >= KEPT_SHARE * USEFUL_SHARE * cohort]
     assert (plan.recommended.privacy if plan.recommended else None) == max(enough, default=None)
     for choice in plan.choices:
         assert -1e-9 <= choice.expected.skipped <= 1

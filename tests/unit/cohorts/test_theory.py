@@ -8,8 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie.cohorts.circles import Circles, Indices, Reals, random_circles, similar_circles
+from coterie.cohorts.policies import MultiRound, simulate
 from coterie.cohorts.theory import (
-    RECOMMENDED_CONVERGENCE,
+    KEPT_SHARE,
+    LEAST_HONEST,
+    USEFUL_SHARE,
+    expected_variance,
     family_size,
     forecast,
     intact_share,
@@ -143,15 +147,19 @@ def test_in_round_loss() -> None:
     for survival in (0.0, 1.01):
         with pytest.raises(ConfigError):
             intact_share(six, survival)
+    for lost in (-0.1, 1.0):
+        with pytest.raises(ConfigError, match="lost in a round"):
+            trade_off(12, 6, 0.1, lost=lost)
 
 
 def test_trade_off_has_a_row_for_each_feasible_t() -> None:
-    rows = trade_off(120, 12, 0.2, survival=0.95)
+    rows = trade_off(120, 12, 0.2, lost=0.05)
     assert [row.privacy for row in rows] == list(range(1, 13))
     six = rows[5]
     assert (six.circles, six.chosen, six.family, six.cohort_needed) == (20, 2, 190, 12)
-    assert six.convergence == pytest.approx(six.cardinality / 12)
     assert six.aggregated == pytest.approx(six.cardinality * 0.95**6)
+    assert six.convergence == pytest.approx(six.aggregated / 12)
+    assert (six.colluders, six.honest, six.selected, six.session) == (0, 6, 2, 12)
     assert six.over_selection == pytest.approx(0.95**-6)
     assert six.skipped == pytest.approx(1 - six.cardinality / 12)
 
@@ -173,8 +181,87 @@ def test_unequal_circles_say_which_cohort_they_need() -> None:
 def test_recommendation_is_the_largest_t_that_keeps_the_cohort(dropout: float, best: int | None) -> None:
     rows = trade_off(120, 12, dropout)
     assert [row.privacy for row in rows if row.recommended] == ([] if best is None else [best])
-    good = [row.privacy for row in rows if row.convergence >= RECOMMENDED_CONVERGENCE and row.privacy > 1]
-    assert max(good, default=None) == best
+
+
+def test_recommendation_is_by_clients_really_aggregated() -> None:
+    """With 15% lost in the round, T = 20 would leave 19.4 of 500 in the sum, and was recommended."""
+    levels = [1, 2, 3, 4, 5, 10, 20, 50]
+    rows = {row.privacy: row for row in trade_off(5000, 500, 0.0, lost=0.15, levels=levels)}
+    assert rows[20].aggregated == pytest.approx(19.4, abs=0.05)
+    assert rows[2].aggregated == pytest.approx(500 * 0.85**2)
+    assert [row.privacy for row in rows.values() if row.recommended] == [2]
+
+
+parameters = st.tuples(
+    st.integers(2, 60), st.floats(0, 0.6), st.floats(0, 0.4), st.booleans(), st.integers(0, 4), st.data()
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(parameters)
+def test_the_recommended_t_aggregates_as_many_clients_as_any_other(
+    drawn: tuple[int, float, float, bool, int, st.DataObject],
+) -> None:
+    population, absent, lost, over_select, colluders, data = drawn
+    cohort = data.draw(st.integers(1, population))
+    rows = trade_off(population, cohort, absent, lost=lost, over_select=over_select, colluders=lambda _: colluders)
+    able = [row for row in rows if row.privacy - colluders >= LEAST_HONEST]
+    useful = {row.privacy: min(row.aggregated, cohort) for row in able}
+    best = [row for row in rows if row.recommended]
+    assert len(best) <= 1
+    for chosen in best:
+        assert chosen in able
+        mine = useful[chosen.privacy]
+        assert mine >= KEPT_SHARE * max(useful.values())
+        assert max(useful.values()) >= USEFUL_SHARE * cohort
+        # No larger T aggregates as many, within the same share.
+        assert all(useful[t] < KEPT_SHARE * max(useful.values()) for t in useful if t > chosen.privacy)
+    if not best:
+        assert max(useful.values(), default=0.0) < USEFUL_SHARE * cohort
+    for row in rows:
+        assert row.aggregated <= row.cardinality + 1e-9
+        assert row.honest == row.privacy - min(colluders, row.privacy)
+        assert 0 <= row.variance <= 1 + 1e-9
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 60), st.floats(0, 0.5), st.floats(0, 0.3), st.floats(0.001, 0.3), st.data())
+def test_more_loss_never_aggregates_more(
+    population: int, absent: float, lost: float, more: float, data: st.DataObject
+) -> None:
+    cohort = data.draw(st.integers(1, population))
+    mild = trade_off(population, cohort, absent, lost=lost)
+    harsh = trade_off(population, cohort, absent, lost=lost + more)
+    for better, worse in zip(mild, harsh, strict=True):
+        assert worse.aggregated <= better.aggregated + 1e-9
+        assert worse.variance >= better.variance - 1e-9
+    over = trade_off(population, cohort, absent, lost=lost, over_select=True)
+    for plain, more_circles in zip(mild, over, strict=True):
+        assert more_circles.aggregated >= plain.aggregated - 1e-9
+        assert more_circles.skipped == plain.skipped
+
+
+def test_over_selection_is_what_the_policy_does() -> None:
+    rng = np.random.default_rng(0)
+    (row,) = trade_off(120, 12, 0.2, lost=0.05, over_select=True, levels=[6])
+    policy = MultiRound(random_circles(120, 6, rng), 12, "uniform", survival=0.95)
+    assert (row.selected, row.session) == (policy.wanted, policy.largest)
+    sizes = simulate(policy, np.full(120, 0.2), 4_000, rng).sum(axis=1)
+    assert sizes.mean() == pytest.approx(row.cardinality, abs=5 * sizes.std() / np.sqrt(sizes.size))
+    assert row.aggregated == pytest.approx(row.cardinality * 0.95**6)
+
+
+def test_variance_counts_the_circles_that_stay_whole() -> None:
+    assert expected_variance(20, 2, 1.0) == pytest.approx(0.474, abs=5e-4)
+    whole = {1: 2 * 0.9 * 0.1, 2: 0.9**2}
+    exact = sum(chance * selection_variance(20, number) for number, chance in whole.items()) / sum(whole.values())
+    assert expected_variance(20, 2, 0.9) == pytest.approx(exact)
+    assert expected_variance(20, 2, 1e-300) == pytest.approx(1)
+
+
+def test_sessions_that_cannot_be_played_are_not_recommended() -> None:
+    rows = trade_off(120, 12, 0.1, playable=lambda clients: clients == 8)
+    assert [row.privacy for row in rows if row.recommended] == [8]
 
 
 def test_trade_off_of_unequal_clients() -> None:

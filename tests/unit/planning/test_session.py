@@ -1,11 +1,24 @@
+import math
+
 import pytest
+import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.cast import identity_for, make_inputs, make_terms
 
 from coterie.errors import ConfigError
+from coterie.graphs import ThreatModel, assess
+from coterie.graphs.failures import part_of
 from coterie.graphs.topology import Complete, ErdosRenyi, Harary
-from coterie.planning.session import failed_rounds, recommend, session_costs
+from coterie.planning.collusion import least_session, share_of, withstood
+from coterie.planning.session import (
+    COMPLETE_CLIENTS,
+    FEW_CLIENTS,
+    complete_limit,
+    failed_rounds,
+    recommend,
+    session_costs,
+)
 from coterie.rounds import one_off
 from coterie.transports.memory import Session
 
@@ -49,9 +62,15 @@ def test_the_recommendation_is_the_cheapest_that_meets_the_targets(
     best = recommend(clients, dropout, collusion=collusion, active=active)
     assert best.guarantee.privacy_failure_log2 <= -40
     assert best.guarantee.reliability_failure_log2 <= -20
+    cheapest = recommend(clients, dropout, collusion=collusion, active=active, topology="cheapest")
+    assert cheapest.costs.client_bytes <= best.costs.client_bytes
     for topology in ("complete", "harary"):
         other = recommend(clients, dropout, collusion=collusion, active=active, topology=topology)
-        assert best.costs.client_bytes <= other.costs.client_bytes
+        assert cheapest.costs.client_bytes <= other.costs.client_bytes
+    if active:  # T holds on no other graph
+        assert best.guarantee.topology == Complete()
+    else:
+        assert best == cheapest
 
 
 def test_stricter_targets_cost_more() -> None:
@@ -109,7 +128,122 @@ def test_terms_accept_what_was_planned_against_a_lying_server(clients: int, topo
         assert found.threshold > plan.colluders
 
 
-def test_sessions_that_the_protocol_refuses_are_not_planned() -> None:
-    with pytest.raises(ConfigError, match="at most 65,536 clients, not 65,537"):
-        recommend(65_537, 0.1)
-    assert recommend(65_536, 0.1, topology="harary").guarantee.degree < 200
+def test_against_a_lying_server_the_complete_graph_is_planned_as_long_as_it_is_affordable() -> None:
+    assert complete_limit(active=True) == COMPLETE_CLIENTS
+    assert complete_limit(active=False) == FEW_CLIENTS
+    at_the_limit = recommend(COMPLETE_CLIENTS, 0.1, collusion=0.1, active=True)
+    assert at_the_limit.guarantee.topology == Complete()
+    assert at_the_limit.holds
+    assert "T holds over many rounds" in at_the_limit.promise
+    # What the limit is justified with: bytes beside the vector, and operations, of one client.
+    costs = at_the_limit.costs
+    assert costs.client_bytes - costs.masked_vector_bytes < 0.65e6
+    assert (costs.key_agreements, costs.signature_checks) == (1_998, 2_999)
+
+    above = recommend(COMPLETE_CLIENTS + 1, 0.1, collusion=0.1, active=True)
+    assert isinstance(above.guarantee.topology, Harary)
+    assert not above.holds
+    assert above.promise.startswith("Weaker promise: T does not hold")
+    assert any("1,000 clients" in note for note in above.notes)
+    assert recommend(COMPLETE_CLIENTS + 1, 0.1, collusion=0.1, active=True, topology="complete").holds
+
+
+@pytest.mark.parametrize("topology", ["harary", "erdos-renyi", "cheapest"])
+def test_a_sparse_graph_that_is_asked_for_has_the_weaker_promise(topology: str) -> None:
+    asked = recommend(200, 0.1, collusion=0.05, active=True, topology=topology)
+    assert asked.guarantee.topology != Complete()
+    assert "T does not hold" in asked.promise
+    assert any("asked for" in note for note in asked.notes)
+    calm = recommend(200, 0.1, collusion=0.05, topology=topology)
+    assert calm.holds
+    assert "Weaker" not in calm.promise
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(3, 400), st.integers(0, 400), st.floats(0, 0.2), st.floats(0, 0.2))
+def test_every_session_withstands_all_colluders_of_the_roster(
+    clients: int, others: int, lost: float, collusion: float
+) -> None:
+    """A server that lies can gather them all in one session, so they must not outnumber what it withstands."""
+    roster = clients + others
+    everybody = part_of(collusion, roster)
+    if everybody > withstood(clients, lost):
+        with pytest.raises(ConfigError):
+            recommend(clients, lost, collusion=collusion, roster=roster, active=True)
+        return
+    plan = recommend(clients, lost, collusion=collusion, roster=roster, active=True)
+    assert plan.colluders == everybody
+    assert plan.quorum == (clients + everybody) // 2 + 1
+    assert plan.guarantee.threshold > everybody
+    make_terms(clients, active=True, threshold=plan.guarantee.threshold, colluders=plan.colluders, minimum=2)
+
+
+def test_six_colluders_among_120_clients_are_six_in_a_cohort_of_twelve() -> None:
+    alone = recommend(12, 0.0, collusion=0.05, active=True)
+    assert alone.colluders == 0  # 5% of 12; which is why the plan says that c must cover the whole roster
+    assert any("whole roster" in note and "--roster" in note for note in alone.notes)
+    lying = recommend(12, 0.0, collusion=0.05, roster=120, active=True)
+    assert (lying.colluders, lying.quorum, lying.guarantee.threshold) == (6, 10, 7)
+    assert "all colluders of the roster" in lying.colluders_reason
+
+
+def test_a_session_too_small_for_the_colluders_says_what_would_help() -> None:
+    with pytest.raises(ConfigError, match="no plan exists for sessions of 7 clients and 6 colluders") as refusal:
+        recommend(7, 0.0, collusion=0.05, roster=120, active=True)
+    words = str(refusal.value)
+    assert "sessions of 8 clients or more" in words
+    assert "Floor.colluders = 6" in words
+    assert "at most 5 clients of the roster collude" in words
+    assert "lose fewer" not in words
+    with pytest.raises(ConfigError, match="lose fewer clients"):
+        recommend(12, 0.3, collusion=0.05, roster=120, active=True)
+    with pytest.raises(ConfigError, match="smaller than a session"):
+        recommend(12, 0.0, roster=11)
+
+
+@given(st.integers(0, 300), st.floats(0, 0.6), st.integers(0, 50))
+def test_enough_clients_are_enough(colluders: int, lost: float, more: int) -> None:
+    least = least_session(colluders, lost)
+    if least is None:
+        assert lost >= 0.5
+        return
+    assert withstood(least + more, lost) >= colluders
+    if lost == 0:
+        assert withstood(least - 1, lost) < colluders or least == 3
+
+
+def test_a_server_that_selects_at_random_is_held_to_the_hypergeometric_tail() -> None:
+    plan = recommend(1_000, 0.1, collusion=0.05, roster=100_000, privacy_bits=30)
+    beyond = scipy.stats.hypergeom.sf(plan.colluders, 100_000, 5_000, 1_000)
+    before = scipy.stats.hypergeom.sf(plan.colluders - 1, 100_000, 5_000, 1_000)
+    assert beyond <= 2.0**-31 < before
+    assert 50 < plan.colluders < 5_000
+    assert "hypergeometric" in plan.colluders_reason
+    # The printed bound is for both: too many colluders, and a bad graph.
+    assert math.log2(beyond) <= plan.guarantee.privacy_failure_log2 <= -30
+    complete = recommend(1_000, 0.1, collusion=0.05, roster=100_000, topology="complete")
+    assert -43 < complete.guarantee.privacy_failure_log2 <= -40
+
+
+def test_more_clients_than_a_session_holds_take_several() -> None:
+    plan = recommend(1_000_000, 0.1, collusion=0.05, topology="harary")
+    assert (plan.sessions, plan.clients, plan.roster) == (16, 62_500, 1_000_000)
+    assert 3_125 < plan.colluders < 4_000  # 5% of a session on average; the tail is not far
+    assert plan.guarantee.privacy_failure_log2 <= -40
+    assert "16 sessions: of 62,500 clients" in plan.notes[0]
+    assert "16 sums instead of one" in plan.notes[0]
+    uneven = recommend(65_537, 0.1, topology="harary")
+    assert (uneven.sessions, uneven.clients) == (2, 32_769)
+    assert "1 of 32,769 clients and 1 of 32,768" in uneven.notes[0]
+    smaller = assess(ThreatModel(32_768, 0.1), uneven.guarantee.topology, uneven.guarantee.threshold)
+    assert uneven.guarantee.privacy_failure_log2 >= smaller.privacy_failure_log2
+    assert uneven.guarantee.reliability_failure_log2 >= smaller.reliability_failure_log2
+    assert recommend(65_536, 0.1, topology="harary").sessions == 1
+    with pytest.raises(ConfigError, match="no plan exists for sessions of 62,500"):
+        recommend(1_000_000, 0.1, collusion=0.07, active=True)
+
+
+@given(st.integers(1, 500), st.data())
+def test_a_share_in_few_digits_gives_the_part_back(total: int, data: st.DataObject) -> None:
+    part = data.draw(st.integers(0, total))
+    assert part_of(float(share_of(part, total)), total) == part

@@ -1,0 +1,151 @@
+"""The number of colluders to plan a session for, when only some clients of a roster are in it.
+
+A fraction of the *roster* colludes. How many of them are in one session depends on who chooses its clients:
+
+* **A server that lies** invites whom it likes, and can gather all colluders in one small session. So every session, of
+  whatever size, is planned for all colluders of the roster, and every circle may hold as many.
+* **A server that follows the protocol** selects at random, without regard to who colludes. Then the number of colluders
+  in a session is hypergeometric, and so is that in a circle that was drawn at random. The plan takes the least number
+  that is exceeded with a probability below the target.
+"""
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from math import ceil, log, log2
+
+from coterie.errors import ConfigError
+from coterie.graphs.failures import FEWEST_CLIENTS, part_of
+from coterie.graphs.tails import at_least, log_hypergeometric, rounded_up, to_log2
+from coterie.secagg.terms import MOST_CLIENTS, default_colluders
+
+
+@dataclass(frozen=True)
+class Colluders:
+    """How many colluders a session is planned for, how many the roster has, and why.
+
+    ``exceeded_log2`` is log2 of the probability that a session has more; ``-inf`` where it cannot. ``reason`` is a
+    sentence for people.
+    """
+
+    number: int
+    of_roster: int
+    exceeded_log2: float
+    reason: str
+
+
+def count_colluders(
+    clients: int, roster: int, collusion: float | None, *, active: bool, privacy_bits: float
+) -> Colluders:
+    """Return the colluders that a session of ``clients`` from a ``roster`` is planned for.
+
+    ``collusion`` is a fraction of the roster. Without it nobody colludes with a server that follows the protocol, and
+    with one that lies as many as a session's terms assume.
+    """
+    never = float("-inf")
+    if collusion is None:
+        if not active:
+            return Colluders(0, 0, never, "unless --collusion says otherwise")
+        number = default_colluders(clients)
+        return Colluders(number, number, never, "just under a third of a session, unless --collusion says otherwise")
+    if not 0 <= collusion < 1:
+        raise ConfigError(f"collusion is a fraction in [0, 1), not {collusion}")
+    of_roster = part_of(collusion, roster)
+    if roster == clients:
+        return Colluders(of_roster, of_roster, never, f"{collusion:.3g} of the {clients:,} clients")
+    if active:
+        reason = f"all colluders of the roster, {collusion:.3g} of {roster:,} clients, may be in one session"
+        return Colluders(of_roster, of_roster, never, f"{reason}, since a server that lies chooses whom it invites")
+    number, exceeded = random_colluders(roster, of_roster, clients, privacy_bits)
+    rarely = f"probability 2^-{privacy_bits:g} (hypergeometric tail)"
+    odds = f"puts more than {number:,} of them into a session with at most {rarely}"
+    if number == min(clients, of_roster):
+        odds = f"puts {number:,} of them into a session with more than {rarely}"
+    reason = (
+        f"{of_roster:,} of {roster:,} clients collude, and a server that follows the protocol selects at random: it"
+    )
+    return Colluders(number, of_roster, exceeded, f"{reason} {odds}")
+
+
+def random_colluders(roster: int, colluding: int, drawn: int, bits: float, times: int = 1) -> tuple[int, float]:
+    """Return the least c that ``drawn`` clients exceed with probability ``2^-bits`` at most, and log2 of how often.
+
+    The clients are drawn at random from a ``roster`` with so many ``colluding``. With ``times`` draws, which may depend
+    on each other, the probability is that of any of them exceeding c (union bound).
+    """
+    law = log_hypergeometric(roster, colluding, drawn)
+
+    def exceeded(number: int) -> float:
+        return to_log2(rounded_up(log(times) + at_least(law, number + 1), log(times)))
+
+    most = range(min(drawn, colluding) + 1)
+    number = most[bisect_left(most, True, key=lambda candidate: exceeded(candidate) <= -bits)]
+    return number, exceeded(number)
+
+
+def circle_colluders(roster: int, colluding: int, privacy: int, *, active: bool, bits: float) -> int:
+    """Return how many colluders some circle of T = ``privacy`` may have: T - c honest members are left in each.
+
+    Circles are drawn at random. Where the server lies, nothing guarantees that: all colluders may share a circle. (A
+    circle that is larger than T has as many honest members at least: without its extra members it is one of T.)
+    """
+    if active:
+        return min(colluding, privacy)
+    return random_colluders(roster, colluding, privacy, bits, times=max(1, roster // privacy))[0]
+
+
+def withstood(clients: int, lost: float) -> int:
+    """Return the most colluders of a lying server that a session of so many clients withstands; -1 if it is none.
+
+    With ``d = floor(lost n)`` clients lost, two honest clients must be left beside the colluders, ``c + 2 <= n - d``,
+    and a quorum must be left to sign, ``2 d + c < n``.
+    """
+    dropped = part_of(lost, clients)
+    return max(-1, min(clients - dropped - 2, clients - 2 * dropped - 1)) if clients >= FEWEST_CLIENTS else -1
+
+
+def least_session(colluders: int, lost: float) -> int | None:
+    """Return how many clients are enough: every session with as many withstands so many colluders of a lying server.
+
+    Where floor(lost n) happens to be small, a session with some fewer may do as well. None if no number is enough.
+    """
+    if lost >= 1 / 2:
+        return None
+    return max(FEWEST_CLIENTS, ceil((colluders + 1) / (1 - 2 * lost)), ceil((colluders + 2) / (1 - lost)))
+
+
+def check_session(clients: int, colluders: Colluders, lost: float, roster: int) -> None:
+    """Refuse a session too small for the colluders that a lying server may gather in it, and say what would help."""
+    most = withstood(clients, lost)
+    if colluders.number <= most:
+        return
+    helps = []
+    least = least_session(colluders.number, lost)
+    if least is not None and least <= min(roster, MOST_CLIENTS):
+        helps.append(
+            f"take sessions of {least:,} clients or more, and let clients refuse smaller ones (Floor.colluders = "
+            f"{colluders.number})"
+        )
+    if most >= 0:
+        helps.append(f"make sure that at most {most:,} clients of the roster collude (--collusion {most / roster:.3g})")
+    dropped = part_of(lost, clients)
+    if dropped:
+        helps.append("lose fewer clients in the round (--lost)")
+    raise ConfigError(
+        f"no plan exists for sessions of {clients:,} clients and {colluders.number:,} colluders against a server that "
+        f"lies: {colluders.reason}. Two honest clients must be in every sum, and a quorum must be left to sign"
+        f"{f' when {dropped:,} are lost' if dropped else ''}. What would help: {'; or '.join(helps)}"
+    )
+
+
+def either_log2(*logs2: float) -> float:
+    """Return log2 of the sum of probabilities that are given by theirs, rounded up: any of these events at most."""
+    peak = max(logs2)
+    if peak == float("-inf"):
+        return peak
+    return min(0.0, rounded_up(peak + log2(sum(2.0 ** (one - peak) for one in logs2)), peak))
+
+
+def share_of(part: int, total: int) -> str:
+    """Return ``part`` as a fraction of ``total``, in the fewest digits from which :func:`part_of` gives it back."""
+    digits = next(digits for digits in range(1, 18) if part_of(float(f"{part / total:.{digits}g}"), total) == part)
+    return f"{part / total:.{digits}g}"

@@ -1,78 +1,28 @@
-"""The plan of a session: the cheapest topology for a threat model, what it promises, and its bytes and agreements."""
+"""The plan of a session: the topology to take for a threat model, what it promises, and what it costs."""
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-import numpy as np
-from scipy.special import bdtrc
-
 from coterie.arithmetic.quantize import Quantizer
-from coterie.arithmetic.ring import Ring
-from coterie.crypto.agreement import KEY_BYTES
-from coterie.crypto.context import FINGERPRINT_BYTES
-from coterie.crypto.signing import SIGNATURE_BYTES
 from coterie.errors import ConfigError
 from coterie.graphs.failures import ThreatModel
-from coterie.graphs.guarantees import (
-    majority_threshold,
-    paper_parameters,
-    privacy_bound_log2,
-    quorum_of,
-    reliability_bound_log2,
-)
+from coterie.graphs.guarantees import paper_parameters, privacy_bound_log2, reliability_bound_log2
 from coterie.graphs.search import Guarantee, assess
 from coterie.graphs.table import searches
-from coterie.graphs.tails import log_binomial
 from coterie.graphs.topology import Complete, ErdosRenyi, is_complete
 from coterie.planning.collusion import check_session, count_colluders, either_log2
-from coterie.secagg import messages
-from coterie.secagg.steps import TABLE, Step
-from coterie.secagg.terms import MOST_CLIENTS, default_colluders
+from coterie.planning.costs import Costs, Price, price_colluders, session_costs
+from coterie.secagg.terms import MOST_CLIENTS
 
 #: With fewer clients the complete graph is cheap enough that nothing else is worth a thought.
 FEW_CLIENTS = 20
 #: Against a server that lies, the complete graph is planned up to so many clients unless another is asked for: T holds
 #: on no other graph there. A client of 1,000 sends and receives 0.62 MB beside its own vector, agrees on 1,998 keys and
-#: checks 2,999 signatures (:func:`session_costs`), which is under a second of one core at 0.05 and 0.25 ms each, and
-#: expands as many masks as it has neighbours. All of that grows in proportion to the clients of a session, and the
-#: server's part with their square.
+#: checks 2,999 signatures (:func:`~coterie.planning.costs.session_costs`), which is under a second of one core at 0.05
+#: and 0.25 ms each, and expands as many masks as it has neighbours. All of that grows in proportion to the clients of a
+#: session, and the server's part with their square.
 COMPLETE_CLIENTS = 1_000
-#: What withstanding colluders costs is shown for clients that leave this often, in every step.
-LEAVING = (0.05, 0.1)
-
-
-@dataclass(frozen=True)
-class Costs:
-    """Bytes and X25519 agreements of a session in which nobody drops out.
-
-    The bytes are lengths of real messages, filled with zeros. The server also makes an agreement for each pair of a
-    client that dropped out after sharing and a surviving neighbour: ``server_key_agreements`` is their expected number.
-    """
-
-    client_upload_bytes: int
-    client_download_bytes: int
-    masked_vector_bytes: int
-    key_agreements: int
-    signature_checks: int
-    server_upload_bytes: int
-    server_download_bytes: int
-    server_key_agreements: int
-
-    @property
-    def client_bytes(self) -> int:
-        """Everything one client sends and receives."""
-        return self.client_upload_bytes + self.client_download_bytes
-
-
-@dataclass(frozen=True)
-class Price:
-    """What it costs to withstand a number of colluders: more clients must stay to sign, so more rounds fail."""
-
-    colluders: int
-    quorum: int
-    failed_rounds: dict[float, float]
-    """By the probability that a client leaves in a step, that of a round that fails (on the complete graph)."""
 
 
 @dataclass(frozen=True)
@@ -285,35 +235,6 @@ def _worse(one: Guarantee, other: Guarantee) -> Guarantee:
     )
 
 
-def price_colluders(clients: int, planned: int) -> tuple[Price, ...]:
-    """Say what several numbers of colluders cost, among them none, the ``planned`` one and the default."""
-    default = default_colluders(clients)
-    numbers = sorted({0, default // 2, default, planned})
-    return tuple(
-        Price(
-            number,
-            quorum_of(clients, number),
-            {leaving: failed_rounds(clients, number, leaving) for leaving in LEAVING},
-        )
-        for number in numbers
-    )
-
-
-def failed_rounds(clients: int, colluders: int, leaving: float) -> float:
-    """Return the probability that a round against an active server fails on the complete graph.
-
-    Each client leaves with probability ``leaving`` in each step, independently. A quorum must be there to confirm, and
-    of those who confirmed a threshold must be there to reveal.
-    """
-    quorum = quorum_of(clients, colluders)
-    threshold = max(majority_threshold(clients), colluders + 1)
-    before = [row.step for row in TABLE].index(Step.CONFIRM) + 1
-    enough = np.arange(max(quorum, threshold), clients + 1)
-    confirming = np.exp(log_binomial(clients, (1 - leaving) ** before)[enough])
-    revealing = bdtrc(threshold - 1, enough, 1 - leaving)  # P(Bin(enough, 1 - leaving) >= threshold)
-    return max(0.0, 1 - float(confirming @ revealing))
-
-
 def _by_the_papers_rule(model: ThreatModel, notes: list[str]) -> Guarantee:
     """Connection probability and threshold as in Choi et al. (2020), with the bounds of their Theorems 5 and 6."""
     rule = paper_parameters(model.clients, model.dropout)
@@ -334,53 +255,3 @@ def _by_the_papers_rule(model: ThreatModel, notes: list[str]) -> Guarantee:
         privacy_bound_log2(model.clients, probability, model.dropout),
         reliability_bound_log2(model.clients, probability, model.dropout, rule.threshold),
     )
-
-
-def session_costs(
-    clients: int, degree: float, bits: int, length: int, *, lost: float = 0.0, active: bool = False
-) -> Costs:
-    """Count the bytes of every message of a session, and its key agreements, for a client of this degree."""
-    neighbours = math.ceil(degree)
-    last = clients - 1  # the largest client number takes the most bytes to write
-    terms, key, mark, signature = bytes(32), bytes(KEY_BYTES), bytes(FINGERPRINT_BYTES), bytes(SIGNATURE_BYTES)
-    advertisement = messages.Advertisement(terms, last, key, key, signature if active else None)
-    marks = messages.Fingerprints(mark, mark)
-    envelopes = (messages.Envelope(last, bytes(messages.SEALED_BYTES), marks),) * neighbours
-    vector = bytes(Ring(bits).packed_size(length))
-    confirmation = messages.Confirmation(terms, last, signature)
-    share = messages.SelfShareOf(last, bytes(messages.SELF_SHARE_BYTES))
-    uploads: list[messages.Message] = [
-        advertisement,
-        messages.SharedKeys(terms, last, envelopes, marks, mark),
-        messages.MaskedInput(terms, last, vector, signature if active else None),
-        messages.Revelation(terms, last, (share,) * (neighbours + 1), ()),
-    ]
-    members = bytes((clients + 7) // 8)
-    announcement = messages.Announcement(terms, members)
-    if active:
-        statements = (messages.Statement(last, signature),) * neighbours
-        announcement = messages.Announcement(terms, members, members, statements)
-    downloads: list[messages.Message] = [
-        messages.KeyBook(terms, (advertisement,) * (clients if active else neighbours)),
-        messages.Deliveries(terms, envelopes),
-        announcement,
-    ]
-    if active:
-        uploads.append(confirmation)
-        downloads.append(messages.Testimony(terms, (confirmation,) * clients))
-    up, down = _size(uploads), _size(downloads)
-    return Costs(
-        client_upload_bytes=up,
-        client_download_bytes=down,
-        masked_vector_bytes=len(vector),
-        key_agreements=2 * neighbours,
-        # Everybody's keys, the neighbours' statements and everybody's confirmation.
-        signature_checks=2 * clients + neighbours if active else 0,
-        server_upload_bytes=clients * down,
-        server_download_bytes=clients * up,
-        server_key_agreements=round(lost * clients * degree * (1 - lost)),
-    )
-
-
-def _size(sent: list[messages.Message]) -> int:
-    return sum(len(messages.encode(message)) for message in sent)

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from coterie import __version__
 from coterie.cli import app, main
-from coterie.cli.plan import probability_text
+from coterie.cli.plan_session import probability_text
 from coterie.errors import ConfigError
 from coterie.graphs import TOPOLOGIES
 from coterie.graphs.failures import part_of

@@ -11,13 +11,12 @@ from coterie.graphs import ThreatModel, assess
 from coterie.graphs.failures import part_of
 from coterie.graphs.topology import Complete, ErdosRenyi, Harary
 from coterie.planning.collusion import least_session, share_of, withstood
+from coterie.planning.costs import failed_rounds, session_costs
 from coterie.planning.session import (
     COMPLETE_CLIENTS,
     FEW_CLIENTS,
     complete_limit,
-    failed_rounds,
     recommend,
-    session_costs,
 )
 from coterie.rounds import one_off
 from coterie.transports.memory import Session

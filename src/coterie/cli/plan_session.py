@@ -1,0 +1,177 @@
+"""``coterie plan --clients``: the plan of one session, shown."""
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from coterie.planning.session import Plan
+
+
+def show_session(found: "Plan", as_json: bool) -> None:
+    """Print the plan for people or for machines."""
+    if as_json:
+        typer.echo(json.dumps(_as_dict(found), indent=2))
+    else:
+        _show(found)
+
+
+def _as_dict(found: "Plan") -> dict[str, Any]:
+    """The plan as JSON."""
+    from dataclasses import asdict
+
+    from coterie.graphs.table import topology_name
+    from coterie.planning.session import complete_limit
+
+    guarantee = found.guarantee
+    return {
+        "clients": found.clients,
+        "sessions": found.sessions,
+        "roster": found.roster,
+        "lost": found.lost,
+        "collusion": found.collusion,
+        "active_server": found.active,
+        "colluders": found.colluders,
+        "colluders_reason": found.colluders_reason,
+        "quorum": found.quorum,
+        "topology": topology_name(guarantee.topology),
+        "complete_up_to": complete_limit(active=found.active),
+        "connection_probability": found.connection_probability,
+        "degree": guarantee.degree,
+        "threshold": guarantee.threshold,
+        "privacy_failure_log2": _finite(guarantee.privacy_failure_log2),
+        "reliability_failure_log2": _finite(guarantee.reliability_failure_log2),
+        "multi_round_privacy_holds": found.holds,
+        "promise": found.promise,
+        "bits": found.bits,
+        "length": found.length,
+        **asdict(found.costs),
+        "complete": asdict(found.complete),
+        "prices": [
+            asdict(price)
+            | {"failed_rounds": {f"{leaving:g}": chance for leaving, chance in price.failed_rounds.items()}}
+            for price in found.prices
+        ],
+        "notes": list(found.notes),
+    }
+
+
+def _finite(log2: float) -> float:
+    """JSON knows no infinity: what cannot happen gets the exponent of the smallest positive float64."""
+    return max(log2, -1074.0)
+
+
+def _show(found: "Plan") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    guarantee = found.guarantee
+    against = "a malicious server" if found.active else "an honest-but-curious server"
+    several = f"{found.sessions:,} sessions of " if found.sessions > 1 else ""
+    console.print(
+        f"\n[bold]{several}{found.clients:,} clients[/], {found.lost:.1%} lost in the round, against {against} and "
+        f"{found.colluders:,} colluders\n(c = {found.colluders:,}: {found.colluders_reason})"
+    )
+    signing = f", [bold]{found.quorum:,}[/] clients must confirm who survived" if found.quorum else ""
+    console.print(
+        f"[bold green]→ {found.graph_title}[/], {_neighbourhood(found)}, threshold "
+        f"[bold]{guarantee.threshold:,}[/]{signing}\n"
+    )
+    bounds = Table(box=None, show_header=False, padding=(0, 2))
+    bounds.add_row("a partial sum or an input leaks", probability_text(guarantee.privacy_failure_log2))
+    bounds.add_row("the session fails", probability_text(guarantee.reliability_failure_log2))
+    console.print(bounds)
+    console.print()
+    console.print(found.promise if found.holds else f"[yellow]{found.promise}[/]")
+    for note in found.notes:
+        console.print(f"[yellow]Note:[/] {note}")
+    console.print(f"\nA session of {found.length:,} numbers of {found.bits} bits", style="italic")
+    console.print(_cost_table(found))
+    if found.active:
+        _show_prices(found, console)
+    console.print("\nSettings for [bold]coterie run[/]:\n", style="dim")
+    console.print(_settings(found), markup=False)
+
+
+def _settings(found: "Plan") -> str:
+    """Return the part of a configuration that plays sessions like this one."""
+    from coterie.graphs.table import topology_name
+    from coterie.planning.collusion import share_of
+
+    lines = [
+        f"cohort.size = {found.clients}",
+        f'aggregation.threat = "{"active-server" if found.active else "honest-but-curious"}"',
+        f'aggregation.topology = "{topology_name(found.guarantee.topology)}"',
+        f"aggregation.dropout = {found.lost:g}",
+        f"aggregation.collusion = {share_of(found.colluders, found.clients)}",
+    ]
+    return "\n".join(lines)
+
+
+def _neighbourhood(found: "Plan") -> str:
+    from coterie.graphs.topology import ErdosRenyi
+
+    degree = found.guarantee.degree
+    if isinstance(found.guarantee.topology, ErdosRenyi):
+        return f"p = [bold]{found.connection_probability:.4f}[/] (about {degree:,.0f} neighbours each)"
+    return f"[bold]{degree:,.0f}[/] neighbours each"
+
+
+def probability_text(log2: float) -> str:
+    """Return a bound in words; rounded up, so that what is printed is a bound too."""
+    if log2 == float("-inf"):
+        return "[bold]cannot happen[/] under these fractions"
+    if log2 == 0:
+        return "[red]no promise[/]"
+    return f"with probability at most [bold]2^{math.ceil(10 * log2) / 10:.1f}[/]"
+
+
+def _cost_table(found: "Plan") -> "Table":
+    from rich.table import Table
+
+    from coterie.reports.words import size
+
+    costs, complete = found.costs, found.complete
+    compared = costs != complete
+    table = Table()
+    table.add_column("")
+    table.add_column("this plan", justify="right", style="bold")
+    if compared:
+        table.add_column("complete graph", justify="right")
+        table.add_column("ratio", justify="right")
+    for label, ours, theirs, is_bytes in (
+        ("client uploads", costs.client_upload_bytes, complete.client_upload_bytes, True),
+        ("  of it the masked vector", costs.masked_vector_bytes, complete.masked_vector_bytes, True),
+        ("client downloads", costs.client_download_bytes, complete.client_download_bytes, True),
+        ("client key agreements", costs.key_agreements, complete.key_agreements, False),
+        ("client signature checks", costs.signature_checks, complete.signature_checks, False),
+        ("server receives", costs.server_download_bytes, complete.server_download_bytes, True),
+        ("server sends", costs.server_upload_bytes, complete.server_upload_bytes, True),
+        ("server key agreements", costs.server_key_agreements, complete.server_key_agreements, False),
+    ):
+        show = size if is_bytes else "{:,}".format
+        ratio = f"{ours / theirs:.2f}" if theirs else ""
+        table.add_row(label, show(ours), *((show(theirs), ratio) if compared else ()))
+    return table
+
+
+def _show_prices(found: "Plan", console: "Console") -> None:
+    from rich.table import Table
+
+    console.print("\nRounds that fail if so many clients are lost in each step (complete graph)", style="italic")
+    table = Table()
+    for heading in ("colluders withstood", "must confirm"):
+        table.add_column(heading, justify="right")
+    for leaving in found.prices[0].failed_rounds:
+        table.add_column(f"{leaving:.0%} lost", justify="right")
+    for price in found.prices:
+        style = "bold" if price.colluders == found.colluders else None
+        chances = (f"{chance:.1%}" for chance in price.failed_rounds.values())
+        table.add_row(f"{price.colluders:,}", f"{price.quorum:,}", *chances, style=style)
+    console.print(table)

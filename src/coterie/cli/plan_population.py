@@ -120,7 +120,8 @@ def _settings(plan: "PopulationPlan", best: "TradeOff") -> "Iterator[str]":
     if session := plan.session:
         yield 'aggregation.threat = "active-server"'
         yield f'aggregation.topology = "{topology_name(session.guarantee.topology)}"'
-        yield f"aggregation.collusion = {share_of(session.colluders, session.clients)}"
+        # A share of each session, large enough for the smallest one.
+        yield f"aggregation.collusion = {share_of(session.colluders, best.fewest_clients)}"
 
 
 def _advice(best: "TradeOff", plan: "PopulationPlan") -> str:
@@ -250,7 +251,7 @@ def _lines(choice: "Choice", plan: "PopulationPlan") -> "Iterator[tuple[str, str
     yield "circles", f"{row.circles:,}, of {row.privacy:,}{more} clients"
     yield "in a cohort", f"{row.chosen:,} circles"
     if plan.over_select:
-        yield "selected, to make up for loss", f"{row.selected:,} circles, up to {row.session:,} clients"
+        yield "selected, to make up for loss", f"{row.selected:,} circles, up to {row.most_clients:,} clients"
     yield "different cohorts", _humanise(row.family)
     yield "rounds skipped", _percent(row.skipped)
     yield "clients selected in a round, C", _number(row.cardinality)

@@ -52,11 +52,11 @@ class TradeOff:
     """What one value of T gives and costs: one row of the plan.
 
     A cohort has ``chosen`` of the ``circles``; ``selected`` are picked, more than ``chosen`` where over-selection makes
-    up for loss in the round, and they have at most ``session`` clients. ``family`` is the number of different cohorts
-    of ``chosen`` circles. ``cardinality`` is C, the clients selected in a round on average; ``skipped`` is the share of
-    rounds without enough complete circles, which C counts as 0. ``aggregated`` is what loss in the round leaves of C,
-    and ``convergence`` is that as a share of the cohort K: the convergence bound counts so much of a round for each
-    round. ``variance`` is :func:`expected_variance`. ``fairness_gap`` is F
+    up for loss in the round, and sessions have from ``fewest_clients`` to ``most_clients``. ``family`` is the number of
+    different cohorts of ``chosen`` circles. ``cardinality`` is C, the clients selected in a round on average;
+    ``skipped`` is the share of rounds without enough complete circles, which C counts as 0. ``aggregated`` is what loss
+    in the round leaves of C, and ``convergence`` is that as a share of the cohort K: the convergence bound counts so
+    much of a round for each round. ``variance`` is :func:`expected_variance`. ``fairness_gap`` is F
     under uniform selection. ``over_selection`` is the factor 1/s^T that would make up for the loss. Where unequal
     circles leave fewer than ⌊K/T⌋ in a cohort, ``cohort_needed`` is the larger K that would hold ⌊K/T⌋ of them;
     otherwise it is K.
@@ -70,7 +70,8 @@ class TradeOff:
     circles: int
     chosen: int
     selected: int
-    session: int
+    fewest_clients: int
+    most_clients: int
     family: int
     cardinality: float
     aggregated: float
@@ -227,7 +228,11 @@ def trade_off(
             sizes = circles.sizes
             availability = circles.availability(np.broadcast_to(_probability(absent), (circles.span,)))
         rows.append(_row(privacy, sizes, availability, cohort, lost, over_select, min(colluders(privacy), privacy)))
-    able = {row.privacy: min(row.aggregated, cohort) for row in rows if row.protects and playable(row.session)}
+    able = {
+        row.privacy: min(row.aggregated, cohort)
+        for row in rows
+        if row.protects and playable(row.fewest_clients) and playable(row.most_clients)
+    }
     most = max(able.values(), default=0.0)
     enough = [privacy for privacy, aggregated in able.items() if aggregated >= KEPT_SHARE * most]
     best = max(enough, default=None) if most >= USEFUL_SHARE * cohort else None
@@ -263,7 +268,8 @@ def _row(
         circles=sizes.size,
         chosen=chosen,
         selected=selected,
-        session=int(largest[:selected].sum()),
+        fewest_clients=int(largest[-chosen:].sum()),
+        most_clients=int(largest[:selected].sum()),
         family=math.comb(sizes.size, chosen),
         cardinality=ahead.cardinality,
         aggregated=aggregated,

@@ -6,7 +6,8 @@ A fraction of the *roster* colludes. How many of them are in one session depends
   whatever size, is planned for all colluders of the roster, and every circle may hold as many.
 * **A server that follows the protocol** selects at random, without regard to who colludes. Then the number of colluders
   in a session is hypergeometric, and so is that in a circle that was drawn at random. The plan takes the least number
-  that is exceeded with a probability below the target.
+  that is exceeded with a probability below the target. It assumes that whether a client is there does not depend on
+  whether it colludes.
 """
 
 from bisect import bisect_left

@@ -15,7 +15,9 @@ from typer.testing import CliRunner
 from coterie.cli import app
 from coterie.cohorts.theory import KEPT_SHARE, USEFUL_SHARE
 from coterie.errors import ConfigError
+from coterie.graphs.failures import part_of
 from coterie.planning.population import plan_population
+from coterie.runs.config_file import load_config
 
 RUNNER = CliRunner()
 PAPER = ("--population", "120", "--cohort", "12")
@@ -130,16 +132,29 @@ def test_colluders_count_in_many_rounds_too() -> None:
     assert "no plan exists for sessions of 12" in refusal(*PAPER, "--absent", "0.1", "--collusion", "0.1", "--active")
 
 
+def test_the_smallest_session_of_a_run_withstands_all_colluders_too(tmp_path: Path) -> None:
+    arguments = ["--population", "500", "--cohort", "60", "--absent", "0.1", "--lost", "0.02"]
+    arguments += ["--collusion", "0.01", "--active", "--over-select"]
+    found = as_json(*arguments)
+    best = next(choice for choice in found["choices"] if choice["recommended"])
+    assert (best["fewest_clients"], best["most_clients"]) == (60, 80)
+    file = tmp_path / "pasted.toml"
+    result = RUNNER.invoke(app, ["plan", *arguments])
+    file.write_text(result.stdout.split("Settings for coterie run:")[1])
+    share = load_config(file).aggregation.collusion
+    assert [part_of(share, clients) >= found["colluders"] == 5 for clients in (60, 70, 80)] == [True] * 3
+
+
 def test_circles_drawn_at_random_by_an_honest_server_share_the_colluders_out() -> None:
-    arguments = ("--population", "100000", "--cohort", "200", "--absent", "0.05", "--collusion", "0.01")
+    arguments = ("--population", "20000", "--cohort", "50", "--absent", "0.05", "--collusion", "0.01")
     found = as_json(*arguments)
     choices = {choice["privacy"]: choice for choice in found["choices"]}
     colluders = choices[20]["colluders"]
-    odds = 5_000 * scipy.stats.hypergeom.sf([colluders, colluders - 1], 100_000, 1_000, 20)
+    odds = 1_000 * scipy.stats.hypergeom.sf([colluders, colluders - 1], 20_000, 200, 20)
     assert odds[0] <= 2.0**-40 < odds[1]
     assert choices[20]["honest"] == 20 - colluders > 2
     assert as_json(*arguments, "--privacy-bits", "20")["choices"][4]["honest"] > choices[20]["honest"]
-    lying = as_json(*arguments[:-2], "--active", "--collusion", "0.0001")
+    lying = as_json(*arguments[:-2], "--active", "--collusion", "0.0005")
     assert {choice["privacy"]: choice["honest"] for choice in lying["choices"]}[20] == 10
     assert "hypergeometric tail" in shown(*arguments)
 

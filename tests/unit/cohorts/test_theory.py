@@ -159,7 +159,8 @@ def test_trade_off_has_a_row_for_each_feasible_t() -> None:
     assert (six.circles, six.chosen, six.family, six.cohort_needed) == (20, 2, 190, 12)
     assert six.aggregated == pytest.approx(six.cardinality * 0.95**6)
     assert six.convergence == pytest.approx(six.aggregated / 12)
-    assert (six.colluders, six.honest, six.selected, six.session) == (0, 6, 2, 12)
+    assert (six.colluders, six.honest, six.selected) == (0, 6, 2)
+    assert (six.fewest_clients, six.most_clients) == (12, 12)
     assert six.over_selection == pytest.approx(0.95**-6)
     assert six.skipped == pytest.approx(1 - six.cardinality / 12)
 
@@ -245,7 +246,8 @@ def test_over_selection_is_what_the_policy_does() -> None:
     rng = np.random.default_rng(0)
     (row,) = trade_off(120, 12, 0.2, lost=0.05, over_select=True, levels=[6])
     policy = MultiRound(random_circles(120, 6, rng), 12, "uniform", survival=0.95)
-    assert (row.selected, row.session) == (policy.wanted, policy.largest)
+    assert (row.selected, row.most_clients) == (policy.wanted, policy.largest)
+    assert row.fewest_clients == 12
     sizes = simulate(policy, np.full(120, 0.2), 4_000, rng).sum(axis=1)
     assert sizes.mean() == pytest.approx(row.cardinality, abs=5 * sizes.std() / np.sqrt(sizes.size))
     assert row.aggregated == pytest.approx(row.cardinality * 0.95**6)

@@ -47,7 +47,10 @@ def count_colluders(
         if not active:
             return Colluders(0, 0, never, "unless --collusion says otherwise")
         number = default_colluders(clients)
-        return Colluders(number, number, never, "just under a third of a session, unless --collusion says otherwise")
+        reason = "just under a third of a session, unless --collusion says otherwise"
+        if roster > clients:
+            reason += f"; it must cover all colluders among the {roster:,} clients: the server chooses whom it invites"
+        return Colluders(number, number, never, reason)
     if not 0 <= collusion < 1:
         raise ConfigError(f"collusion is a fraction in [0, 1), not {collusion}")
     of_roster = part_of(collusion, roster)

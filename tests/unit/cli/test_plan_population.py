@@ -75,8 +75,8 @@ def test_people_get_a_table_with_a_recommendation_and_its_rule(tmp_path: Path) -
 
 @pytest.mark.parametrize("columns", [80, 120])
 def test_every_column_fits_the_terminal(columns: int) -> None:
-    arguments = ["plan", "--population", "5000", "--cohort", "400", "--absent", "0.1", "--lost", "0.1"]
-    for more in ([], ["--collusion", "0.001"], ["--over-select"]):
+    arguments = ["plan", "--population", "600", "--cohort", "200", "--absent", "0.1", "--lost", "0.1"]
+    for more in ([], ["--collusion", "0.01"], ["--over-select"]):
         lines = RUNNER.invoke(app, [*arguments, *more], env={"COLUMNS": str(columns)}).output.splitlines()
         assert max(map(len, lines)) <= columns
         assert not any("…" in line for line in lines)
@@ -86,7 +86,7 @@ def test_every_column_fits_the_terminal(columns: int) -> None:
 
 def test_loss_in_the_round_decides_which_t_is_recommended() -> None:
     """At T = 20 only 19.4 of 500 were aggregated, and it was recommended."""
-    arguments = ("--population", "5000", "--cohort", "500", "--absent", "0")
+    arguments = ("--population", "60000", "--cohort", "500", "--absent", "0")
     assert as_json(*arguments)["recommended"] == 500
     found = as_json(*arguments, "--lost", "0.15")
     choices = {choice["privacy"]: choice for choice in found["choices"]}
@@ -127,6 +127,7 @@ def test_colluders_count_in_many_rounds_too() -> None:
     assert "c = 6 colluders: all colluders of the roster" in output
     assert "aggregation.collusion = 0.5" in output
     assert "10 clients must confirm" in output
+    assert "it must cover all colluders among the 120 clients" in shown(*PAPER, "--absent", "0.05", "--active")
     detail = shown(*PAPER, "--absent", "0.05", "--collusion", "0.05", "--active", "--privacy", "12")
     assert "T - c = 6 honest members" in detail
     assert "no plan exists for sessions of 12" in refusal(*PAPER, "--absent", "0.1", "--collusion", "0.1", "--active")
@@ -160,7 +161,7 @@ def test_circles_drawn_at_random_by_an_honest_server_share_the_colluders_out() -
 
 
 def test_similar_circles_can_be_steered_by_colluders() -> None:
-    found = as_json("--population", "4000", "--cohort", "100", "--absent", "0.1,0.2", "--collusion", "0.005")
+    found = as_json("--population", "1000", "--cohort", "50", "--absent", "0.1,0.2", "--collusion", "0.02")
     for choice in found["choices"]:
         worst = min(20, choice["privacy"])
         assert choice["colluders"] == worst if choice["composition"] == "similar" else choice["colluders"] <= worst

@@ -6,7 +6,8 @@
     ├── ConfigError             the values given contradict each other or cannot be met; nothing was sent
     │   └── OverflowRisk        the ring is too small for the sum
     ├── InputError              an array, a weight or a log that cannot be used; nothing was sent
-    │   └── LogTooLarge         a log above the limit; it was not read, or not to the end
+    │   ├── LogTooLarge         a log above the limit; it was not read, or not to the end
+    │   └── SplitCircle         a policy selected part of a circle; fix the policy
     ├── LocalProtocolError      our own caller used the protocol wrongly; fix the program
     │   └── LedgerConflict      two servers write to one ledger; run one of them
     ├── PeerProtocolError       the other side broke the protocol; drop it and go on
@@ -50,6 +51,22 @@ class InputError(CoterieError, ValueError):
 
 class LogTooLarge(InputError):
     """A log above the limit: it was not read, or not to the end."""
+
+
+class SplitCircle(InputError):
+    """A policy selected part of a circle that it keeps together; nobody was invited.
+
+    ``policy`` is its name, ``circle`` the number of the circle and ``missing`` who of it was not selected.
+    """
+
+    def __init__(self, policy: str, circle: int, missing: Sequence[str]) -> None:
+        self.policy = policy
+        self.circle = circle
+        self.missing = tuple(missing)
+        super().__init__(
+            f"the policy {policy} split circle {circle}: it selected some of its members without "
+            f"{_listed(self.missing)}. A circle is selected whole or not at all"
+        )
 
 
 class OverflowRisk(ConfigError):
@@ -178,6 +195,9 @@ def regarding(about: str) -> Iterator[None]:
 
 def _describe(separation: Separation) -> str:
     clients, since = separation
-    names = ", ".join(clients[:_NAMES_SHOWN]) + (", ..." if len(clients) > _NAMES_SHOWN else "")
     reason = "no earlier round contains them or their companions" if since is None else f"because of round {since}"
-    return f"{names} ({len(clients)}, {reason})"
+    return f"{_listed(clients)} ({len(clients)}, {reason})"
+
+
+def _listed(clients: Sequence[str]) -> str:
+    return ", ".join(clients[:_NAMES_SHOWN]) + (", ..." if len(clients) > _NAMES_SHOWN else "")

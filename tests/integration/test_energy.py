@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="training needs coterie[train]")
+from coterie.runs.build import build_run
 from coterie.runs.config_file import load_config
 from coterie.runs.federation import find_federation
 from coterie.runs.folder import RunFolder
@@ -95,6 +96,6 @@ def test_a_forecasting_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
 
 def test_the_example_as_it_is() -> None:
     config = load_config(EXAMPLE)
-    assert config.promised == 5
+    assert build_run(config, find_federation(config)).promise.privacy == 5
     assert config.model.name == "lstm"
     assert len(find_federation(config).parts) == config.clients.count

@@ -47,3 +47,15 @@ class FirstCircles:
 
     def select(self, available: Mask, frequencies: Indices, rng: np.random.Generator) -> Indices:
         return self.circles.union(np.arange(self.cohort // self.circles.privacy))
+
+
+class Neighbours:
+    """Pairs of neighbours, by circles of its own that nobody gave it."""
+
+    def __init__(self, clients: int, cohort: int = 4) -> None:
+        self.circles = [[first, first + 1] for first in range(0, clients, 2)]
+        self.cohort = cohort
+
+    def select(self, available: Mask, frequencies: Indices, rng: np.random.Generator) -> list[int]:
+        whole = [pair for pair in self.circles if available[pair].all()]
+        return [client for pair in whole[: self.cohort // 2] for client in pair]

@@ -5,12 +5,18 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
+from coterie.arithmetic.quantize import Layout
 from coterie.auditing.auditor import Auditor
 from coterie.cohorts.ledger import Outcome
+from coterie.cohorts.policies import PolicySettings, largest_cohort
+from coterie.runs.build import Cohorts
 from coterie.runs.config import RunConfig
 from coterie.runs.config_file import make_config
 from coterie.runs.forecasts import Course
+from coterie.runs.promise import Promise, make_promise
+from coterie.runs.protection import make_protection
 from coterie.runs.records import RoundRecord
+from coterie.runs.selection import make_selection
 from coterie.runs.summary import Summary
 from coterie.runs.yardstick import ACCURACY, SQUARED_ERROR, Yardstick
 
@@ -73,10 +79,22 @@ def summarised(records: list[RoundRecord], yardstick: Yardstick = ACCURACY, /, *
         client_names(),
         1234,
         records,
+        promise=promised(config),
         protocol="a graph",
         assumptions=("Nobody lies.",),
         yardstick=yardstick,
     )
+
+
+def promised(config: RunConfig) -> Promise:
+    """Return what a run with these settings promises."""
+    if not config.algorithm.aggregates:
+        return make_promise(config, None)
+    settings = PolicySettings(np.zeros(config.clients.count), config.cohort.size, config.cohort.privacy)
+    circles, policy = make_selection(config, settings, np.random.default_rng(0), None)
+    most = largest_cohort(policy, config.clients.count)
+    protection = make_protection(config, circles, Layout.of([np.zeros(10)]), most, 1)
+    return make_promise(config, Cohorts(circles, policy, (protection,)))
 
 
 def regression(count: int = 10) -> list[RoundRecord]:

@@ -5,6 +5,8 @@ cohort, or nobody, in which case the round is skipped. Only :class:`MultiRound` 
 rounds. The others are the baselines So et al. 2023 measure it against, and :class:`BalancedHalves` shows how little a
 weaker definition of privacy promises. :data:`POLICIES` is the one table of them all.
 
+A policy says what it promises by its ``circles`` (:mod:`coterie.cohorts.declaration`).
+
 Frequencies count what was *aggregated*, not what was selected: the participation ledger is their source.
 """
 
@@ -13,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal, Protocol, get_args
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 
@@ -87,14 +89,14 @@ class MultiRound:
         return circles_wanted(self.circles.sizes, self.cohort, self.survival)
 
     @property
-    def privacy(self) -> int:
-        """Strong T of any history this policy makes."""
-        return self.circles.privacy
-
-    @property
     def largest(self) -> int:
         """The most clients that it selects at once."""
         return int(np.sort(self.circles.sizes)[::-1][: self.wanted].sum())
+
+    @property
+    def smallest(self) -> int:
+        """The fewest clients that it selects, if any."""
+        return int(np.sort(self.circles.sizes)[: self.chosen].sum())
 
     def select(self, available: Mask, frequencies: Indices, rng: np.random.Generator) -> Indices:
         """Choose whole circles; see :class:`Policy`."""
@@ -117,13 +119,14 @@ class MultiRound:
 class Random:
     """K available clients uniformly at random. Strong T = 1; every model is exposed after about N rounds."""
 
-    privacy: ClassVar[int] = 1
     cohort: int
 
     @property
     def largest(self) -> int:
         """The most clients that it selects at once."""
         return self.cohort
+
+    smallest = largest
 
     def select(self, available: Mask, frequencies: Indices, rng: np.random.Generator) -> Indices:
         """Choose K available clients; see :class:`Policy`."""
@@ -138,13 +141,14 @@ class Random:
 class WeightedRandom:
     """The K available clients that took part least often, ties broken at random. Strong T = 1."""
 
-    privacy: ClassVar[int] = 1
     cohort: int
 
     @property
     def largest(self) -> int:
         """The most clients that it selects at once."""
         return self.cohort
+
+    smallest = largest
 
     def select(self, available: Mask, frequencies: Indices, rng: np.random.Generator) -> Indices:
         """Choose the K least-used available clients; see :class:`Policy`."""
@@ -162,7 +166,6 @@ class Iid:
     :meth:`aiming_at` gives the probability K / Σ(1 - p_i) that makes the expected size K.
     """
 
-    privacy: ClassVar[int] = 1
     probability: float
 
     @classmethod
@@ -189,7 +192,6 @@ class BalancedHalves:
     weak privacy promises, and is not meant for use.
     """
 
-    privacy: ClassVar[int] = 1
     cohort: int
 
     def __post_init__(self) -> None:
@@ -200,6 +202,8 @@ class BalancedHalves:
     def largest(self) -> int:
         """The most clients that it selects at once."""
         return self.cohort
+
+    smallest = largest
 
     def select(self, available: Mask, frequencies: Indices, rng: np.random.Generator) -> Indices:
         """Choose K/2 available clients below and K/2 above the middle; see :class:`Policy`."""

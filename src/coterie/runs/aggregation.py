@@ -45,6 +45,10 @@ def cohort_rounds(built: BuiltRun, resources: RunResources) -> Aggregation:
     )
     memories = resources.closing.enter_context(MemoryFile(folder.memory_file, durable=False))
     floor = replace(ANY_TERMS, mode=protection.session.mode, privacy=roster.privacy, minimum=config.cohort.minimum)
+    if (
+        floor.mode is ThreatMode.ACTIVE_SERVER
+    ):  # who chooses the clients of a session could gather colluders in a small one
+        floor = replace(floor, colluders=built.promise.colluders)
     return Secure(rounds, make_members(roster, memories, floor, secrets, contributions), carrier, contributions)
 
 

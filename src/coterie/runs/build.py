@@ -4,6 +4,7 @@ What contradicts the data or the model shows here, so that a run which cannot be
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from coterie.cohorts.availability import AVAILABILITIES, Availability
 from coterie.cohorts.circles import Circles
@@ -13,6 +14,7 @@ from coterie.runs.choices import make_chosen
 from coterie.runs.config import RunConfig
 from coterie.runs.curriculum import make_schedule
 from coterie.runs.federation import Federation
+from coterie.runs.promise import Promise, make_promise
 from coterie.runs.protection import Protection, make_protection
 from coterie.runs.selection import make_selection
 from coterie.secagg.server import Step
@@ -50,9 +52,19 @@ class BuiltRun:
         """How each sum of a round is protected; nothing where there are none, or the server sees every update."""
         return self.cohorts.protections if self.cohorts and self.config.aggregation.kind == "secure" else ()
 
+    @cached_property
+    def promise(self) -> Promise:
+        """What the run promises over any number of rounds."""
+        return make_promise(self.config, self.cohorts)
+
     def score(self, model: ModelArrays, name: str = "") -> Score:
         """Score a model on the test examples; by its name, it may be one client's and be judged by the client's own."""
         return self.federation.score(name, model)
+
+    @property
+    def noisy(self) -> bool:
+        """Whether there is noise: then nothing is written down that shows the clients' data without it."""
+        return self.config.algorithm.epsilon(self, 0) is not None
 
     def epsilon(self, revealed: int) -> float | None:
         """Return what so many rounds have spent, where clients add noise to what is summed."""
@@ -122,7 +134,8 @@ def make_cohorts(
         cohort.survival,
         similar=cohort.circles == "similar",
     )
-    circles, policy = make_selection(config, settings, stream(config.seed, "circles"), own)
+    names = sorted(strategy.clients)  # as on the roster
+    circles, policy = make_selection(config, settings, stream(config.seed, "circles"), own, names)
     most = largest_cohort(policy, config.clients.count)
     weight = max(strategy.weight(name) for name in strategy.clients)
     layouts = config.algorithm.sums(strategy)

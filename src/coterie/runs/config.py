@@ -21,7 +21,6 @@ from coterie.runs.algorithms.ditto import DittoSettings
 from coterie.runs.algorithms.sdp import PrivateDescentSettings
 from coterie.runs.choices import OneOf
 from coterie.runs.contradictions import Contradiction
-from coterie.runs.named import is_named, takes
 from coterie.runs.sections import BelowOne, Count, NamedSection, NotNegative, Positive, Section, Share
 from coterie.training.data.datasets import DATASETS
 from coterie.training.data.partitions import PARTITIONS
@@ -123,7 +122,8 @@ class CohortSettings(Section):
     policy: Annotated[str, OneOf(POLICIES, OWN, named=True)] = Field(
         default="multi-round",
         description="how clients are selected; only multi-round and partition protect over many rounds; own is for "
-        "Python programs; or module:Class, yours in the current folder",
+        "Python programs; or module:Class, yours in the current folder, whose attribute circles says what it keeps "
+        "together",
     )
     size: Count = Field(default=8, description="K: clients selected for a round")
     privacy: Count = Field(
@@ -198,8 +198,9 @@ class AggregationSettings(Section):
     )
     topology: Annotated[str, OneOf("complete", "auto", _SPARSE, named=True)] = Field(
         default="complete",
-        description="who shares secrets with whom; auto is the cheapest that withstands what follows; or module:Class, "
-        "yours in the current folder",
+        description="who shares secrets with whom; auto is the cheapest that withstands what follows, and complete "
+        "against an active server, for on others T does not hold for parts of a session; or module:Class, yours in the "
+        "current folder",
     )
     connection: Share = Field(
         default=0.0, description="erdos-renyi: probability that two clients share secrets; 0 is as planned"
@@ -211,7 +212,8 @@ class AggregationSettings(Section):
     collusion: Annotated[float, Field(ge=-1, lt=1)] = Field(
         default=-1.0,
         description="the share of a session's clients that may help the server; -1 is none, or against an active "
-        "server just under a third",
+        "server just under a third. A server that lies chooses who is in a session: what one session withstands must "
+        "cover all colluders among clients.count, and of a circle of T they leave T - c",
     )
     threads: int = Field(
         default=-1, ge=-1, le=1024, description="threads that mask and unmask; -1 is one for each core"
@@ -279,23 +281,6 @@ class RunConfig(Section):
     def algorithm(self) -> Algorithm:
         """The algorithm that the run learns by."""
         return ALGORITHMS[self.training.algorithm]
-
-    @property
-    def promised(self) -> int:
-        """The T that every history of this run keeps, however long: the size of the smallest circle of its roster."""
-        if self.aggregation.kind == "plain" or not self.algorithm.aggregates:
-            return 1
-        count, cohort = self.clients.count, self.cohort
-        if cohort.policy == "partition":
-            return count // -(-count // cohort.size)
-        if cohort.policy == OWN:
-            return cohort.privacy
-        if cohort.policy != "multi-round" and not (
-            is_named(cohort.policy) and takes("cohort.policy", cohort.policy, "circles")
-        ):
-            return 1
-        # Clients left over join circles, and all of them do where there are too few for a second circle.
-        return count // (count // cohort.privacy)
 
 
 def contradictions(sections: Mapping[str, Any]) -> Iterator[Contradiction]:

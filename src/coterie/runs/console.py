@@ -14,7 +14,7 @@ from coterie.cohorts.ledger import Outcome
 from coterie.reports.words import duration, size
 from coterie.runs.observers import Observer, RunStart
 from coterie.runs.records import RoundRecord, own_columns
-from coterie.runs.summary import Summary, in_words, told_privacy
+from coterie.runs.summary import Summary, in_words
 from coterie.runs.yardstick import ACCURACY, Yardstick
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -79,7 +79,7 @@ class RunView:
     def __init__(self, start: RunStart) -> None:
         self._rounds, self._yardstick = start.config.rounds, start.yardstick
         self._clients = len(start.clients)
-        self._cohort, self._promised = start.config.cohort.size, start.config.promised
+        self._cohort, self._promise = start.config.cohort.size, start.promise
         self._algorithm = start.config.training.algorithm
         self._records = list(start.records)
         self._began, self._played = time.monotonic(), 0
@@ -125,8 +125,8 @@ class RunView:
         rows.append(("cohort", cohort(last)))
         if last.selected or last.strong_privacy is not None:
             exposed = f"{last.exposed} of {self._clients} exposed" if last.exposed else "nobody exposed"
-            safe = not last.exposed and self._promised > 1
-            privacy = f"{told_privacy(self._promised, last.strong_privacy)}; {exposed}"
+            safe = not last.exposed and self._promise.holds
+            privacy = f"{self._promise.told(last.strong_privacy)}; {exposed}"
             rows.append(("privacy", Text(privacy, style="green" if safe else "yellow")))
             fairness = f"F = {last.fairness_gap:.1%} of the rounds apart, C = {last.cardinality:.1f} of {self._cohort}"
             rows.append(("fairness", Text(fairness)))
@@ -211,7 +211,7 @@ def _introduction(start: RunStart) -> list[str]:
     again = f" from round {len(start.records) + 1}" if start.records else ""
     what = f"{config.rounds} rounds{again} on {config.data.name}: {count} clients, {config.cohort.size} in a round"
     return [
-        f"[bold]{what}; {config.algorithm.introduction(config)}[/]",
+        f"[bold]{what}; {config.algorithm.introduction(config, start.promise)}[/]",
         f"{config.model.name} with {start.parameters:,} parameters, {config.cohort.policy} selection; "
         f"results in {escape(str(start.folder))}",
     ]

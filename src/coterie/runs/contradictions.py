@@ -9,7 +9,14 @@ from coterie.errors import ConfigError
 from coterie.graphs.failures import part_of
 
 if TYPE_CHECKING:
-    from coterie.runs.config import AggregationSettings, ClientSettings, CohortSettings, FaultSettings, NoiseSettings
+    from coterie.runs.config import (
+        AggregationSettings,
+        AvailabilitySettings,
+        ClientSettings,
+        CohortSettings,
+        FaultSettings,
+        NoiseSettings,
+    )
 
 Contradiction: TypeAlias = tuple[str, str]
 """A setting, by its key, and what is wrong with it."""
@@ -56,7 +63,11 @@ def steps(faults: "FaultSettings", aggregation: "AggregationSettings") -> Iterat
 
 
 def noise(
-    noise: "NoiseSettings", aggregation: "AggregationSettings", clients: "ClientSettings", cohort: "CohortSettings"
+    noise: "NoiseSettings",
+    aggregation: "AggregationSettings",
+    availability: "AvailabilitySettings",
+    clients: "ClientSettings",
+    cohort: "CohortSettings",
 ) -> Iterator[Contradiction]:
     """Look whether noise can do what it is for."""
     if noise.kind == "none":
@@ -68,6 +79,8 @@ def noise(
             "aggregation.topology",
             "must be complete with noise: a lying server may see sums of parts, with less",
         )
+    if availability.kind == "label-dependent":
+        yield "availability.kind", "must not be label-dependent with noise: who is there would tell the clients' labels"
     if clients.weighting != "uniform":
         yield "clients.weighting", "must be uniform with noise: weights would travel without any"
     if part_of(max(0.0, aggregation.collusion), cohort.size) >= cohort.minimum:

@@ -23,7 +23,9 @@ def learning(records: Sequence[RoundRecord], yardstick: Yardstick, beside: Mappi
 
     Columns ``beside`` it are drawn under the names given; what is drawn is the mean then.
     """
-    scored = [record for record in records if yardstick.of(record) is not None]
+    beside = {column: what for column, what in beside.items() if _known(records, column)}
+    drawn = (yardstick.column, *beside)
+    scored = [record for record in records if any(_value(record, column) is not None for column in drawn)]
     scored = [scored[at] for at in sample(len(scored), _POINTS)] if scored else []
     values = [yardstick.of(record) for record in scored]
     name = yardstick.name
@@ -41,7 +43,7 @@ def learning(records: Sequence[RoundRecord], yardstick: Yardstick, beside: Mappi
     others = [
         {
             **line,
-            "y": [getattr(record, column) for record in scored],
+            "y": [_value(record, column) for record in scored],
             "name": text(what),
             "line": {"color": color, "width": 1.5},
             "hovertemplate": f"round %{{x}}<br>{text(what)}: {shown}<extra></extra>",
@@ -234,3 +236,12 @@ def _rounds(records: Sequence[RoundRecord]) -> dict[str, Any]:
 def failures(records: Sequence[RoundRecord]) -> list[tuple[int, Outcome, str]]:
     """List the rounds without a result, for a table."""
     return [(record.round, record.outcome, record.reason) for record in records if not record.completed]
+
+
+def _known(records: Sequence[RoundRecord], column: str) -> bool:
+    return any(_value(record, column) is not None for record in records)
+
+
+def _value(record: RoundRecord, column: str) -> float | None:
+    value: float | None = getattr(record, column)
+    return value

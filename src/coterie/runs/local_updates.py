@@ -24,19 +24,21 @@ class LocalUpdates:
         self._waits: list[tuple[float, float]] = []
         self.losses: dict[str, float] = {}
         self._computed: dict[str, float] = {}
+        self.recipes: dict[str, bytes] = {}
+        """For each client that trains, a name for all that makes an update of its data: its model and its work."""
         self.given: dict[str, bytes] = {}
-        """For each client that trains, a name for what it was given: model and work, as the client sees them."""
+        """The same, for those who were given it and did not have it themselves."""
         self._hashed: tuple[ModelArrays, bytes] | None = None
 
     def begin(self) -> None:
         """Forget the round before."""
-        self._waits, self.losses, self._computed, self.given = [], {}, {}, {}
+        self._waits, self.losses, self._computed, self.given, self.recipes = [], {}, {}, {}, {}
 
     def start(self, number: int, clients: Sequence[str]) -> None:
         """Let these clients begin to train."""
         tasks = [self.strategy.task(number, client) for client in clients]
-        if self.strategy.alike:
-            self.given = {task.client: self._content(task) for task in tasks}
+        self.recipes = {task.client: self._content(task) for task in tasks}
+        self.given = self.recipes if self.strategy.alike else {}
         self._trainer.start(tasks)
 
     def content(self, number: int) -> bytes:
@@ -48,7 +50,7 @@ class LocalUpdates:
         # In one process everybody is handed the same arrays, which are hashed once.
         if self._hashed is None or self._hashed[0] is not task.state:
             self._hashed = task.state, digest_of(task.state)
-        return digest(bind("run content", self._hashed[1], task.round, str(task.seed).encode(), _name(task.work)))
+        return digest(bind("run content", self._hashed[1], task.round, str(task.seed).encode(), name_of(task.work)))
 
     def contribution(self, client: str) -> ModelArrays:
         """Wait for a client's update; called from several threads at once."""
@@ -82,7 +84,7 @@ class LocalUpdates:
         return sum(self._computed.values())
 
 
-def _name(value: object) -> bytes:
+def name_of(value: object) -> bytes:
     """Return a name for exactly this work and all that is in it.
 
     Not its ``repr``: that leaves out fields, the middle of long arrays and the last digits of short ones, and a server
@@ -95,8 +97,8 @@ def _name(value: object) -> bytes:
         case np.ndarray():
             return bind(kind, digest_of([value]))
         case list() | tuple():
-            return bind(kind, *map(_name, value))
+            return bind(kind, *map(name_of, value))
         case _ if is_dataclass(value):
-            return bind(kind, *(_name(getattr(value, field.name)) for field in fields(value)))
+            return bind(kind, *(name_of(getattr(value, field.name)) for field in fields(value)))
         case _:
             raise LocalProtocolError(f"a work must be a dataclass of numbers, words and arrays: {kind} has no name")

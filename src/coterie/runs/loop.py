@@ -9,7 +9,7 @@ import numpy as np
 
 from coterie.auditing.auditor import Auditor
 from coterie.cohorts.ledger import Head, Ledger, Outcome
-from coterie.errors import LocalProtocolError
+from coterie.errors import InputError, LocalProtocolError
 from coterie.host import keep_memory
 from coterie.runs import build as assembly
 from coterie.runs.build import BuiltRun
@@ -93,7 +93,6 @@ class Engine:
         strong_privacy, exposed = self._exposure()
         own = [score for name, score in scores.items() if name not in algorithm.aside]
         epsilon = algorithm.epsilon(self._built, self._auditor.revealed)
-        noisy = epsilon is not None
         record = RoundRecord(
             round=number,
             outcome=played.outcome,
@@ -103,8 +102,7 @@ class Engine:
             dropped=played.dropped,
             stranded=played.stranded,
             learning_rate=algorithm.learning_rate(self._built, number),
-            # Nothing else about the clients is as noisy as their sum: with noise it is not written down at all.
-            train_loss=None if noisy else _mean([played.losses[name] for name in sorted(played.losses)]),
+            train_loss=_mean([played.losses[name] for name in sorted(played.losses)]),
             test_loss=_mean([score.loss for score in own]),
             accuracy=_mean([score.accuracy for score in own if score.accuracy is not None]),
             error=_mean([score.error for score in own if score.error is not None]),
@@ -112,7 +110,7 @@ class Engine:
             exposed=exposed,
             fairness_gap=self._auditor.fairness_gap,
             cardinality=self._auditor.cardinality,
-            clipped=0.0 if noisy else played.clipped,
+            clipped=played.clipped,
             upload_bytes=played.upload_bytes,
             download_bytes=played.download_bytes,
             epsilon=epsilon,
@@ -121,7 +119,8 @@ class Engine:
             protect_seconds=played.protect_seconds,
             compute_seconds=played.compute_seconds,
         )
-        return extend(record, algorithm.columns, algorithm.measures(self._built, scores))
+        record = extend(record, algorithm.columns, algorithm.measures(self._built, scores))
+        return algorithm.beside_noise(record) if self._built.noisy else record
 
     def _open(self, stack: ExitStack) -> Aggregation:
         built, training = self._built, self._built.config.training
@@ -133,7 +132,12 @@ class Engine:
         stack.enter_context(trainer)
         if built.protections:
             self._ledger = stack.enter_context(Ledger.open(self._folder.ledger_file))
-            self._ledger.verify(self._head)
+            recorded = self._ledger.verify(self._head)
+            if self._head is None and recorded.sequence:
+                raise InputError(
+                    f"{self._folder.ledger_file} has rounds of a run whose {self._folder.checkpoint_file.name} is "
+                    "missing: nobody knows under which settings they were played. Put it back, or begin a new run"
+                )
         resources = RunResources(self._folder, trainer, self._ledger, self._auditor.frequencies, self._observe, stack)
         return built.config.algorithm.rounds(built, resources)
 

@@ -14,6 +14,7 @@ from coterie.errors import ConfigError
 from coterie.host import install_command
 from coterie.runs.config import RunConfig
 from coterie.runs.folder import RunFolder, write_whole
+from coterie.runs.promise import NO_PROMISE, Promise
 from coterie.runs.records import RoundRecord, own_columns, record_type
 from coterie.runs.summary import Summary
 from coterie.runs.yardstick import ACCURACY, Yardstick
@@ -38,6 +39,8 @@ class RunStart:
     """The rounds that were played before."""
     yardstick: Yardstick = ACCURACY
     """By what models are judged."""
+    promise: Promise = NO_PROMISE
+    """What holds over any number of rounds."""
 
 
 class Observer:

@@ -13,7 +13,7 @@ from coterie.runs import figures as run_figures
 from coterie.runs.config_file import to_toml
 from coterie.runs.forecasts import Course, shown
 from coterie.runs.records import RoundRecord
-from coterie.runs.summary import Summary, in_words, told_privacy
+from coterie.runs.summary import Summary, in_words
 
 _WEAK_SECONDS = 5.0  # for weak T: it is no more than a note here
 _FAILURES = 100
@@ -44,7 +44,7 @@ def run_page(
         report = audit(participation, weak_budget_seconds=_WEAK_SECONDS)
         rounds = audit_figures.RoundAxis(participation.rounds)
         if summary.config.aggregation.kind == "secure":
-            promise = Requirement(summary.config.promised)
+            promise = Requirement(summary.promise.circle)
             figures["privacy"] = audit_figures.privacy(report, rounds, promise)
         figures["participation"], captions["participation"] = audit_figures.participation_map(
             participation, report.exposed, rounds
@@ -84,7 +84,7 @@ def _level(summary: Summary) -> Level:
         return Level.NOTHING
     if summary.exposed:
         return Level.DANGER
-    return Level.SAFE if summary.kept else Level.CAUTION
+    return Level.SAFE if summary.safe else Level.CAUTION
 
 
 def _headline(summary: Summary) -> str:
@@ -95,7 +95,8 @@ def _headline(summary: Summary) -> str:
     if _level(summary) is Level.DANGER:
         return f"{learnt}, and {summary.exposed:,} clients exposed"
     if _level(summary) is Level.SAFE:
-        return f"{learnt}, and no client can be singled out (T = {summary.promised})"
+        helped = f", T - c = {summary.promise.honest}" if summary.promise.colluders else ""
+        return f"{learnt}, and no client can be singled out (T = {summary.promised}{helped})"
     return learnt
 
 
@@ -115,7 +116,7 @@ def _measures(summary: Summary) -> list[Measure]:
     privacy = f"{summary.promised:,}" if summary.promised > 1 else "–"
     return [
         *found,
-        Measure("Strong T", privacy, f"{told_privacy(summary.promised, summary.strong_privacy)}; {exposed}"),
+        Measure("Strong T", privacy, f"{summary.promise.told(summary.strong_privacy)}; {exposed}"),
         Measure("Cohort C", f"{summary.cardinality:.1f}", f"of {summary.config.cohort.size} in a round, on average"),
         Measure("Fairness gap F", f"{summary.fairness_gap:.1%}", "of the rounds"),
         Measure("Protection", f"{share:.0%}", f"of the time, and {size(summary.upload_bytes)} up for each client"),

@@ -88,8 +88,10 @@ class SessionShapes:
             return SessionShape(ErdosRenyi(aggregation.connection), threshold, colluders)
         if self._own is not None:
             return SessionShape(self._own, threshold, colluders_among(aggregation, clients))
-        few = aggregation.topology == "auto" and clients <= FEW_CLIENTS
-        return self._complete(clients) if aggregation.topology == "complete" or few else self._planned(clients)
+        # On a sparse graph T does not hold for parts of a session, into which a server that lies can cut it.
+        active = aggregation.threat == "active-server"
+        auto = aggregation.topology == "auto" and (active or clients <= FEW_CLIENTS)
+        return self._complete(clients) if aggregation.topology == "complete" or auto else self._planned(clients)
 
     def _complete(self, clients: int) -> SessionShape:
         """Take the defaults of a session's terms, unless a number of colluders is given: it must not open a secret."""

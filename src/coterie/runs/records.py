@@ -1,13 +1,23 @@
 """The records of a run: what is known after each round."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from typing import cast
 
 import msgspec
 
-from coterie.cohorts.ledger import Outcome
+from coterie.cohorts.outcome import Outcome
 
+PUBLIC = frozenset(
+    {
+        *("round", "outcome", "reason", "selected", "aggregated", "dropped", "stranded", "learning_rate"),
+        *("strong_privacy", "exposed", "fairness_gap", "cardinality", "upload_bytes", "download_bytes", "epsilon"),
+        *("seconds", "train_seconds", "protect_seconds"),  # a server sees when messages come
+    }
+)
+"""Fields that the server sees anyway, or that follow from what it sees; all others come from the clients' data."""
+SCORES = frozenset({"test_loss", "accuracy", "error"})
+"""Fields that are as public as the models they are of."""
 CLOCKS = ("seconds", "train_seconds", "protect_seconds", "compute_seconds")
 """Fields measured with a clock; all others are the same whenever and wherever a run is repeated."""
 
@@ -79,6 +89,22 @@ def record_type(columns: tuple[str, ...]) -> type[RoundRecord]:
 def extend(record: RoundRecord, columns: tuple[str, ...], values: Mapping[str, float]) -> RoundRecord:
     """Return the record with an algorithm's own columns."""
     return record_type(columns)(**{**msgspec.structs.asdict(record), **values}) if columns else record
+
+
+def beside_noise(record: RoundRecord, public: Collection[str]) -> RoundRecord:
+    """Return what may be written down of a round whose sums have noise: only what is declared public.
+
+    Noise in the sums is worth nothing if the same training shows elsewhere without it. So this is asked about every
+    record of a run with noise, whatever its algorithm: the fields of :data:`PUBLIC` stay, and of an algorithm's columns
+    and :data:`SCORES` those in ``public``. All others are as if nobody had measured them, also those that are yet to be
+    invented.
+    """
+    unknown = [
+        (field.name, field.default)
+        for field in msgspec.structs.fields(record)
+        if field.name not in PUBLIC and field.name not in public
+    ]
+    return msgspec.structs.replace(record, **dict(unknown))
 
 
 def own_columns(record: RoundRecord) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ On a sparse graph, whose edges depend on the keys, a repeated round can fail whe
 other way round: about as rarely as the graph was planned to fail.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -33,6 +33,7 @@ from coterie.runs.page import run_page
 from coterie.runs.records import RoundRecord
 from coterie.runs.summary import Summary
 from coterie.training.executors.vectorised import choose_executor
+from coterie.training.flatten import ModelArrays
 from coterie.training.models import parameter_count
 from coterie.training.own import Module, named_state
 
@@ -59,7 +60,7 @@ class RunResult:
 
     @property
     def privacy(self) -> int:
-        """T: fewer than so many clients can never be told apart, however many rounds there are."""
+        """T: fewer than so many clients can never be told apart, however many rounds there are; 1 promises nothing."""
         return self.summary.promised
 
 
@@ -97,8 +98,9 @@ class TrainingRun:
         """
         config = folder.config(changes)
         checkpoint = folder.checkpoint()
-        if checkpoint is not None and checkpoint.progress.settings:
-            check_changes(parse_config(checkpoint.progress.settings), config)
+        if checkpoint is not None:  # those of older versions know the file's settings only
+            settings = checkpoint.progress.settings
+            check_changes(parse_config(settings) if settings else folder.config(), config)
         built = build_run(config, federation or find_federation(config))
         if checkpoint is not None:
             check_fingerprints(checkpoint.progress.fingerprints, fingerprint(built.federation))
@@ -169,7 +171,8 @@ class TrainingRun:
     def _begin(self, records: Sequence[RoundRecord]) -> None:
         clients = tuple(self._built.federation.parts)
         yardstick = self._built.federation.yardstick
-        start = RunStart(self.config, self.folder.path, clients, self._parameters, tuple(records), yardstick)
+        promise = self._built.promise
+        start = RunStart(self.config, self.folder.path, clients, self._parameters, tuple(records), yardstick, promise)
         for observer in self._observers:
             observer.begin(start)
 
@@ -180,7 +183,8 @@ class TrainingRun:
     def _conclude(self, records: Sequence[RoundRecord]) -> RunResult:
         built, problem = self._built, self._built.federation.problem
         models = {name: problem.instance(state) for name, state in built.strategy.models().items()}
-        states = {name: named_state(model) for name, model in models.items()}
+        public = self._public_models()
+        states = {name: named_state(models[name]) for name in public}
         write_whole(self.folder.model_file, named_arrays(states))
         clients = tuple(built.federation.parts)
         summary = Summary.of(
@@ -188,17 +192,23 @@ class TrainingRun:
             clients,
             self._parameters,
             records,
+            promise=built.promise,
             protocol=" ".join(str(protection) for protection in built.protections),
             assumptions=built.config.algorithm.assumptions(built),
             yardstick=built.federation.yardstick,
             notes=built.federation.series.notes if built.federation.series else (),
         )
-        courses = forecast_courses(built.federation, built.strategy.models())
+        courses = [] if built.noisy else forecast_courses(built.federation, public)  # they show the clients' series
         if courses:
             draw_forecasts(self.folder.forecast_file, courses)
         page = run_page(summary, clients, records, self.folder.path.name, courses)
         write_whole(self.folder.report_file, page.encode())
         return RunResult(self.folder.path, summary, tuple(records), models)
+
+    def _public_models(self) -> Mapping[str, ModelArrays]:
+        """Return the models that are written down: with noise, none that is a client's own."""
+        models = self._built.strategy.models()
+        return self.config.algorithm.published(models) if self._built.noisy else models
 
     @property
     def _parameters(self) -> int:

@@ -7,11 +7,12 @@ import numpy as np
 from coterie.arithmetic.ring import RingVector
 from coterie.cohorts.circles import Mask
 from coterie.cohorts.memory import ClientMemory
+from coterie.crypto.context import bind, digest
 from coterie.errors import TrainingError
 from coterie.privacy import NoisyQuantizer
 from coterie.rounds import Coordinator, Member
 from coterie.rounds.member import Contribute
-from coterie.runs.local_updates import LocalUpdates
+from coterie.runs.local_updates import LocalUpdates, name_of
 from coterie.runs.played import Played
 from coterie.runs.presence import who_trains
 from coterie.runs.protection import Protection
@@ -80,7 +81,11 @@ class Contributions:
         self._clipped: dict[str, int] = {}
 
     def of(self, name: str, memory: ClientMemory) -> Contribute:
-        """Return what makes this client's input when it is asked to mask; with noise, it remembers what it was."""
+        """Return what makes this client's input when it is asked to mask; it remembers how that was made.
+
+        A round that is played again after a crash is one more sum over the same circles. Made in the same way it says
+        nothing new; made in another way it is one more equation. With noise the client remembers the input itself.
+        """
         return lambda _terms: self.encode(name, memory)
 
     @property
@@ -113,6 +118,15 @@ class Contributions:
                     "its own clients.secret"
                 )
         else:
-            encoded = self._codec.encode(arrays, rounding, self.updates.strategy.weight(name))
+            weight = self.updates.strategy.weight(name)
+            recipe = digest(bind("run recipe", self.updates.recipes[name], name_of(self._codec), weight))
+            if not memory.pledge(self._number, recipe):
+                raise TrainingError(
+                    f"{name} took part in round {self._number} before it was interrupted, under another recipe (model, "
+                    "learning rate, local work, clip, precision or weight), and two sums over one circle that are made "
+                    "differently tell more than T allows: resume under the settings of then, rounds included if the "
+                    "schedule depends on it, and change them after this round"
+                )
+            encoded = self._codec.encode(arrays, rounding, weight)
         self._clipped[name] = encoded.clipped
         return encoded.vector

@@ -9,10 +9,13 @@ from coterie.cohorts.ledger import Outcome
 from coterie.errors import ConfigError
 from coterie.planning.session import FEW_CLIENTS, recommend
 from coterie.reports.words import duration, size
+from coterie.runs.algorithms.participants import WITHHELD
 from coterie.runs.config import RunConfig
+from coterie.runs.promise import NO_PROMISE, Promise
 from coterie.runs.records import RoundRecord, own_columns
 from coterie.runs.yardstick import ACCURACY, Yardstick
 
+_NOT_NUMBERS = ("config", "promise", "yardstick")
 _ABORTED = (Outcome.ABORTED_BEFORE_REVEAL, Outcome.ABORTED_AFTER_REVEAL)
 
 
@@ -53,6 +56,8 @@ class Summary:
     seconds: float
     train_seconds: float
     protect_seconds: float
+    promise: Promise = NO_PROMISE
+    """What holds over any number of rounds."""
     protocol: str = ""
     """How updates were protected, in words."""
     assumptions: tuple[str, ...] = ()
@@ -82,17 +87,24 @@ class Summary:
     @property
     def promised(self) -> int:
         """The T that no number of rounds changes; 1 where nothing is promised."""
-        return self.config.promised
+        return self.promise.privacy
 
     @property
     def kept(self) -> bool:
         """Whether there is such a promise, and nothing that was revealed breaks it."""
         return self.promised > 1 and not self.exposed and (self.strong_privacy or self.promised) >= self.promised
 
+    @property
+    def safe(self) -> bool:
+        """Whether it is kept, and leaves every honest client among others in spite of the colluders."""
+        return self.kept and self.promise.holds
+
     def numbers(self) -> dict[str, Any]:
         """Return everything but the settings under its name; what is no finite number is None."""
-        found = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("config", "yardstick")}
+        found = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in _NOT_NUMBERS}
         found |= {"promised": self.promised, "finished": self.finished}
+        found |= {"colluders": self.promise.colluders, "honest": self.promise.honest}
+        found |= {"threat": self.config.aggregation.threat, "sparse": self.promise.sparse}
         found |= {"yardstick": self.yardstick.name, "unit": self.yardstick.unit, "rules": dict(self.yardstick.rules)}
         return {name: None if isinstance(it, float) and not math.isfinite(it) else it for name, it in found.items()}
 
@@ -104,6 +116,7 @@ class Summary:
         parameters: int,
         records: Sequence[RoundRecord],
         *,
+        promise: Promise = NO_PROMISE,
         protocol: str = "",
         assumptions: tuple[str, ...] = (),
         yardstick: Yardstick = ACCURACY,
@@ -144,6 +157,7 @@ class Summary:
             seconds=sum(record.seconds for record in records),
             train_seconds=sum(record.train_seconds for record in records),
             protect_seconds=sum(record.protect_seconds for record in records),
+            promise=promise,
             protocol=protocol,
             assumptions=assumptions,
             extras={name: _latest(records, name) for name in own_columns(last)},
@@ -155,12 +169,6 @@ class Summary:
 def _latest(records: Sequence[RoundRecord], column: str) -> float | None:
     """Return the last value of a column that is known: not every round is evaluated."""
     return next((value for record in reversed(records) if (value := getattr(record, column)) is not None), None)
-
-
-def told_privacy(promised: int, so_far: int | None) -> str:
-    """Tell the T that lasts and the T that was found so far, which rounds to come may lower, apart."""
-    lasting = f"T = {promised} promised for any number of rounds" if promised > 1 else "no T promised"
-    return f"{lasting}, nothing revealed yet" if so_far is None else f"{lasting}, T = {so_far} so far"
 
 
 def in_words(summary: Summary) -> Iterator[tuple[str, str]]:
@@ -203,6 +211,8 @@ def _model(summary: Summary) -> str:
         off = f", and is off by {summary.error:,.4g} {yardstick.unit} on average" if summary.error is not None else ""
         scaling = f", of {yardstick.scaling}" if yardstick.scaling else ""
         return f"The {what} has {yardstick.told(score)} on {tests}{at_best}{scaling}{off}."
+    if personal and summary.epsilon is not None:
+        return f"The score of the {what} {WITHHELD}."
     if summary.finished:
         return f"The {what} was not evaluated: there are no test examples."
     return f"The {what} was not evaluated yet."

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from coterie.cohorts.availability import mixed_dropout
 from coterie.cohorts.circles import Circles, Indices, Mask, partition_circles, random_circles
+from coterie.cohorts.declaration import declared_circles
 from coterie.cohorts.policies import (
     POLICIES,
     BalancedHalves,
@@ -152,7 +153,7 @@ def test_partition_is_one_group_of_at_most_k(population: int, data: st.DataObjec
     assert policy.chosen == 1
     assert policy.circles.sizes.sum() == population
     assert policy.circles.sizes.max() <= cohort
-    assert policy.privacy == population // len(policy.circles)
+    assert policy.circles.privacy == population // len(policy.circles)
 
 
 def test_partition_of_fewer_clients_than_a_cohort_is_refused() -> None:
@@ -172,7 +173,7 @@ def test_iid_aims_at_the_expected_number_of_available_clients() -> None:
 def test_balanced_halves_is_weak_and_says_so() -> None:
     policy = BalancedHalves(4)
     assert "weak T" in POLICIES["balanced-halves"].promise
-    assert policy.privacy == 1
+    assert declared_circles(policy, 12) is None
     rng = np.random.default_rng(4)
     history = simulate(policy, np.full(12, 0.2), 300, rng)
     signs = np.repeat([1, -1], 6)

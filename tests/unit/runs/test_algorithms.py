@@ -32,6 +32,7 @@ from coterie.runs.federation import Federation, find_federation
 from coterie.runs.folder import RunFolder
 from coterie.runs.observers import Observer
 from coterie.runs.played import Aggregation, Played
+from coterie.runs.promise import Promise
 from coterie.runs.records import CLOCKS, RoundRecord, own_columns
 from coterie.runs.resources import RunResources
 from coterie.runs.run import TrainingRun
@@ -69,6 +70,7 @@ class Committee(Algorithm):
 
     checks = (contradictions.ring, everybody)
     columns = ("spread", "worst")
+    public = frozenset(columns)  # its epsilon is no more than a number
 
     def __init__(self) -> None:
         self.builds = 0
@@ -98,7 +100,7 @@ class Committee(Algorithm):
     def assumptions(self, built: BuiltRun) -> tuple[str, ...]:
         return ("Members keep silent.",)
 
-    def introduction(self, config: RunConfig) -> str:
+    def introduction(self, config: RunConfig, promise: Promise) -> str:
         return f"a committee of {config.clients.count}"
 
     def words(self, summary: Summary) -> Iterator[tuple[str, str]]:
@@ -214,10 +216,11 @@ def test_all_of_the_table_agree_with_themselves(name: str) -> None:
     assert bool(algorithm.sums(built.strategy)) == algorithm.aggregates == (built.cohorts is not None)
     assert len(algorithm.sums(built.strategy)) == len(built.protections)
     assert algorithm.measures(built, {}).keys() <= set(algorithm.columns)
-    assert algorithm.introduction(settings)
+    assert algorithm.introduction(settings, built.promise)
+    assert algorithm.public <= set(algorithm.columns)
     words = list(algorithm.words(Summary.of(settings, tuple(built.federation.parts), 1, [])))
     assert [about for about, _ in words].count("Privacy") == 1
-    assert settings.promised == (2 if algorithm.aggregates else 1)
+    assert built.promise.privacy == (2 if algorithm.aggregates else 1)
 
 
 def test_cohorts_are_not_invented_where_nothing_is_aggregated() -> None:

@@ -263,19 +263,3 @@ def test_settings_cannot_be_changed_or_contradict_when_made_in_python() -> None:
         RunConfig().rounds = 3
     with pytest.raises(ValidationError, match=r"cohort\.privacy: a circle of 9 does not fit"):
         RunConfig(cohort=CohortSettings(privacy=9))
-
-
-@pytest.mark.parametrize(
-    ("overrides", "promised"),
-    [
-        ([], 2),
-        (["cohort.privacy=4"], 4),
-        (["cohort.policy=partition"], 8),
-        (["cohort.policy=partition", "clients.count=41"], 6),
-        (["cohort.policy=random"], 1),
-        (["aggregation.kind=plain"], 1),
-        (["training.algorithm=centralised"], 1),
-    ],
-)
-def test_what_is_promised(overrides: list[str], promised: int) -> None:
-    assert load_config(None, overrides).promised == promised

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
-from tests.support.runs import FORECAST, HOSTILE, client_names, courses, made_up, regression, summarised
+from tests.support.runs import FORECAST, HOSTILE, client_names, courses, made_up, promised, regression, summarised
 
 from coterie.cohorts.ledger import Outcome
 from coterie.cohorts.policies import POLICIES, PolicySettings
@@ -145,7 +145,7 @@ def test_what_is_promised_is_the_smallest_circle_of_the_roster(clients: int, pri
     settings = {"clients.count": clients, "cohort.size": cohort, "cohort.privacy": privacy, "cohort.policy": policy}
     kind = POLICIES[policy]
     circles = kind.compose(PolicySettings(np.zeros(clients), cohort, privacy), np.random.default_rng(0))
-    assert make_config(settings).promised == circles.privacy
+    assert promised(make_config(settings)).privacy == circles.privacy
 
 
 LARGE: dict[str, object] = {"clients__count": 100, "cohort__size": 100}
@@ -194,7 +194,10 @@ def watched(
     output = io.StringIO()
     console = Console(file=output, force_terminal=terminal, width=240, highlight=False)
     watcher = Watcher(console)
-    watcher.begin(RunStart(summary.config, client_path(), client_names(), 1234, records[:1], summary.yardstick))
+    start = RunStart(
+        summary.config, client_path(), client_names(), 1234, records[:1], summary.yardstick, summary.promise
+    )
+    watcher.begin(start)
     for record in records[1:]:
         watcher.step(record.round, "mask", 3, 6)
         watcher.played(record)
@@ -246,4 +249,4 @@ def test_curves() -> None:
 
 def test_promises_are_in_the_introduction() -> None:
     assert "T = 2 promised" in watched(made_up(3), terminal=False)
-    assert make_config({"cohort.policy": "random"}).promised == 1
+    assert promised(make_config({"cohort.policy": "random"})).privacy == 1

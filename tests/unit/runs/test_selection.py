@@ -4,16 +4,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.support.mine import FirstCircles, RoundRobin
 
-from coterie.cohorts.circles import Circles, random_circles
-from coterie.cohorts.policies import POLICIES, PolicySettings
-from coterie.errors import ConfigError, InputError
+from coterie.cohorts.circles import Circles, random_circles, single_circles
+from coterie.cohorts.policies import PolicySettings
+from coterie.errors import ConfigError, InputError, SplitCircle
 from coterie.runs.config import RunConfig
 from coterie.runs.config_file import make_config
 from coterie.runs.selection import OwnPolicy, make_selection
 
 MINE = "tests.support.mine"
+NAMES = [f"client-{number:02}" for number in range(12)]
 
 
 def selection(name: str, own: Any = None, **more: Any) -> tuple[RunConfig, Circles, Any]:  # noqa: ANN401
@@ -29,18 +32,12 @@ def choose(policy: Any, available: Any = None) -> list[int]:  # noqa: ANN401
 
 
 def test_a_class_gets_what_its_parameters_name() -> None:
-    config, circles, policy = selection(f"{MINE}:RoundRobin")
+    _, circles, policy = selection(f"{MINE}:RoundRobin")
     assert choose(policy) == [0, 1, 2, 3, 4, 5]
-    assert circles.privacy == config.promised == 1
-    config, circles, policy = selection(f"{MINE}:FirstCircles")
-    assert circles.privacy == config.promised == 3
+    assert circles.privacy == 1
+    _, circles, policy = selection(f"{MINE}:FirstCircles")
+    assert circles.privacy == 3
     assert choose(policy) == sorted(sum(list(circles)[:2], ()))
-
-
-@pytest.mark.parametrize("name", POLICIES)
-def test_the_table_promises_the_smallest_circle(name: str) -> None:
-    config, circles, _ = selection(name)
-    assert config.promised == circles.privacy
 
 
 def test_an_object_keeps_together_what_it_says() -> None:
@@ -68,6 +65,11 @@ class Returns:
         return self.chosen
 
 
+def unbound(chosen: Any) -> OwnPolicy:  # noqa: ANN401
+    """A policy that keeps nobody together."""
+    return OwnPolicy(Returns(chosen), 12, single_circles(12), NAMES)
+
+
 @pytest.mark.parametrize(
     ("chosen", "said"),
     [
@@ -82,10 +84,92 @@ class Returns:
 def test_only_clients_that_are_available_can_be_chosen(chosen: Any, said: str) -> None:  # noqa: ANN401
     available = np.arange(12) != 3
     with pytest.raises(InputError, match=said):
-        choose(OwnPolicy(Returns(chosen), 12), available)
+        choose(unbound(chosen), available)
     assert not available[3]  # a policy works on a copy
 
 
 def test_nobody_may_be_chosen_and_order_does_not_matter() -> None:
-    assert choose(OwnPolicy(Returns([]), 12)) == []
-    assert choose(OwnPolicy(Returns((5, 2)), 12)) == [2, 5]
+    assert choose(unbound([])) == []
+    assert choose(unbound((5, 2))) == [2, 5]
+
+
+# ------------------------------------------------------------------------------------------- what it keeps together
+
+
+class Keeps(Returns):
+    """A policy that says what it keeps together."""
+
+    def __init__(self, circles: Any, chosen: Any = ()) -> None:  # noqa: ANN401
+        super().__init__(list(chosen))
+        self.circles = circles
+
+
+PAIRS = [[0, 7], [1, 2, 3], [4, 5], [6, 8, 9], [10, 11]]
+
+
+def test_lists_of_client_numbers_are_circles() -> None:
+    circles = selection("own", Keeps(PAIRS))[1]
+    assert [sorted(circle) for circle in circles] == PAIRS
+    assert circles.privacy == 2
+    assert selection("own", Keeps([np.array(circle) for circle in PAIRS]))[1].privacy == 2
+    assert selection("own", Keeps(None))[1].privacy == 1
+
+
+@pytest.mark.parametrize(
+    ("circles", "said"),
+    [
+        ([[0, 1], [2, 3]], r"exactly once \(missing: 4, 5, 6, 7, 8\)"),
+        ([*PAIRS, [0]], r"exactly once \(more than once: 0\)"),
+        ([[*PAIRS[0], 12], *PAIRS[1:]], r"exactly once \(no client: 12\)"),
+        ([[-1, *PAIRS[0]], *PAIRS[1:]], r"exactly once \(no client: -1\)"),
+        ([*PAIRS, []], "none of them empty; it has list"),
+        ([[0.5]], "a list of lists of client numbers"),
+        (list(range(12)), "a list of lists of client numbers"),
+        ("circles", "it has str"),
+        (3, "it has int"),
+    ],
+)
+def test_circles_that_are_none_are_refused(circles: Any, said: str) -> None:  # noqa: ANN401
+    with pytest.raises(ConfigError, match=rf"^cohort\.policy: Keeps: .*{said}"):
+        selection("own", Keeps(circles))
+
+
+def test_a_selection_that_splits_a_circle_is_refused_by_name() -> None:
+    config = make_config({"clients.count": 12, "cohort.size": 6, "cohort.policy": "own"})
+    policy = make_selection(
+        config, PolicySettings(np.zeros(12), 6), np.random.default_rng(0), Keeps(PAIRS, [0, 7, 2]), NAMES
+    )[1]
+    with pytest.raises(SplitCircle, match=r"Keeps split circle 1.*without client-01, client-03\. A circle") as refused:
+        choose(policy)
+    assert (refused.value.policy, refused.value.circle) == ("Keeps", 1)
+    assert refused.value.missing == ("client-01", "client-03")
+
+
+@given(st.data())
+def test_exactly_unions_of_circles_can_be_selected(data: st.DataObject) -> None:
+    count = data.draw(st.integers(1, 12))
+    circles = random_circles(
+        count, data.draw(st.integers(1, count)), np.random.default_rng(data.draw(st.integers(0, 99)))
+    )
+    chosen = data.draw(st.sets(st.integers(0, count - 1)))
+    whole = all(chosen.issuperset(circle) or chosen.isdisjoint(circle) for circle in circles)
+    policy = OwnPolicy(Returns(sorted(chosen)), count, circles, [str(number) for number in range(count)])
+    everybody, rng = np.ones(count, np.bool_), np.random.default_rng(0)
+    if whole:
+        assert policy.select(everybody, np.zeros(count, np.int64), rng).tolist() == sorted(chosen)
+    else:
+        with pytest.raises(SplitCircle) as refused:
+            policy.select(everybody, np.zeros(count, np.int64), rng)
+        circle = {str(member) for member in list(circles)[refused.value.circle]}
+        assert circle - {str(member) for member in chosen} == set(refused.value.missing) != circle
+
+
+def test_a_policy_chooses_no_more_than_it_says() -> None:
+    """The ring is made for so many: the sum of more could overflow."""
+    with pytest.raises(InputError, match="Returns chose 3 clients, and says 2 at most"):
+        choose(OwnPolicy(Returns([0, 1, 2]), 2, single_circles(12), NAMES))
+
+
+def test_a_class_that_brings_circles_is_held_to_its_own() -> None:
+    _, circles, _ = selection(f"{MINE}:Neighbours")
+    assert circles.privacy == 2

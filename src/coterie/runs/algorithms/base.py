@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from coterie.runs.contradictions import Check
+from coterie.runs.records import SCORES, beside_noise
 
 if TYPE_CHECKING:
     from coterie.arithmetic.quantize import Layout
@@ -17,9 +18,12 @@ if TYPE_CHECKING:
     from coterie.runs.config import RunConfig
     from coterie.runs.federation import Federation
     from coterie.runs.played import Aggregation
+    from coterie.runs.promise import Promise
+    from coterie.runs.records import RoundRecord
     from coterie.runs.resources import RunResources
     from coterie.runs.summary import Summary
     from coterie.training.evaluate import Score
+    from coterie.training.flatten import ModelArrays
     from coterie.training.strategies import Strategy
 
 
@@ -43,6 +47,9 @@ class Algorithm(ABC):
 
     columns: tuple[str, ...] = ()
     """Numbers that it adds to the record of every round, by their names."""
+
+    public: frozenset[str] = frozenset()
+    """Those of ``columns`` that may be written down beside noise: they follow from the noisy sums and the settings."""
 
     personal: bool = False
     """Whether every client gets a model of its own: what is said of the model is then the mean over all of them."""
@@ -88,8 +95,16 @@ class Algorithm(ABC):
         """Say for whom that epsilon is, and by what."""
         return f"for each client with all its data, by {summary.config.noise.kind} noise"
 
+    def beside_noise(self, record: "RoundRecord") -> "RoundRecord":
+        """Return what may be written down of a round whose sums have noise; clients' own models have none."""
+        return beside_noise(record, self.public if self.personal else self.public | SCORES)
+
+    def published(self, models: "Mapping[str, ModelArrays]") -> "Mapping[str, ModelArrays]":
+        """Return those models that follow from what the server sees: all, or without the clients' own."""
+        return {name: model for name, model in models.items() if not self.personal or name in self.aside}
+
     @abstractmethod
-    def introduction(self, config: "RunConfig") -> str:
+    def introduction(self, config: "RunConfig", promise: "Promise") -> str:
         """Say in a few words how a run learns, before it does."""
 
     @abstractmethod

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from coterie.runs.build import BuiltRun
     from coterie.runs.config import NoiseSettings, RunConfig, TrainingSettings
     from coterie.runs.played import Aggregation
+    from coterie.runs.promise import Promise
     from coterie.runs.resources import RunResources
 
 
@@ -31,6 +32,6 @@ class BaselineAlgorithm(Algorithm):
 
         return Baseline(built.strategy, resources.trainer)
 
-    def introduction(self, config: "RunConfig") -> str:
+    def introduction(self, config: "RunConfig", promise: "Promise") -> str:
         """Say that it is a baseline."""
         return f"{config.training.algorithm} training, a baseline"

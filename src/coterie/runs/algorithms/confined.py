@@ -21,13 +21,18 @@ from coterie.runs.sections import BelowOne, NotNegative, Positive, Section
 
 if TYPE_CHECKING:
     from coterie.runs.build import BuiltRun
-    from coterie.runs.config import AggregationSettings, ClientSettings, CohortSettings, RunConfig
+    from coterie.runs.config import AggregationSettings, ClientSettings, CohortSettings, NoiseSettings, RunConfig
     from coterie.runs.federation import Federation
     from coterie.runs.played import Aggregation
+    from coterie.runs.promise import Promise
     from coterie.runs.resources import RunResources
     from coterie.runs.summary import Summary
     from coterie.training.evaluate import Score
     from coterie.training.strategies import Confined, Strategy
+
+
+TAU = 30
+"""How many steps in a row a participant may refuse, unless told otherwise, before it sits out."""
 
 
 class StepSettings(Section):
@@ -70,7 +75,11 @@ class ConfinedSettings(Section):
         description="gradients are scaled down to this norm at most; for noise on them see the section noise",
     )
     tau: int = Field(
-        default=30, ge=0, le=10**9, description="who took up none of so many steps sits out; 0 is no bound"
+        default=-1,
+        ge=-1,
+        le=10**9,
+        description="who took up none of so many steps sits out; 0 is no bound, -1 is 30 or with noise no bound: who "
+        "sits out depends on the participants' losses, and epsilon assumes that who takes part does not",
     )
     addition: Literal["secure", "additive"] = Field(
         default="secure",
@@ -85,6 +94,11 @@ class ConfinedSettings(Section):
         if self.most and self.most < self.spread:
             yield "most", f"must not be below spread, {self.spread}"
 
+    def bound(self, noise: "NoiseSettings") -> int | None:
+        """Return the bound on staleness; None is no bound."""
+        tau = (TAU if noise.kind == "none" else 0) if self.tau < 0 else self.tau
+        return tau or None
+
 
 def alike(clients: "ClientSettings") -> Iterator[Contradiction]:
     """Look whether all participants weigh the same."""
@@ -98,6 +112,12 @@ def sharing(confined: ConfinedSettings, aggregation: "AggregationSettings") -> I
         yield "confined.addition", "must be secure where aggregation.kind = plain: nothing is hidden there"
     if confined.addition == "additive" and aggregation.threat == "active-server":
         yield "confined.addition", "additive sharing has no defence against those who lie: use secure"
+
+
+def fresh(confined: ConfinedSettings, noise: "NoiseSettings") -> Iterator[Contradiction]:
+    """Look whether who takes part would depend on private losses, where epsilon assumes that it does not."""
+    if noise.kind != "none" and confined.tau > 0:
+        yield "confined.tau", "must be 0 or -1 with noise: epsilon assumes that nobody sits out because of its own loss"
 
 
 def honest(aggregation: "AggregationSettings", cohort: "CohortSettings") -> Iterator[Contradiction]:
@@ -125,8 +145,9 @@ class ConfinedTraining(FederatedAveraging):
         "training.learning_rate": 0.5,
         "training.evaluate_every": 5,
     }
-    checks = (*FederatedAveraging.checks, alike, sharing, honest)
+    checks = (*FederatedAveraging.checks, alike, sharing, fresh, honest)
     columns = (*participants.COLUMNS, "displacement", "refused", "stale", "claimed_epsilon")
+    public = frozenset({"displacement", "claimed_epsilon"})
     personal = True
     aside = ("displacement",)
     curves: ClassVar[Mapping[str, str]] = {
@@ -149,7 +170,7 @@ class ConfinedTraining(FederatedAveraging):
         alpha = config.training.learning_rate
         step = make_chosen(STEP_SIZES, "confined.step", settings.step, alpha=alpha, horizon=config.rounds)
         check = make_chosen(LOSS_CHECKS, "confined.check", settings.check)
-        descent = ConfinedDescent(offsets, names, step, check, settings.tau or None)
+        descent = ConfinedDescent(offsets, names, step, check, settings.bound(config.noise))
         return Confined(federation.problem, federation.parts, descent, settings.clip, config.seed)
 
     def sums(self, strategy: "Strategy") -> tuple[Layout, ...]:
@@ -178,9 +199,9 @@ class ConfinedTraining(FederatedAveraging):
         claimed = _claimed(built)
         return found | ({"claimed_epsilon": claimed} if claimed is not None else {})
 
-    def introduction(self, config: "RunConfig") -> str:
+    def introduction(self, config: "RunConfig", promise: "Promise") -> str:
         """Say what is sent."""
-        way = "additive sharing" if config.confined.addition == "additive" else super().introduction(config)
+        way = "additive sharing" if config.confined.addition == "additive" else super().introduction(config, promise)
         return f"confined descent, in which sums of gradients are sent; {way}"
 
     def words(self, summary: "Summary") -> Iterator[tuple[str, str]]:
@@ -220,9 +241,15 @@ def _claim(summary: "Summary") -> str:
 
 def _loss_check(summary: "Summary") -> str:
     settings, decisions = summary.config.confined, summary.completed * summary.clients
+    if summary.epsilon is not None:
+        return (
+            f"Who refused a step {participants.WITHHELD}. With noise there is no bound on staleness: who sits out "
+            "depends on the participants' losses, and epsilon assumes that who takes part does not."
+        )
     refused, stale = (int(summary.extras.get(column) or 0) for column in ("refused", "stale"))
     share = refused / decisions if decisions else 0.0
-    bound = f"after {settings.tau} iterations without one" if settings.tau else "never, for there is no bound"
+    bounded = settings.bound(summary.config.noise)
+    bound = f"after {bounded} iterations without one" if bounded else "never, for there is no bound"
     return (
         f"{refused:,} of {decisions:,} decisions ({share:.1%}) were not to take a step up. Who takes none up sits out "
         f"{bound}: {stale:,} of {summary.clients:,} do at the end."

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from coterie.runs.config import RunConfig
     from coterie.runs.federation import Federation
     from coterie.runs.played import Aggregation
+    from coterie.runs.promise import Promise
     from coterie.runs.resources import RunResources
     from coterie.runs.summary import Summary
     from coterie.training.evaluate import Score
@@ -34,6 +35,7 @@ class PersonalAveraging(FederatedAveraging):
 
     section = "ditto"
     columns = (*participants.COLUMNS, "common")
+    public = frozenset({"common"})
     personal = True
     aside = ("global",)
     curves: ClassVar[Mapping[str, str]] = {"worst": "the worst client's own", "common": "the common model"}
@@ -65,9 +67,9 @@ class PersonalAveraging(FederatedAveraging):
         """Compare the clients' own models; ``common`` is the accuracy, or the loss, of the model of all."""
         return participants.compare(scores, {"global": "common"})
 
-    def introduction(self, config: "RunConfig") -> str:
+    def introduction(self, config: "RunConfig", promise: "Promise") -> str:
         """Say what the server sees, and what nobody does."""
-        return f"{super().introduction(config)}; every client also has a model of its own, which stays there"
+        return f"{super().introduction(config, promise)}; every client also has a model of its own, which stays there"
 
     def words(self, summary: "Summary") -> Iterator[tuple[str, str]]:
         """Say what the server can compute of the updates, and how equally good the clients' models are."""

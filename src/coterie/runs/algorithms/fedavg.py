@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from coterie.runs.config import RunConfig
     from coterie.runs.federation import Federation
     from coterie.runs.played import Aggregation
+    from coterie.runs.promise import Promise
     from coterie.runs.resources import RunResources
     from coterie.runs.summary import Summary
     from coterie.training.strategies import Strategy
@@ -52,11 +53,13 @@ class FederatedAveraging(Algorithm):
 
         return cohort_rounds(built, resources)
 
-    def introduction(self, config: "RunConfig") -> str:
+    def introduction(self, config: "RunConfig", promise: "Promise") -> str:
         """Say what the server sees."""
         if config.aggregation.kind == "plain":
             return "plain aggregation, for comparison: the server sees every update"
-        return f"secure aggregation, T = {config.promised} promised" if config.promised > 1 else "secure aggregation"
+        lasting = f", T = {promise.privacy} promised" if promise.privacy > 1 else ""
+        helped = f" (T - c = {promise.honest} with c = {promise.colluders} colluders)" if promise.colluders else ""
+        return f"secure aggregation{lasting}{helped if lasting else ''}"
 
     def words(self, summary: "Summary") -> Iterator[tuple[str, str]]:
         """Say what the server can compute from all that it saw."""
@@ -73,14 +76,9 @@ def _privacy(summary: "Summary") -> str:
             f"{summary.exposed:,} of {summary.clients:,} clients are exposed: from all the sums together, the server "
             "can compute their own updates. Selection by circles (cohort.policy = multi-round) prevents this."
         )
-    from coterie.runs.summary import told_privacy
-
-    told = told_privacy(summary.promised, summary.strong_privacy)
-    if summary.kept:
-        return (
-            f"{told}: whatever the server computes from all the sums it ever sees, it never gets closer than to "
-            f"{summary.promised} clients together. Nobody is exposed, and no number of rounds changes that."
-        )
+    told = summary.promise.told(summary.strong_privacy)
+    if summary.kept or summary.promise.cut:
+        return f"{told}: {summary.promise}."
     return (
         f"{told}: nobody is exposed yet, but it is a matter of rounds. Selection by circles "
         "(cohort.policy = multi-round) prevents this."

@@ -13,6 +13,10 @@ COLUMNS = ("spread", "worst")
 """Their standard deviation and the worst of them: in accuracy, or in loss where targets are no labels."""
 
 
+WITHHELD = "is not written down: it would show their data without the noise"
+"""What is said of them in a run whose sums have noise."""
+
+
 def quality(score: "Score") -> float:
     """Return the accuracy, or where targets are no labels the loss."""
     return score.loss if score.accuracy is None else score.accuracy
@@ -36,6 +40,8 @@ def compare(scores: "Mapping[str, Score]", aside: Mapping[str, str]) -> dict[str
 def in_a_sentence(summary: "Summary") -> str:
     """Say how equally good the participants' models are."""
     spread, worst = (summary.extras.get(column) for column in COLUMNS)
+    if summary.epsilon is not None:
+        return f"The score of the clients' own models {WITHHELD}."
     if spread is None or worst is None:
         return "The clients' own models were not compared yet."
     if summary.yardstick.share:

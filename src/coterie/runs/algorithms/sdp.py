@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from coterie.runs.config import RunConfig
     from coterie.runs.federation import Federation
     from coterie.runs.played import Aggregation
+    from coterie.runs.promise import Promise
     from coterie.runs.resources import RunResources
     from coterie.runs.summary import Summary
     from coterie.training.evaluate import Score
@@ -52,6 +53,7 @@ class PrivateTraining(BaselineAlgorithm):
     }
     fixes = frozenset({"rounds"})
     columns = ("bdp",)
+    public = frozenset({"bdp"})  # although it comes from the data: it is what is asked for, and ASSUMPTIONS say so
 
     def strategy(self, config: "RunConfig", federation: "Federation") -> "Strategy":
         """Build it for so many rounds: the Bayesian estimate must know how many."""
@@ -84,7 +86,7 @@ class PrivateTraining(BaselineAlgorithm):
         """Say that it is for one example."""
         return "for each single example, by Gaussian noise on clipped gradients"
 
-    def introduction(self, config: "RunConfig") -> str:
+    def introduction(self, config: "RunConfig", promise: "Promise") -> str:
         """Say that it is a baseline."""
         return "DP-SGD on all data in one place, a baseline"
 

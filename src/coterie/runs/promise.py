@@ -1,0 +1,129 @@
+"""The promise of a run: what all its sums together never give away, against whom, and in which words.
+
+This is the one place where a run says what it promises. It says no more than SECURITY.md does: T counts the members of
+the smallest circle, colluders are taken off, and on a sparse graph nothing over several rounds is promised against a
+server that lies.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from coterie.cohorts.policies import Policy
+from coterie.graphs.topology import is_complete
+from coterie.runs.protection import colluders_among
+
+if TYPE_CHECKING:
+    from coterie.runs.build import Cohorts
+    from coterie.runs.config import RunConfig
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a run promises over any number of rounds."""
+
+    circle: int = 1
+    """The size of the smallest circle; 1 where nobody is kept together, or the server sees every update."""
+    colluders: int = 0
+    """c: how many clients may help the server, of all there are."""
+    clients: int = 0
+    """How many clients there are."""
+    active: bool = False
+    """Whether the server may lie."""
+    sparse: bool = False
+    """Whether some session's graph is not complete."""
+
+    @property
+    def cut(self) -> bool:
+        """Whether the server can cut sessions into parts, and T holds for their sums only, not for the parts'."""
+        return self.active and self.sparse
+
+    @property
+    def privacy(self) -> int:
+        """T: whatever the server computes is about so many clients together; 1 where nothing is promised."""
+        return 1 if self.cut else self.circle
+
+    @property
+    def honest(self) -> int:
+        """T - c: how many of these are honest if all colluders are among them."""
+        return max(0, self.privacy - self.colluders)
+
+    @property
+    def holds(self) -> bool:
+        """Whether an honest client is always mixed with another honest one."""
+        return self.honest > 1
+
+    def told(self, so_far: int | None) -> str:
+        """Tell the T that lasts and the T that was found so far, which rounds to come may lower, apart."""
+        lasting = f"T = {self.privacy} promised for any number of rounds" if self.privacy > 1 else "no T promised"
+        if self.privacy > 1 and self.colluders:
+            lasting += f" (T - c = {self.honest} with c = {self.colluders} colluders)"
+        return f"{lasting}, nothing revealed yet" if so_far is None else f"{lasting}, T = {so_far} so far"
+
+    def __str__(self) -> str:
+        """Say in sentences what follows for the clients, as long as every row of the ledger keeps the promise."""
+        if self.cut:
+            return (
+                "on a sparse graph a server that lies can make chosen clients drop out, cut a session into parts and "
+                f"learn the sum of each, of two honest clients or more. T = {self.circle} holds for the sums that the "
+                "ledger records, not for such parts. With aggregation.topology = complete it holds against this server"
+            )
+        if not self.holds:
+            return (
+                f"the server never gets closer than to {self.privacy} clients together, but {self._colluders} may be "
+                f"among them: T - c = {self.honest}. Then an honest client is alone with colluders, and its updates "
+                f"are known. Raise cohort.privacy to c + 2 = {self.colluders + 2} or more, or lower "
+                f"aggregation.collusion to what there may be{self._caveats}"
+            )
+        lies = ", also if it lies" if self.active else ""
+        helped = f"; if {self._colluders} help it, T - c = {self.honest} of these are honest" if self.colluders else ""
+        return (
+            f"whatever the server computes from all the sums it ever sees{lies}, it never gets closer than to "
+            f"{self.privacy} clients together{helped}. Nobody is exposed, and no number of rounds changes "
+            f"that{self._caveats}"
+        )
+
+    @property
+    def _colluders(self) -> str:
+        return f"c = {self.colluders} of all {self.clients:,} clients"
+
+    @property
+    def _caveats(self) -> str:
+        """Say what the sentence rests on besides."""
+        said = ""
+        if self.sparse:
+            said += ". On a sparse graph this is but for the probability of failure that coterie plan prints"
+        if self.active:
+            said += (
+                f". c = {self.colluders} must cover the colluders among all {self.clients:,} clients: a server that "
+                "lies chooses who is in a session"
+            )
+        return said
+
+
+NO_PROMISE = Promise()
+"""What there is where nothing is promised."""
+
+
+def make_promise(config: "RunConfig", cohorts: "Cohorts | None") -> Promise:
+    """Return what a run with these circles, this policy and these sessions promises."""
+    aggregation, count = config.aggregation, config.clients.count
+    if cohorts is None or aggregation.kind == "plain":
+        return Promise(clients=count)
+    sizes = {
+        size
+        for protection in cohorts.protections
+        for size in (min(_smallest_cohort(cohorts.policy, config.cohort.minimum), protection.most), protection.most)
+    }
+    shapes = [(protection.session.shape, size) for protection in cohorts.protections for size in sizes]
+    return Promise(
+        circle=cohorts.circles.privacy,
+        colluders=min((colluders_among(aggregation, size) for size in sizes), default=0),
+        clients=count,
+        active=aggregation.threat == "active-server",
+        sparse=not all(is_complete(shape(size).topology, size) for shape, size in shapes),
+    )
+
+
+def _smallest_cohort(policy: Policy, minimum: int) -> int:
+    """Return the fewest clients that a policy selects for a round that is played: ``minimum``, unless it says more."""
+    return max(minimum, int(getattr(policy, "smallest", minimum)))

@@ -1,0 +1,126 @@
+"""What a run promises: no more than SECURITY.md does, in every mode, on every graph, with any number of colluders."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.runs import client_names, made_up, promised, summarised
+
+from coterie.runs.config_file import load_config
+from coterie.runs.page import run_page
+from coterie.runs.promise import Promise
+from coterie.runs.summary import in_words
+
+ACTIVE = "aggregation.threat=active-server"
+LARGE = ("clients.count=120", "cohort.size=60", "cohort.privacy=4")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "privacy"),
+    [
+        ([], 2),
+        (["cohort.privacy=4"], 4),
+        (["cohort.policy=partition"], 8),
+        (["cohort.policy=partition", "clients.count=41"], 6),
+        (["cohort.policy=random"], 1),
+        (["aggregation.kind=plain"], 1),
+        (["training.algorithm=centralised"], 1),
+        ([*LARGE, "aggregation.topology=harary"], 4),
+        ([*LARGE, ACTIVE], 4),
+        ([*LARGE, ACTIVE, "aggregation.topology=harary"], 1),
+        (
+            [
+                *LARGE,
+                ACTIVE,
+                "aggregation.topology=erdos-renyi",
+                "aggregation.connection=0.5",
+                "aggregation.collusion=0",
+            ],
+            1,
+        ),
+        (["cohort.policy=tests.support.mine:Neighbours"], 2),
+        (["cohort.policy=tests.support.mine:RoundRobin"], 1),
+    ],
+)
+def test_what_is_promised(overrides: list[str], privacy: int) -> None:
+    assert promised(load_config(None, overrides)).privacy == privacy
+
+
+def test_against_an_active_server_auto_is_the_complete_graph() -> None:
+    """On sparse graphs T does not hold for parts: they are for those who ask for them by name."""
+    assert not promised(load_config(None, [*LARGE, ACTIVE, "aggregation.topology=auto"])).sparse
+    assert promised(load_config(None, [*LARGE, "aggregation.topology=auto"])).sparse
+
+
+@pytest.mark.parametrize(
+    ("overrides", "colluders"),
+    [
+        ([], 0),
+        ([ACTIVE], 2),  # just under a third of the 8 of a session
+        ([ACTIVE, "cohort.policy=iid"], 0),  # a session may have as few as two clients
+        ([ACTIVE, "aggregation.collusion=0.0"], 0),
+        (["aggregation.collusion=0.25", "cohort.minimum=4"], 2),
+    ],
+)
+def test_colluders_are_those_that_every_session_withstands(overrides: list[str], colluders: int) -> None:
+    promise = promised(load_config(None, overrides))
+    assert promise.colluders == colluders
+    assert promise.honest == max(0, promise.privacy - colluders)
+
+
+@given(
+    st.builds(
+        Promise,
+        circle=st.integers(2, 9),
+        colluders=st.integers(0, 9),
+        clients=st.just(40),
+        active=st.booleans(),
+        sparse=st.booleans(),
+    )
+)
+def test_the_words_claim_no_more_than_holds(promise: Promise) -> None:
+    said = str(promise)
+    assert ("no number of rounds changes that" in said) == promise.holds
+    assert ("also if it lies" in said) == (promise.holds and promise.active)
+    assert f"T - c = {promise.honest}" in said or not promise.colluders or promise.cut
+    if promise.active and promise.sparse:
+        assert promise.privacy == 1
+        assert "not for such parts" in said
+        assert "never gets closer" not in said
+    elif promise.active:
+        assert "must cover the colluders among all 40 clients" in said
+    elif promise.sparse:
+        assert "probability of failure that coterie plan prints" in said
+
+
+@pytest.mark.parametrize(
+    ("settings", "headline", "level"),
+    [
+        ({"cohort.privacy": 4}, "no client can be singled out (T = 4)", "safe"),
+        ({"cohort.privacy": 4, "aggregation.threat": "active-server"}, "singled out (T = 4, T - c = 2)", "safe"),
+        ({"cohort.privacy": 2, "aggregation.threat": "active-server"}, "10 rounds</h1>", "caution"),
+        (
+            {
+                "clients.count": 120,
+                "cohort.size": 60,
+                "cohort.privacy": 4,
+                "aggregation.threat": "active-server",
+                "aggregation.topology": "harary",
+            },
+            "10 rounds</h1>",
+            "caution",
+        ),
+    ],
+)
+def test_page_and_json_say_the_same(settings: dict[str, object], headline: str, level: str) -> None:
+    records = made_up(10, strong_privacy=6)
+    summary = summarised(records, **{key.replace(".", "__"): value for key, value in settings.items()})
+    page = run_page(summary, client_names(), records, "run")
+    assert headline in page
+    assert f'class="verdict {level}"' in page
+    words, numbers = dict(in_words(summary))["Privacy"], summary.numbers()
+    assert numbers["promised"] == summary.promise.privacy
+    assert numbers["honest"] == summary.promise.honest
+    assert numbers["colluders"] == summary.promise.colluders
+    assert (numbers["threat"], numbers["sparse"]) == (summary.config.aggregation.threat, summary.promise.sparse)
+    assert ("no number of rounds changes that" in words) == (level == "safe")
+    assert ("Sums of parts of a session" in page) == summary.promise.cut

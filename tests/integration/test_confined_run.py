@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("torch", reason="training needs coterie[train]")
 import torch
+from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
 from coterie.api import train
@@ -83,6 +84,56 @@ def test_only_explicit_noise_counts(tmp_path: Path) -> None:
     page = " ".join((tmp_path / "run" / "report.html").read_text().split())
     assert "Only explicit noise counts towards (epsilon, delta). The random starts do not" in page
     assert "-differential privacy for each client with all its data, by skellam noise" in page
+
+
+PRIVATE = {"spread", "worst", "refused", "stale", "train_loss", "test_loss", "accuracy", "clipped", "compute_seconds"}
+NOISE = ("noise.kind=skellam", "noise.multiplier=2.0", "rounds=4")
+
+
+@pytest.mark.parametrize(("algorithm", "public"), [("confined", "displacement"), ("ditto", "common")])
+def test_with_noise_nothing_is_written_down_that_has_none(tmp_path: Path, algorithm: str, public: str) -> None:
+    folder = tmp_path / "run"
+    result = play(folder, *NOISE, f"training.algorithm={algorithm}", "tracking.sums=true")
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert len(lines) == 4
+    for line in lines:
+        assert {name for name in PRIVATE if line.get(name)} == set()
+        assert line[public] is not None
+        assert line["epsilon"] > 0
+    header, *rows = (folder / "metrics.csv").read_text().splitlines()
+    cells = [dict(zip(header.split(","), row.split(","), strict=True)) for row in rows]
+    assert all(row.get(name, "") in ("", "0.0") for row in cells for name in PRIVATE)
+    # The models of the file are one: that of all who see the sums. The clients' own are in memory alone.
+    stored = load_file(folder / "model.safetensors")
+    one = {name: tuple(array.shape) for name, array in result.models[next(iter(result.models))].named_parameters()}
+    assert {name: array.shape for name, array in stored.items()} == one
+    assert len(result.models) == 13
+    numbers = result.summary.numbers()
+    assert numbers["accuracy"] is None
+    assert {name: value for name, value in numbers["extras"].items() if name in PRIVATE and value is not None} == {}
+    page = " ".join((folder / "report.html").read_text().split())
+    assert "is not written down: it would show their data without the noise" in page
+    assert "decisions (" not in page
+    assert "standard deviation" not in page
+    assert len(list((folder / "sums").glob("*.npy"))) == sum(record.completed for record in result.records)
+
+
+def test_with_noise_nobody_sits_out_because_of_its_loss(tmp_path: Path) -> None:
+    """Who takes part must not depend on private data: epsilon assumes it. Everybody refuses everything here."""
+    stubborn = ("confined.check.threshold=-1000.0", "rounds=36", "training.evaluate_every=36")
+    quiet = play(tmp_path / "quiet", *stubborn)
+    assert [record.completed for record in quiet.records] == [True] * 31 + [False] * 5
+    noisy = play(tmp_path / "noisy", *NOISE[:2], *stubborn)
+    assert all(record.completed for record in noisy.records)
+    assert "With noise there is no bound on staleness" in (tmp_path / "noisy" / "report.html").read_text()
+    with pytest.raises(ConfigError, match=r"confined\.tau: must be 0 or -1 with noise"):
+        load_config(None, [*SMALL, *NOISE, "confined.tau=30"])
+    load_config(None, [*SMALL, *NOISE, "confined.tau=0"])
+
+
+def test_with_noise_who_is_there_does_not_depend_on_labels() -> None:
+    with pytest.raises(ConfigError, match=r"availability\.kind: must not be label-dependent with noise"):
+        load_config(None, [*SMALL, *NOISE, "availability.kind=label-dependent"])
 
 
 def test_who_takes_no_step_up_sits_out(tmp_path: Path) -> None:

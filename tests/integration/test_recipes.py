@@ -1,0 +1,152 @@
+"""How an update is made of a client's data stays the same for one round, whatever becomes of the run in between.
+
+Two sums over one circle that are made in the same way are one equation. Made in two ways they are two.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="training needs coterie[train]")
+
+import coterie
+from coterie.cohorts.ledger import Ledger
+from coterie.errors import ConfigError, InputError, TrainingError
+from coterie.runs import changes
+from coterie.runs.config_file import load_config
+from coterie.runs.folder import Checkpoint, RunFolder
+from coterie.runs.run import TrainingRun
+
+SMALL = (
+    *("rounds=3", "clients.count=6", "cohort.size=4", "model.name=softmax-regression", "training.epochs=1"),
+    *("training.executor=processes", "training.workers=0", "aggregation.threads=1"),
+    *("availability.kind=equal", "availability.dropout=0.0", "faults.dropout=0.0"),
+)
+
+
+def interrupted(path: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str) -> RunFolder:
+    """A run that was killed when the sum of its second round was open and its checkpoint not yet written."""
+    folder = RunFolder.create(path, load_config(None, [*SMALL, *overrides]))
+    save = RunFolder.save
+
+    def crash(self: RunFolder, checkpoint: Checkpoint) -> None:
+        if checkpoint.progress.rounds == 2:
+            raise InterruptedError
+        save(self, checkpoint)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RunFolder, "save", crash)
+        with pytest.raises(InterruptedError):
+            TrainingRun.open(folder).play()
+    with Ledger.open(folder.ledger_file) as ledger:
+        assert ledger.revealed(2)
+    return folder
+
+
+def test_an_open_sum_is_not_opened_again_under_another_learning_rate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More rounds stretch the cosine: the round that was interrupted would have another rate, and another sum."""
+    folder = interrupted(tmp_path / "run", monkeypatch)
+    with pytest.raises(TrainingError, match=r"took part in round 2 before it was interrupted, under another recipe"):
+        TrainingRun.open(folder, changes=["rounds=5"]).play()
+    with Ledger.open(folder.ledger_file) as ledger:
+        before = ledger.head()
+    assert len(TrainingRun.open(folder, changes=["rounds=3"]).play().records) == 3  # as the message says
+    assert len(TrainingRun.open(folder, changes=["rounds=4"]).play().records) == 4
+    with Ledger.open(folder.ledger_file) as ledger:
+        ledger.verify(before)
+
+
+def test_more_rounds_are_the_same_recipe_where_the_schedule_does_not_know_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = interrupted(tmp_path / "run", monkeypatch, "training.schedule.kind=constant")
+    assert len(TrainingRun.open(folder, changes=["rounds=4"]).play().records) == 4
+
+
+CONFINED = ("training.algorithm=confined", "partition.kind=iid", "confined.step.kind=paper", "cohort.privacy=2")
+
+
+@pytest.mark.parametrize(
+    ("settings", "change"),
+    [
+        (("clients.weighting=uniform",), "clients.weighting=samples"),
+        (("aggregation.clip=0.5",), "aggregation.clip=0.1"),
+        (("aggregation.precision=20",), "aggregation.precision=16"),
+        (("training.batch_size=10",), "training.batch_size=5"),
+        (("training.learning_rate=0.1",), "training.learning_rate=0.2"),
+    ],
+)
+def test_clients_refuse_another_recipe_even_if_the_run_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: tuple[str, ...], change: str
+) -> None:
+    """The settings are compared with the checkpoint's; the clients do not rely on that."""
+    folder = interrupted(tmp_path / "run", monkeypatch, *settings)
+    with pytest.raises(ConfigError, match="began under other settings"):
+        TrainingRun.open(folder, changes=[change])
+    monkeypatch.setattr("coterie.runs.run.check_changes", lambda before, after: None)
+    with pytest.raises(TrainingError, match="under another recipe"):
+        TrainingRun.open(folder, changes=[change]).play()
+
+
+def test_participants_of_confined_descent_hold_to_their_own_recipe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = interrupted(tmp_path / "run", monkeypatch, *CONFINED)
+    monkeypatch.setattr("coterie.runs.run.check_changes", lambda before, after: None)
+    with pytest.raises(TrainingError, match="under another recipe"):
+        TrainingRun.open(folder, changes=["confined.spread=0.2"]).play()
+    assert len(TrainingRun.open(folder, changes=["confined.spread=0.1"]).play().records) == 3
+
+
+def test_a_checkpoint_without_settings_is_held_to_those_of_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As older versions wrote them."""
+    folder = interrupted(tmp_path / "run", monkeypatch)
+    checkpoint = folder.checkpoint()
+    assert checkpoint is not None
+    changed = type(checkpoint.progress)(rounds=1, ledger=checkpoint.progress.ledger)
+    folder.save(Checkpoint(changed, checkpoint.state))
+    with pytest.raises(ConfigError, match=r"aggregation.clip was 0\.5 and is 0\.1"):
+        TrainingRun.open(folder, changes=["aggregation.clip=0.1"])
+
+
+def test_a_ledger_whose_run_is_gone_is_not_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = interrupted(tmp_path / "run", monkeypatch)
+    folder.checkpoint_file.unlink()
+    with pytest.raises(InputError, match=r"checkpoint\.safetensors is missing: nobody knows under which settings"):
+        TrainingRun.open(folder).play()
+
+
+def test_the_weight_of_a_client_is_the_same_in_every_round(tmp_path: Path) -> None:
+    """A client's weight is its number of examples, and other examples are another run."""
+    sizes = {f"site-{number}": 5 + number for number in range(6)}
+    rng = np.random.default_rng(0)
+
+    def clients(sizes: dict[str, int]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        return {name: (rng.standard_normal((size, 3)), np.arange(size) % 2) for name, size in sizes.items()}
+
+    import torch
+
+    more: dict[str, object] = {
+        "cohort": 4,
+        "rounds": 1,
+        "out": tmp_path / "run",
+        "settings": {"clients.weighting": "samples"},
+        "progress": False,
+    }
+    first = clients(sizes)
+    coterie.train(torch.nn.Linear(3, 2), clients=first, **more)  # type: ignore[arg-type]
+    more |= {"rounds": 2, "resume": True}
+    with pytest.raises(ConfigError, match="the data is not that of the run"):
+        coterie.train(torch.nn.Linear(3, 2), clients=clients(sizes | {"site-0": 6}), **more)  # type: ignore[arg-type]
+    assert len(coterie.train(torch.nn.Linear(3, 2), clients=first, **more).records) == 2  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("key", [key for key in changes.CHANGEABLE if key.startswith(("aggregation", "training"))])
+def test_what_may_change_makes_no_other_update(key: str) -> None:
+    """Of the settings that may change, only rounds can: that is what clients look at."""
+    assert key in {"training.evaluate_every", "training.workers", "aggregation.threads"}

@@ -87,7 +87,9 @@ def aggregate(
         inputs: for each client by name, a float array, a list of them, or a dictionary such as a torch module's
             ``state_dict`` (of which only floats are aggregated); or tensors instead. All clients the same shapes.
         clip: entries are clipped to ``[-clip, clip]``.
-        weights: a whole number for each client; the mean is weighted, and nobody's weight is disclosed.
+        weights: a whole number for each client; the mean is weighted, and nobody's weight is disclosed. A call is one
+            session and remembers nothing. If you sum the same clients again, give them the same weights, ``clip`` and
+            ``precision``: sums over one circle with other weights are other equations, and tell its members apart.
         precision: bits for each entry; the ring is made large enough that no sum overflows.
         topology: who shares with whom; by default chosen for the expected ``dropout``.
         threshold: shares that open a client's secret; by default a majority, or what the chosen topology needs.

@@ -17,11 +17,11 @@ class Families:
         self.circles = circles
         self.families = families
 
-    def select(self, available: Mask, frequencies: Indices, rng: np.random.Generator) -> list[int]:
+    def select(self, available: Mask, frequencies: Indices, rng: np.random.Generator) -> Indices:
         """Return the numbers of the clients of this round; nobody skips the round."""
         whole = [family for family in self.circles if available[family].all()]
         whole.sort(key=lambda family: int(frequencies[family[0]]))
-        return [client for family in whole[: self.families] for client in family]
+        return np.array([client for family in whole[: self.families] for client in family], np.int64)
 
 
 if __name__ == "__main__":

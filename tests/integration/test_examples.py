@@ -53,3 +53,10 @@ def test_who_announces_too_much_is_cut_off(example: dict[str, object]) -> None:
         asyncio.run(read(4))
     with pytest.raises(ConnectionError):
         asyncio.run(read(2**31))
+
+
+def test_a_policy_of_ones_own_promises_its_smallest_circle(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="training needs coterie[train]")
+    command = [sys.executable, str(EXAMPLES / "own_policy.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, cwd=tmp_path)
+    assert done.stdout == "T = 2, 4 of 4 rounds completed\n"

@@ -3,6 +3,8 @@
 Two sums over one circle that are made in the same way are one equation. Made in two ways they are two.
 """
 
+import sqlite3
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +14,13 @@ pytest.importorskip("torch", reason="training needs coterie[train]")
 
 import coterie
 from coterie.cohorts.ledger import Ledger
+from coterie.cohorts.memory import MemoryFile
 from coterie.errors import ConfigError, InputError, TrainingError
 from coterie.runs import changes
 from coterie.runs.config_file import load_config
 from coterie.runs.folder import Checkpoint, RunFolder
+from coterie.runs.observers import Observer, RunStart
+from coterie.runs.records import RoundRecord
 from coterie.runs.run import TrainingRun
 
 SMALL = (
@@ -150,3 +155,29 @@ def test_the_weight_of_a_client_is_the_same_in_every_round(tmp_path: Path) -> No
 def test_what_may_change_makes_no_other_update(key: str) -> None:
     """Of the settings that may change, only rounds can: that is what clients look at."""
     assert key in {"training.evaluate_every", "training.workers", "aggregation.threads"}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "commits"),
+    [((), 5), (("aggregation.threat=active-server",), 6), ((*CONFINED, "confined.addition=additive"), 1)],
+)
+def test_clients_commit_what_they_answer_a_few_times_a_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overrides: tuple[str, ...], commits: int
+) -> None:
+    """SECURITY.md says how often; forcing each of them to disk would cost as many waits for the disk."""
+    counts, writing = [0], MemoryFile.writing
+
+    def counted(self: MemoryFile) -> AbstractContextManager[sqlite3.Connection]:
+        counts[-1] += 1
+        return writing(self)
+
+    class Rounds(Observer):
+        def begin(self, start: RunStart) -> None:
+            counts.append(0)
+
+        def played(self, record: RoundRecord) -> None:
+            counts.append(0)
+
+    monkeypatch.setattr(MemoryFile, "writing", counted)
+    TrainingRun.begin(tmp_path / "run", load_config(None, [*SMALL, *overrides]), observers=[Rounds()]).play()
+    assert counts[1:] == [4 * commits] * 3 + [0]

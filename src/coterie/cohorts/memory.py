@@ -11,7 +11,8 @@ what no server can talk it out of:
 * **the sums** it helped to open: each holds its whole circle or nobody of it.
 * **what it fixed** at first use, under names that the transport chooses, such as its weight. The first value stays.
 
-What is written is on disk before the answer leaves. A crash in between makes the client one that dropped out.
+What is written is on disk before the answer leaves, unless the file is not durable: then it is written by then, and
+survives the end of the process alone. A crash in between makes the client one that dropped out.
 """
 
 import hashlib

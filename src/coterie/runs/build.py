@@ -3,6 +3,7 @@
 What contradicts the data or the model shows here, so that a run which cannot be played leaves no folder behind.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -65,6 +66,11 @@ class BuiltRun:
     def noisy(self) -> bool:
         """Whether there is noise: then nothing is written down that shows the clients' data without it."""
         return self.config.algorithm.epsilon(self, 0) is not None
+
+    def public_models(self) -> Mapping[str, ModelArrays]:
+        """Return the models that are scored and written down: with noise, none that is a client's own."""
+        models = self.strategy.models()
+        return self.config.algorithm.published(models) if self.noisy else models
 
     def epsilon(self, revealed: int) -> float | None:
         """Return what so many rounds have spent, where clients add noise to what is summed."""

@@ -155,7 +155,7 @@ class Engine:
         if idle or not len(self._built.federation.test):
             return {}
         if not self._scores:
-            models = self._built.strategy.models()
+            models = self._built.public_models()
             self._scores = {name: self._built.score(model, name) for name, model in models.items()}
         return self._scores
 

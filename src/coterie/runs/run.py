@@ -13,7 +13,7 @@ On a sparse graph, whose edges depend on the keys, a repeated round can fail whe
 other way round: about as rarely as the graph was planned to fail.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -33,7 +33,6 @@ from coterie.runs.page import run_page
 from coterie.runs.records import RoundRecord
 from coterie.runs.summary import Summary
 from coterie.training.executors.vectorised import choose_executor
-from coterie.training.flatten import ModelArrays
 from coterie.training.models import parameter_count
 from coterie.training.own import Module, named_state
 
@@ -183,7 +182,7 @@ class TrainingRun:
     def _conclude(self, records: Sequence[RoundRecord]) -> RunResult:
         built, problem = self._built, self._built.federation.problem
         models = {name: problem.instance(state) for name, state in built.strategy.models().items()}
-        public = self._public_models()
+        public = built.public_models()
         states = {name: named_state(models[name]) for name in public}
         write_whole(self.folder.model_file, named_arrays(states))
         clients = tuple(built.federation.parts)
@@ -204,11 +203,6 @@ class TrainingRun:
         page = run_page(summary, clients, records, self.folder.path.name, courses)
         write_whole(self.folder.report_file, page.encode())
         return RunResult(self.folder.path, summary, tuple(records), models)
-
-    def _public_models(self) -> Mapping[str, ModelArrays]:
-        """Return the models that are written down: with noise, none that is a client's own."""
-        models = self._built.strategy.models()
-        return self.config.algorithm.published(models) if self._built.noisy else models
 
     @property
     def _parameters(self) -> int:

@@ -1,5 +1,8 @@
 """A client's own memory: what no server, no replay and no restored backup can talk it out of."""
 
+import signal
+import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -313,3 +316,24 @@ def test_a_memory_from_before_values_were_fixed_is_given_room_for_them(path: Pat
             connection.execute("DROP TABLE fixed")
     assert again(path).roster == ROSTER
     assert again(path).fix({"weight": b"1"}) == {"weight": b"1"}
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_what_was_committed_survives_a_kill(tmp_path: Path, durable: bool) -> None:
+    """A simulation does not force it to disk; the end of the process takes nothing away."""
+    path = tmp_path / "clients.sqlite"
+    program = (
+        "import os, signal, sys\n"
+        "from coterie.cohorts.memory import MemoryFile\n"
+        "from coterie.cohorts.roster import Client\n"
+        "memory = MemoryFile(sys.argv[1], durable=sys.argv[2] == 'True').of(Client('ann'))\n"
+        "memory.enter(b'session'); memory.pledge(3, b'input')\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", program, str(path), str(durable)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    with MemoryFile(path, durable=durable) as file:
+        memory = file.of(Client("ann"))
+        assert not memory.pledge(3, b"another input")
+        with pytest.raises(PeerProtocolError, match="was entered before"):
+            memory.enter(b"session")

@@ -28,13 +28,13 @@ def compare(scores: "Mapping[str, Score]", aside: Mapping[str, str]) -> dict[str
     A spread of at most gamma is what Li et al. 2021 (and CGD after them) call gamma-fair. Nothing is returned where
     nothing was scored.
     """
+    found = {column: quality(scores[name]) for name, column in aside.items() if name in scores}
     own = [score for name, score in scores.items() if name not in aside]
-    if not own:
-        return {}
+    if not own:  # with noise, clients' own models are not scored
+        return found
     values = [quality(score) for score in own]
     worst = max(values) if own[0].accuracy is None else min(values)
-    found = {"spread": float(np.std(values)), "worst": worst}
-    return found | {column: quality(scores[name]) for name, column in aside.items()}
+    return {"spread": float(np.std(values)), "worst": worst} | found
 
 
 def in_a_sentence(summary: "Summary") -> str:

@@ -1,0 +1,36 @@
+"""Weights that vary between sums over one circle tell its members apart; weights that stay do not.
+
+The clients are never alone in a sum, and every sum is over the whole circle: T = 4 by who took part.
+"""
+
+import numpy as np
+import pytest
+
+from coterie import aggregate, audit
+
+SIZES = {"ann": 23, "bob": 31, "cid": 40, "dan": 57}
+CAPS = (10, 25, 35, 50, 60)
+"""What a server may say that examples count at most."""
+
+
+def sums(caps: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sum the same updates once for each cap; return the weights, the weighted sums and the updates."""
+    rng = np.random.default_rng(0)
+    updates = {name: rng.uniform(-1, 1, 50) for name in SIZES}
+    weights, seen = [], []
+    for cap in caps:
+        chosen = {name: min(size, cap) for name, size in SIZES.items()}
+        result = aggregate(updates, clip=1.0, weights=chosen, precision=40, seed=cap, circles=dict.fromkeys(SIZES, 0))
+        assert result.clients == tuple(SIZES)
+        weights.append(list(chosen.values()))
+        seen.append(result.sum)
+    return np.array(weights, float), np.array(seen), np.array(list(updates.values()))
+
+
+@pytest.mark.parametrize(("caps", "found"), [(CAPS, True), ((60,) * 5, False)])
+def test_other_weights_are_other_equations(caps: tuple[int, ...], found: bool) -> None:
+    weights, seen, updates = sums(caps)
+    solved = np.linalg.lstsq(weights, seen, rcond=None)[0]
+    assert bool(np.abs(solved - updates).max() < 1e-3) is found
+    assert np.linalg.matrix_rank(weights) == (len(SIZES) if found else 1)
+    assert audit([[1] * len(SIZES)] * len(caps)).strong_privacy == len(SIZES)  # which knows who took part, and no more

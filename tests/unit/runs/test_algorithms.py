@@ -168,14 +168,14 @@ def test_a_column_that_is_not_declared_public_is_withheld_beside_noise(
     """As of a column that somebody invents and thinks no more about."""
     monkeypatch.setattr(Committee, "columns", ("spread", "worst", "made_up"))
     measures = Committee.measures
-    monkeypatch.setattr(Committee, "measures", lambda *given: {**measures(*given), "made_up": 41.5})
+    monkeypatch.setattr(Committee, "measures", lambda *given: {**measures(*given), "made_up": 41.517329})
     result = TrainingRun.begin(tmp_path / "run", config()).play()
     assert all(getattr(record, "made_up") is None is not getattr(record, "worst") for record in result.records)  # noqa: B009
-    written = [path for path in (tmp_path / "run").rglob("*") if path.is_file() and b"41.5" in path.read_bytes()]
+    written = [path for path in (tmp_path / "run").rglob("*") if path.is_file() and b"41.517329" in path.read_bytes()]
     assert written == []
     monkeypatch.setattr(Committee, "epsilon", lambda *_: None)
     quiet = TrainingRun.begin(tmp_path / "quiet", config()).play()
-    assert all(getattr(record, "made_up") == 41.5 for record in quiet.records)  # noqa: B009
+    assert all(getattr(record, "made_up") == 41.517329 for record in quiet.records)  # noqa: B009
 
 
 def test_its_columns_and_models_survive_an_interruption(committee: Committee, tmp_path: Path) -> None:

@@ -124,3 +124,12 @@ def test_page_and_json_say_the_same(settings: dict[str, object], headline: str, 
     assert (numbers["threat"], numbers["sparse"]) == (summary.config.aggregation.threat, summary.promise.sparse)
     assert ("no number of rounds changes that" in words) == (level == "safe")
     assert ("Sums of parts of a session" in page) == summary.promise.cut
+
+
+def test_the_introduction_says_where_nothing_is_promised() -> None:
+    config = load_config(None, [*LARGE, ACTIVE, "aggregation.topology=harary"])
+    assert config.algorithm.introduction(config, promised(config)).endswith("no T promised against a server that lies")
+    complete = load_config(None, [*LARGE, ACTIVE, "aggregation.collusion=0.03"])
+    assert complete.algorithm.introduction(complete, promised(complete)).endswith(
+        "T = 4 promised (T - c = 3 with c = 1 colluders)"
+    )

@@ -57,9 +57,10 @@ class FederatedAveraging(Algorithm):
         """Say what the server sees."""
         if config.aggregation.kind == "plain":
             return "plain aggregation, for comparison: the server sees every update"
-        lasting = f", T = {promise.privacy} promised" if promise.privacy > 1 else ""
+        if promise.cut:
+            return "secure aggregation on a sparse graph, no T promised against a server that lies"
         helped = f" (T - c = {promise.honest} with c = {promise.colluders} colluders)" if promise.colluders else ""
-        return f"secure aggregation{lasting}{helped if lasting else ''}"
+        return "secure aggregation" + (f", T = {promise.privacy} promised{helped}" if promise.privacy > 1 else "")
 
     def words(self, summary: "Summary") -> Iterator[tuple[str, str]]:
         """Say what the server can compute from all that it saw."""
@@ -77,7 +78,7 @@ def _privacy(summary: "Summary") -> str:
             "can compute their own updates. Selection by circles (cohort.policy = multi-round) prevents this."
         )
     told = summary.promise.told(summary.strong_privacy)
-    if summary.kept or summary.promise.cut:
+    if summary.kept or (summary.promise.cut and summary.promise.circle > 1):
         return f"{told}: {summary.promise}."
     return (
         f"{told}: nobody is exposed yet, but it is a matter of rounds. Selection by circles "

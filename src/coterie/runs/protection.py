@@ -10,7 +10,7 @@ from coterie.graphs.failures import part_of
 from coterie.graphs.guarantees import majority_threshold
 from coterie.graphs.table import TOPOLOGIES, TopologyKind
 from coterie.graphs.topology import Complete, ErdosRenyi, Topology
-from coterie.planning.session import FEW_CLIENTS, recommend
+from coterie.planning.session import complete_limit, recommend
 from coterie.privacy import Noise, NoiseKind, NoisyQuantizer, Release, least_aggregated
 from coterie.rounds import SessionSettings
 from coterie.rounds.coordinator import SessionShape
@@ -89,8 +89,8 @@ class SessionShapes:
         if self._own is not None:
             return SessionShape(self._own, threshold, colluders_among(aggregation, clients))
         # On a sparse graph T does not hold for parts of a session, into which a server that lies can cut it.
-        active = aggregation.threat == "active-server"
-        auto = aggregation.topology == "auto" and (active or clients <= FEW_CLIENTS)
+        limit = complete_limit(active=aggregation.threat == "active-server")
+        auto = aggregation.topology == "auto" and clients <= limit
         return self._complete(clients) if aggregation.topology == "complete" or auto else self._planned(clients)
 
     def _complete(self, clients: int) -> SessionShape:

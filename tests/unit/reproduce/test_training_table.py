@@ -88,7 +88,8 @@ def test_tables_of_the_six_schemes_have_the_papers_values_and_settings() -> None
     experiment = table(read_declaration(declared()["multi-round-mnist"]))
     config = experiment.config(Job("non-IID", "T=4", 0), 5, None)
     assert (config.rounds, config.model.name, config.clients.count, config.cohort.size) == (200, "mnist-cnn", 120, 12)
-    assert (config.cohort.policy, config.cohort.privacy, config.availability.kind) == ("multi-round", 4, "label-dependent")
+    assert (config.cohort.policy, config.cohort.privacy) == ("multi-round", 4)
+    assert config.availability.kind == "label-dependent"
     assert experiment.paper["T=4"] == {"IID": 98.11, "non-IID": 92.51}
     cifar = table(read_declaration(declared()["multi-round-cifar10"]))
     assert cifar.config(Job("IID", "random", 0), 0, None).training.schedule.milestones == (400, 800)

@@ -1,7 +1,6 @@
 """The four verbs, each the whole of it in one call; heavy things are imported when they are used."""
 
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -228,8 +227,8 @@ def train(
         from coterie.runs.console import Watcher
 
         everybody.insert(0, Watcher())
-    path = Path(out) if out is not None else Path("runs") / f"{config.name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    if resume and (path / "config.toml").exists():
+    path = Path(out) if out is not None else None
+    if resume and path and (path / "config.toml").exists():
         folder = RunFolder.open(path)
         return TrainingRun.open(folder, federation, everybody, reconciled(folder, config)).play()
     return TrainingRun.begin(path, config, federation, everybody).play()

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from coterie.runs.run import TrainingRun
 
 CONFIG = Path("coterie.toml")
-RUNS = Path("runs")
 INTERRUPTED = 130
 
 
@@ -56,12 +54,11 @@ def run(
             from coterie.training.executors.processes import warm_up
 
             warm_up()  # worker processes load torch while this one does
-        path = out or RUNS / f"{wanted.name}-{time.strftime('%Y%m%d-%H%M%S')}"
         with train_extra():
             from coterie.runs.console import Watcher
             from coterie.runs.run import TrainingRun
 
-            training = TrainingRun.begin(path, wanted, observers=[Watcher(console)])
+            training = TrainingRun.begin(out, wanted, observers=[Watcher(console)])
     _play(training, as_json)
 
 

@@ -46,7 +46,7 @@ class DataSettings(NamedSection):
     )
 
 
-class PartitionSettings(Section):
+class PartitionSettings(NamedSection):
     """Who holds which examples."""
 
     kind: Annotated[str, OneOf(PARTITIONS)] = Field(
@@ -83,7 +83,7 @@ class ClientSettings(Section):
     )
 
 
-class AvailabilitySettings(Section):
+class AvailabilitySettings(NamedSection):
     """Who is there when a round begins."""
 
     kind: Annotated[str, OneOf(AVAILABILITIES)] = Field(
@@ -139,7 +139,7 @@ class CohortSettings(Section):
     minimum: int = Field(default=2, ge=2, le=10**6, description="fewer clients than this are never aggregated")
 
 
-class ScheduleSettings(Section):
+class ScheduleSettings(NamedSection):
     """How the clients' learning rate changes."""
 
     kind: Literal["constant", "milestones", "inverse", "cosine"] = Field(
@@ -184,7 +184,7 @@ class TrainingSettings(Section):
     )
 
 
-class AggregationSettings(Section):
+class AggregationSettings(NamedSection):
     """How updates become their mean."""
 
     kind: Literal["secure", "plain"] = Field(
@@ -220,7 +220,7 @@ class AggregationSettings(Section):
     )
 
 
-class NoiseSettings(Section):
+class NoiseSettings(NamedSection):
     """Differential privacy: noise that each client adds before masking, so that no sum is ever seen without it."""
 
     kind: Annotated[str, OneOf("none", DISTRIBUTIONS)] = Field(

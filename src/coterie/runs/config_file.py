@@ -18,6 +18,7 @@ from coterie.errors import ConfigError
 from coterie.runs.algorithms import ALGORITHMS
 from coterie.runs.choices import OneOf
 from coterie.runs.config import RunConfig, contradictions
+from coterie.runs.sections import NamedSection
 
 _WIDTH = 100
 _HEADER = """\
@@ -36,7 +37,7 @@ def load_config(path: Path | None = None, overrides: Iterable[str] = ()) -> RunC
     if path is not None:
         try:
             text = path.read_text(encoding="utf-8")
-            tree = tomllib.loads(text)
+            tree = _written_out(tomllib.loads(text))
         except OSError as error:
             raise ConfigError(f"cannot read {path}: {error.strerror}") from None
         except ValueError as error:  # also of numbers with thousands of digits
@@ -49,7 +50,7 @@ def load_config(path: Path | None = None, overrides: Iterable[str] = ()) -> RunC
         key = re.sub(r"(\.\d+)+$", "", key)  # the list, not its entry
         if any(key == given or key.startswith(f"{given}.") for given in settled):
             return "--set "
-        line = _line_of(text, key)
+        line = _line_of(text, key) or _line_of(text, key.rpartition(".")[0])
         return f"{path}:{line}: " if line else f"{path}: " if path else ""
 
     return _validated(tree, place)
@@ -59,13 +60,13 @@ def make_config(settings: Mapping[str, Any]) -> RunConfig:
     """Return the default configuration with these changes, keyed like ``{"cohort.size": 12}``."""
     tree: dict[str, Any] = {}
     for key, value in settings.items():
-        _put(tree, key, value)
+        _put(tree, *_full(key, value))
     return _validated(tree, lambda _key: "")
 
 
 def parse_config(text: str) -> RunConfig:
     """Read what :func:`to_toml` wrote."""
-    return _validated(tomllib.loads(text), lambda _key: "")
+    return _validated(_written_out(tomllib.loads(text)), lambda _key: "")
 
 
 def to_toml(config: RunConfig) -> str:
@@ -108,7 +109,7 @@ def _with_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in algorithm.defaults.items() if algorithm else ():
         section, _, last = key.rpartition(".")
         table = tree.setdefault(section, {}) if section else tree
-        if isinstance(table, dict):  # a name that stands for the whole section is an answer too
+        if isinstance(table, dict):
             table.setdefault(last, value)
     return tree
 
@@ -154,11 +155,32 @@ def _parse_override(text: str) -> tuple[str, Any]:
     if not equals or not re.fullmatch(r"[A-Za-z_]+(\.[A-Za-z_]+)*", key):
         raise ConfigError(f"--set takes section.key=value, not {text!r}")
     try:
-        return key, tomllib.loads(f"value = {value}")["value"]
+        return _full(key, tomllib.loads(f"value = {value}")["value"])
     except ValueError:
         if re.fullmatch(r"[\w./~:-]*", value):  # a word needs no quotation marks
-            return key, value
+            return _full(key, value)
         raise ConfigError(f"--set {key}: {value!r} is not a TOML value") from None
+
+
+def _full(key: str, value: object) -> tuple[str, Any]:
+    """Write a short form out: ``data = "mnist"`` sets ``data.name`` and nothing else of the section."""
+    model: Any = RunConfig
+    for part in key.split("."):
+        field = model.model_fields.get(part) if isinstance(model, type) and issubclass(model, BaseModel) else None
+        model = field.annotation if field else None
+    named = isinstance(model, type) and issubclass(model, NamedSection) and isinstance(value, str)
+    return (f"{key}.{model.leading()}" if named else key), value
+
+
+def _written_out(tree: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """Write out all short forms in a file."""
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        where = f"{path}{key}"
+        inner = _written_out(value, f"{where}.") if isinstance(value, dict) else value
+        full, _ = _full(where, value)
+        found[key] = inner if full == where else {full.rpartition(".")[2]: inner}
+    return found
 
 
 def _put(tree: dict[str, Any], key: str, value: object) -> None:

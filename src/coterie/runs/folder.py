@@ -7,6 +7,7 @@ checkpoint never knows of more than there is, and what goes beyond it is cut off
 
 import io
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,9 +22,12 @@ from coterie.cohorts.ledger import Head
 from coterie.errors import ConfigError, InputError
 from coterie.runs.config import RunConfig
 from coterie.runs.config_file import load_config, to_toml
+from coterie.runs.locks import locked
 from coterie.runs.records import RoundRecord, record_type
 
 SECRET_BYTES = 32
+RUNS = Path("runs")
+"""Where runs are that were given no folder."""
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="format", tag=1):
@@ -59,18 +63,28 @@ class RunFolder:
     path: Path
 
     @classmethod
-    def create(cls, path: Path, config: RunConfig) -> "RunFolder":
-        """Make the folder of a new run; one that holds a run already is refused."""
-        folder = cls(path)
+    def create(cls, path: Path | None, config: RunConfig) -> "RunFolder":
+        """Make the folder of a new run, without a path a new one in :data:`RUNS`; one that holds a run is refused.
+
+        Of several processes that begin in one folder at once, one does, and the others are refused.
+        """
         try:
+            if path is None:
+                path = _new_folder(RUNS, f"{config.name}-{time.strftime('%Y%m%d-%H%M%S')}")
+            folder = cls(path)
             path.mkdir(parents=True, exist_ok=True)
-            if folder.config_file.exists():
-                raise ConfigError(f"{path} holds a run already; go on with it by: coterie resume {path}")
-            _write_secret(folder.secret_file, os.urandom(SECRET_BYTES))
-            write_whole(folder.config_file, to_toml(config).encode())
+            folder._refuse_another()
+            with locked(path):
+                folder._refuse_another()
+                _write_secret(folder.secret_file, os.urandom(SECRET_BYTES))
+                write_whole(folder.config_file, to_toml(config).encode())
         except OSError as error:
-            raise ConfigError(f"cannot write to {path}: {error.strerror}") from None
+            raise ConfigError(f"cannot write to {path or RUNS}: {error.strerror}") from None
         return folder
+
+    def _refuse_another(self) -> None:
+        if self.config_file.exists():
+            raise ConfigError(f"{self.path} holds a run already; go on with it by: coterie resume {self.path}")
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
@@ -191,6 +205,20 @@ class RunFolder:
                 if number < len(lines):
                     raise InputError(f"{self.metrics_file}, line {number}: {error}") from error
         return records
+
+
+def _new_folder(parent: Path, name: str) -> Path:
+    """Make a folder that was not there before, also if other processes do the same: the name gets a number."""
+    parent.mkdir(parents=True, exist_ok=True)
+    path, number = parent / name, 1
+    while True:
+        try:
+            path.mkdir()
+        except FileExistsError:
+            number += 1
+            path = parent / f"{name}-{number}"
+        else:
+            return path
 
 
 def _write_secret(path: Path, secret: bytes) -> None:

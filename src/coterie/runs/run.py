@@ -76,9 +76,13 @@ class TrainingRun:
 
     @classmethod
     def begin(
-        cls, path: Path, config: RunConfig, federation: Federation | None = None, observers: Sequence[Observer] = ()
+        cls,
+        path: Path | None,
+        config: RunConfig,
+        federation: Federation | None = None,
+        observers: Sequence[Observer] = (),
     ) -> "TrainingRun":
-        """Make the folder of a new run, unless something is wrong with its settings."""
+        """Make the folder of a new run, by default a new one in ``runs``, unless something is wrong with settings."""
         built = build_run(config, federation or find_federation(config))
         trackers(config)
         return cls(RunFolder.create(path, config), built, observers)

@@ -34,9 +34,9 @@ class Section(BaseModel):
 
 
 class NamedSection(Section):
-    """Settings of something that has a name, which may stand for all of them: ``model = "mlp"``."""
+    """Settings of something with a name or a kind, the first of them; ``model = "mlp"`` is short for ``model.name``."""
 
-    @model_validator(mode="before")
     @classmethod
-    def _take_name(cls, given: object) -> object:
-        return {"name": given} if isinstance(given, str) else given
+    def leading(cls) -> str:
+        """Return the key that the short form sets."""
+        return next(iter(cls.model_fields))

@@ -151,6 +151,50 @@ def test_what_is_written_is_read_back(tmp_path_factory: pytest.TempPathFactory, 
     assert load_config(file) == config == parse_config(to_toml(config))
 
 
+SHORT = {
+    "data": ("name", "mnist", "folder", "/data"),
+    "model": ("name", "lenet", None, None),
+    "partition": ("kind", "dirichlet", "alpha", 0.1),
+    "availability": ("kind", "equal", "dropout", 0.2),
+    "aggregation": ("kind", "plain", "clip", 2.0),
+    "noise": ("kind", "skellam", "multiplier", 2.0),
+    "training.schedule": ("kind", "inverse", "decay", 0.5),
+}
+
+
+@pytest.mark.parametrize("section", SHORT)
+@pytest.mark.parametrize("short_first", [True, False])
+@pytest.mark.parametrize("in_file", [True, False])
+def test_a_name_is_short_for_one_key_and_leaves_the_others(
+    file: Path, section: str, short_first: bool, in_file: bool
+) -> None:
+    leading, name, key, value = SHORT[section]
+    short = f"{section}={name}"
+    more = [] if key is None else [f"{section}.{key}={value}"]
+    if in_file:
+        outer, _, last = section.rpartition(".")
+        file.write_text(f'[{outer}]\n{last} = "{name}"\n' if outer else f'{last} = "{name}"\n')
+        found = load_config(file, more)
+    else:
+        found = load_config(None, [short, *more] if short_first else [*more, short])
+    assert found == load_config(None, [f"{section}.{leading}={name}", *more])
+    tree: Any = found
+    for part in section.split("."):
+        tree = getattr(tree, part)
+    assert getattr(tree, leading) == name
+    assert key is None or str(getattr(tree, key)) == str(value)
+
+
+def test_a_short_form_that_is_wrong_is_told_with_its_place(file: Path) -> None:
+    file.write_text('seed = 1\ndata = "mnit"\n')
+    (complaint,) = complaints(file)
+    assert complaint.startswith(f"{file}:2: data.name: should be")
+    (complaint,) = complaints(None, "partition=idd")
+    assert complaint.startswith("--set partition.kind: should be")
+    (complaint,) = complaints(None, "cohort=5", "cohort.size=6")
+    assert complaint == "cohort.size: cohort is a value, not a section"
+
+
 def test_every_mistake_is_reported_with_its_place(file: Path) -> None:
     file.write_text(
         "seed = -1\n"

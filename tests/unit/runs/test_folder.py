@@ -1,0 +1,76 @@
+"""Folders of runs: two that begin in the same second, in one process or in several, never share one."""
+
+import multiprocessing
+import os
+import time
+from multiprocessing.queues import Queue
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coterie.errors import ConfigError
+from coterie.runs.config import RunConfig
+from coterie.runs.folder import RunFolder, write_whole
+
+PROCESSES = 4
+
+
+def begin(place: str, path: str | None, ready: Any, found: "Queue[str]") -> None:  # noqa: ANN401 - a barrier of processes
+    os.chdir(place)
+    ready.wait()
+    try:
+        found.put(str(RunFolder.create(Path(path) if path else None, RunConfig()).path))
+    except ConfigError as error:
+        found.put(f"refused: {error}")
+
+
+def together(place: Path, path: str | None) -> list[str]:
+    context = multiprocessing.get_context("spawn")
+    ready, found = context.Barrier(PROCESSES), context.Queue()
+    processes = [context.Process(target=begin, args=(str(place), path, ready, found)) for _ in range(PROCESSES)]
+    for process in processes:
+        process.start()
+    said = [found.get() for _ in processes]
+    for process in processes:
+        process.join()
+    return said
+
+
+def test_runs_of_one_second_have_folders_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(time, "strftime", lambda _format: "20260101-000000")
+    folders = [RunFolder.create(None, RunConfig()) for _ in range(3)]
+    assert [folder.path.as_posix() for folder in folders] == [
+        f"runs/digits-20260101-000000{number}" for number in ("", "-2", "-3")
+    ]
+    assert len({folder.secret() for folder in folders}) == 3
+
+
+def test_processes_that_begin_at_once_have_folders_of_their_own(tmp_path: Path) -> None:
+    said = together(tmp_path, None)
+    assert len(set(said)) == PROCESSES
+    assert len({RunFolder(tmp_path / path).secret() for path in said}) == PROCESSES
+
+
+def test_of_processes_that_begin_in_one_folder_one_does(tmp_path: Path) -> None:
+    said = together(tmp_path, "run")
+    assert sum(path == "run" for path in said) == 1
+    refusals = [path for path in said if path != "run"]
+    assert all("holds a run already" in why or "another process is working on" in why for why in refusals)
+
+
+def test_whoever_comes_while_a_folder_is_made_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused: list[str] = []
+
+    def interrupted(path: Path, data: bytes) -> None:
+        monkeypatch.setattr("coterie.runs.folder.write_whole", write_whole)
+        with pytest.raises(ConfigError, match="another process") as caught:
+            RunFolder.create(tmp_path / "run", RunConfig(seed=1))
+        refused.append(str(caught.value))
+        write_whole(path, data)
+
+    monkeypatch.setattr("coterie.runs.folder.write_whole", interrupted)
+    folder = RunFolder.create(tmp_path / "run", RunConfig())
+    assert refused
+    assert folder.config() == RunConfig()

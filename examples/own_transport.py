@@ -151,5 +151,4 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch:
         for result in asyncio.run(play_rounds(Path(scratch), rounds=4)):
             mean = "-" if result.value is None else f"{result.value[0]:.3f}"
-            stranded = f", {len(result.stranded)} sat out with one that left" if result.stranded else ""
-            print(f"round {result.number}: {result.outcome}, mean {mean} of {len(result.revealed)} clients{stranded}")
+            print(f"round {result.number}: {result.outcome}, mean {mean}, {result.tally}")

@@ -17,7 +17,7 @@ def test_a_transport_of_ones_own_prints_its_rounds() -> None:
     command = [sys.executable, str(EXAMPLES / "own_transport.py")]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     assert [line.split(",")[0] for line in done.stdout.splitlines()] == [f"round {n}: completed" for n in range(1, 5)]
-    assert done.stdout.count("2 sat out with one that left") == 1
+    assert done.stdout.count("3 of 6 aggregated, 1 dropped out, 2 excluded with their circles") == 1
     assert done.stderr == ""
 
 

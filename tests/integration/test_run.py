@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import runpy
 import signal
 import subprocess
@@ -26,7 +27,7 @@ from coterie.errors import ConfigError, TrainingError
 from coterie.host import install_command
 from coterie.runs.config import RunConfig
 from coterie.runs.config_file import load_config
-from coterie.runs.console import Watcher
+from coterie.runs.console import Watcher, cohort
 from coterie.runs.curriculum import make_schedule
 from coterie.runs.federation import find_federation
 from coterie.runs.folder import RunFolder
@@ -118,6 +119,26 @@ def test_secure_and_plain_training_stay_together_over_many_rounds(tmp_path: Path
         assert last.strong_privacy == (1 if members else None)
         assert last.fairness_gap == pytest.approx((max(counts) - min(counts)) / rounds)
         assert last.cardinality == pytest.approx(len(members) / rounds)
+
+
+@pytest.mark.parametrize("kind", ["secure", "plain"])
+def test_what_became_of_the_clients_adds_up_wherever_it_is_told(tmp_path: Path, kind: str) -> None:
+    late = ("faults.steps=['mask', 'reveal']", "faults.dropout=0.35", f"aggregation={kind}", "rounds=12", *EVERYBODY)
+    result = play(tmp_path / "run", *late)
+    assert any(record.left_later for record in result.records)  # who were in the sum, and are not counted twice
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    for record, line in zip(result.records, map(json.loads, lines), strict=True):
+        listed = [name for key in ("aggregated", "dropped", "stranded") for name in line[key]]
+        assert len(listed) == len(set(listed))
+        assert line["available"] == 12
+        if record.completed:
+            assert len(listed) == line["selected"]
+            count, selected, *rest = map(int, re.findall(r"\d+", cohort(record).split(" (")[0]))
+            assert count + sum(rest) == selected
+    numbers = result.summary.numbers()
+    parts = [numbers[key] for key in ("aggregated", "dropped", "stranded", "unused")]
+    assert numbers["selected"] == sum(parts) == sum(record.selected for record in result.records)
+    assert numbers["aggregated"] == sum(len(record.aggregated) for record in result.records if record.completed)
 
 
 @pytest.mark.parametrize(

@@ -179,24 +179,21 @@ def _summary(report: "DemoReport", out: Path) -> "Table":
     from rich.markup import escape
     from rich.table import Table
 
+    from coterie.rounds.outcome import Tally
     from coterie.secagg import Step
 
     settings, cost = report.settings, report.cost
     arrived = report.view.masked_vectors
-    parts = [
-        f"{len(report.aggregated):,} of {settings.clients:,} clients are in the sum; "
-        f"{settings.clients - arrived:,} dropped out before their vector arrived"
-    ]
+    tally = Tally(len(report.aggregated), settings.clients - arrived, len(report.stranded))
+    clients = str(tally)
     late = sum(len(row.dropped) for row in report.steps[settings.steps.index(Step.MASK) + 1 :])
     if late:
-        parts.append(f", {late:,} after it did, which does no harm")
-    if report.stranded:
-        parts.append(f"; {len(report.stranded):,} more were left out because one of their circle had dropped out")
+        clients += f"; {late:,} left when their vector had arrived, which does no harm"
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True, style="bold")
     grid.add_column()
     grid.add_row("[green]Exact[/]", f"All {settings.length:,} entries of the sum are exactly those of plain summation.")
-    grid.add_row("Clients", "".join(parts) + ".")
+    grid.add_row("Clients", f"{clients}.")
     grid.add_row(
         "Mean",
         f"At most {report.mean_error:.1e} off the mean of the floating-point vectors; rounding to "

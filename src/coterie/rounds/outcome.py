@@ -1,7 +1,7 @@
 """The outcome of a round: one account of it, which ledger, metrics and report share."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Generic, TypeVar
 
 from coterie.cohorts.outcome import Outcome
@@ -21,6 +21,52 @@ class Attendance:
     survivors: tuple[str, ...] = ()
     aggregated: tuple[str, ...] = ()
     revealers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What became of the clients that were selected, for one round or for many: each is counted once.
+
+    They add up: ``selected`` is the sum of the others. Clients that were absent, or available and not selected, are
+    not in it.
+    """
+
+    aggregated: int = 0
+    """Their contributions are in a sum that was used. Whoever leaves afterwards is counted here all the same."""
+    dropped: int = 0
+    """They left before their contribution counted."""
+    excluded: int = 0
+    """They contributed, and one of their circle dropped out: a circle is aggregated whole or not at all."""
+    unused: int = 0
+    """They were there, or in a sum that was lost, and the round ended without a result."""
+
+    @classmethod
+    def of(
+        cls, selected: int, *, aggregated: Collection[str], stranded: Collection[str], dropped: Collection[str]
+    ) -> "Tally":
+        """Count so many clients by lists of names; a name that is in several counts in the first."""
+        excluded = without(stranded, aggregated)
+        left = without(without(dropped, aggregated), excluded)
+        counts = len(aggregated), len(left), len(excluded)
+        return cls(*counts, selected - sum(counts))
+
+    @property
+    def selected(self) -> int:
+        """All of them."""
+        return self.aggregated + self.dropped + self.excluded + self.unused
+
+    def __add__(self, other: "Tally") -> "Tally":
+        return Tally(*(one + more for one, more in zip(astuple(self), astuple(other), strict=True)))
+
+    def __str__(self) -> str:
+        parts = [f"{self.aggregated:,} of {self.selected:,} aggregated"]
+        if self.dropped:
+            parts.append(f"{self.dropped:,} dropped out")
+        if self.excluded:
+            parts.append(f"{self.excluded:,} excluded with {'its circle' if self.excluded == 1 else 'their circles'}")
+        if self.unused:
+            parts.append(f"{self.unused:,} in rounds without a result")
+        return ", ".join(parts)
 
 
 @dataclass(frozen=True)
@@ -47,14 +93,35 @@ class RoundResult(Generic[D]):
         return self.note if self.error is None else str(self.error)
 
     @property
-    def dropped(self) -> tuple[str, ...]:
-        """Selected clients that left on the way."""
-        return without(self.attendance.selected, self.remaining)
+    def aggregated(self) -> tuple[str, ...]:
+        """Clients whose contributions are in the result."""
+        return self.revealed if self.outcome is Outcome.COMPLETED else ()
 
     @property
     def stranded(self) -> tuple[str, ...]:
-        """Survivors that were left out because one of their circle had left."""
-        return without(self.attendance.survivors, self.attendance.aggregated)
+        """Clients that contributed and were left out because one of their circle had dropped out."""
+        return without(without(self.attendance.survivors, self.attendance.aggregated), self.revealed)
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """Selected clients that left before their contribution counted."""
+        return without(without(self._left, self.revealed), self.stranded)
+
+    @property
+    def left_later(self) -> tuple[str, ...]:
+        """Clients that left when they had contributed: they are in the sum, or excluded, as if they had stayed."""
+        return without(self._left, self.dropped)
+
+    @property
+    def tally(self) -> Tally:
+        """What became of those selected, in numbers that add up."""
+        return Tally.of(
+            len(self.attendance.selected), aggregated=self.aggregated, stranded=self.stranded, dropped=self.dropped
+        )
+
+    @property
+    def _left(self) -> tuple[str, ...]:
+        return without(self.attendance.selected, self.remaining)
 
 
 def without(clients: Collection[str], others: Collection[str]) -> tuple[str, ...]:

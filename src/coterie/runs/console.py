@@ -170,16 +170,11 @@ def particulars(record: RoundRecord) -> str:
 
 def cohort(record: RoundRecord) -> str:
     """Say what became of the clients of a round."""
+    there = "" if record.available is None else f" ({record.available:,} available)"
     if record.outcome is Outcome.SKIPPED:
-        return f"skipped: {record.reason}"
-    if not record.completed:
-        return f"{record.outcome}: {record.reason}"
-    parts = [f"{len(record.aggregated)} of {record.selected} aggregated"] if record.selected else ["trained"]
-    if record.dropped:
-        parts.append(f"{len(record.dropped)} left")
-    if record.stranded:
-        parts.append(f"{len(record.stranded)} sat out with them")
-    return ", ".join(parts)
+        return f"skipped: {record.reason}{there}"
+    told = f"{record.tally}{there}" if record.selected else "trained"
+    return told if record.completed else f"{record.outcome}: {record.reason}; {told}"
 
 
 def curve(values: Sequence[float], low: float, high: float) -> str:

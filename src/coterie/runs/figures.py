@@ -119,10 +119,12 @@ def forecasts(courses: Sequence[Course]) -> Figure:
 def cohorts(records: Sequence[RoundRecord]) -> Figure:
     """Draw what became of the clients selected in each round."""
     edges = _edges(len(records))
+    tallies = [record.tally for record in records]
     fates = {
-        "aggregated": ("@accent", [len(record.aggregated) if record.completed else 0 for record in records]),
-        "sat out with one that left": ("@accent-soft", [len(record.stranded) for record in records]),
-        "left before it counted": ("@caution", [_lost(record) for record in records]),
+        "aggregated": ("@accent", [tally.aggregated for tally in tallies]),
+        "excluded with their circle": ("@accent-soft", [tally.excluded for tally in tallies]),
+        "dropped out": ("@caution", [tally.dropped for tally in tallies]),
+        "in a round without a result": ("@line", [tally.unused for tally in tallies]),
     }
     bars = [_bar(name, values, edges, records, color, "%{y:.3~g} clients") for name, (color, values) in fates.items()]
     layout = {
@@ -130,7 +132,12 @@ def cohorts(records: Sequence[RoundRecord]) -> Figure:
         "yaxis": {"title": _title("clients selected"), "rangemode": "tozero"},
         **_stacked(len(edges) - 1),
     }
-    return Figure(bars, layout, 300, "Stacked bar chart: clients aggregated, sitting out and lost in each round.")
+    return Figure(
+        bars,
+        layout,
+        300,
+        "Stacked bar chart: clients aggregated, excluded with their circle and dropped out in each round.",
+    )
 
 
 def times(records: Sequence[RoundRecord]) -> Figure:
@@ -195,11 +202,6 @@ def _rule_to_beat(records: Sequence[RoundRecord], yardstick: Yardstick) -> list[
         "hovertemplate": f"{rule}, without learning: %{{y:.4g}}<extra></extra>",
     }
     return [line]
-
-
-def _lost(record: RoundRecord) -> int:
-    """How many were selected and are not in the sum, other than those that sat out."""
-    return record.selected - len(record.stranded) - (len(record.aggregated) if record.completed else 0)
 
 
 def _edges(count: int) -> list[int]:

@@ -75,9 +75,10 @@ class Engine:
             raise LocalProtocolError("the engine is used as a context manager")
         began = time.perf_counter()
         config, algorithm, strategy = self._built.config, self._built.config.algorithm, self._built.strategy
+        available = self._built.availability.draw(number, stream(config.seed, "availability", number))
         played = self._aggregation.play(
             number,
-            self._built.availability.draw(number, stream(config.seed, "availability", number)),
+            available,
             stream(config.seed, "selection", number),
             assembly.make_faults(config, number),
             resuming=resuming,
@@ -97,10 +98,12 @@ class Engine:
             round=number,
             outcome=played.outcome,
             reason=played.reason,
+            available=int(np.count_nonzero(available)) if algorithm.aggregates else None,
             selected=len(played.selected),
             aggregated=played.aggregated,
             dropped=played.dropped,
             stranded=played.stranded,
+            left_later=played.left_later,
             learning_rate=algorithm.learning_rate(self._built, number),
             train_loss=_mean([played.losses[name] for name in sorted(played.losses)]),
             test_loss=_mean([score.loss for score in own]),

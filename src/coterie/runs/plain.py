@@ -65,8 +65,9 @@ class Plain:
             "",
             selected,
             aggregated,
-            dropped=without(selected, lasting),
+            dropped=without(selected, survivors),
             stranded=without(survivors, aggregated),
+            left_later=without(survivors, lasting),
             losses=bench.losses,
             clipped=clipped / max(1, entries),
             upload_bytes=sum(array.nbytes for arrays in updates.values() for array in arrays),
@@ -75,7 +76,7 @@ class Plain:
         )
         if len(aggregated) < self._minimum:
             reason = f"{len(aggregated)} clients would be aggregated; the minimum is {self._minimum}"
-            return replace(played, outcome=Outcome.ABORTED_BEFORE_REVEAL, reason=reason, aggregated=())
+            return replace(played, outcome=Outcome.ABORTED_BEFORE_REVEAL, reason=reason, aggregated=(), left_later=())
         self._frequencies += np.isin(roster.names, aggregated)
         weights = [bench.strategy.weight(name) for name in aggregated]
         return replace(played, mean=weighted_mean([updates[name] for name in aggregated], weights))

@@ -25,6 +25,7 @@ class Played:
     aggregated: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     stranded: tuple[str, ...] = ()
+    left_later: tuple[str, ...] = ()
     mean: ModelArrays | None = field(default=None, repr=False)
     """What the strategy has yet to learn from; None if there is nothing, or if it was told already."""
     losses: Mapping[str, float] = field(default_factory=dict, repr=False)

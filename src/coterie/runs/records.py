@@ -7,10 +7,12 @@ from typing import cast
 import msgspec
 
 from coterie.cohorts.outcome import Outcome
+from coterie.rounds.outcome import Tally
 
 PUBLIC = frozenset(
     {
-        *("round", "outcome", "reason", "selected", "aggregated", "dropped", "stranded", "learning_rate"),
+        *("round", "outcome", "reason", "available", "selected", "aggregated", "dropped", "stranded", "left_later"),
+        *("learning_rate",),
         *("strong_privacy", "exposed", "fairness_gap", "cardinality", "upload_bytes", "download_bytes", "epsilon"),
         *("seconds", "train_seconds", "protect_seconds"),  # a server sees when messages come
     }
@@ -29,13 +31,18 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     outcome: Outcome
     reason: str = ""
     """Why there is no result, where there is none."""
+    available: int | None = None
+    """How many clients were there when the round began, to be selected from; all others were absent."""
     selected: int = 0
+    """How many of these were selected; :attr:`tally` says what became of them."""
     aggregated: tuple[str, ...] = ()
     """Whose sum was revealed; if the round was aborted after that, without use."""
     dropped: tuple[str, ...] = ()
-    """Selected clients that left before the round was over."""
+    """Selected clients that left before their contribution counted; in older records, all that left."""
     stranded: tuple[str, ...] = ()
-    """Clients that stayed and were left out all the same, because one of their circle had left."""
+    """Clients that contributed and were excluded all the same, because one of their circle had dropped out."""
+    left_later: tuple[str, ...] = ()
+    """Clients in the sum, or excluded, that left after they had contributed: they count as if they had stayed."""
     learning_rate: float = 0.0
     train_loss: float | None = None
     """Mean over the clients that trained, of their examples' loss while training."""
@@ -72,6 +79,12 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def completed(self) -> bool:
         """Whether the model learnt something."""
         return self.outcome is Outcome.COMPLETED
+
+    @property
+    def tally(self) -> Tally:
+        """What became of the clients that were selected, in numbers that add up."""
+        aggregated = self.aggregated if self.completed else ()
+        return Tally.of(self.selected, aggregated=aggregated, stranded=self.stranded, dropped=self.dropped)
 
 
 @cache

@@ -58,6 +58,7 @@ class Secure:
             result.revealed,
             dropped=result.dropped,
             stranded=result.stranded,
+            left_later=result.left_later,
             mean=result.value,
             losses=updates.losses,
             clipped=contributions.clipped,

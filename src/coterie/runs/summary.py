@@ -9,6 +9,7 @@ from coterie.cohorts.ledger import Outcome
 from coterie.errors import ConfigError
 from coterie.planning.session import FEW_CLIENTS, recommend
 from coterie.reports.words import duration, size
+from coterie.rounds.outcome import Tally
 from coterie.runs.algorithms.participants import WITHHELD
 from coterie.runs.config import RunConfig
 from coterie.runs.promise import NO_PROMISE, Promise
@@ -43,10 +44,15 @@ class Summary:
     """Clients that were never aggregated."""
     fairness_gap: float
     cardinality: float
+    selected: int
+    """How often a client was selected, over all rounds: the sum of the next four."""
+    aggregated: int
     dropped: int
-    """How often a selected client left inside a round."""
+    """How often a selected client dropped out before its contribution counted."""
     stranded: int
-    """How often a client was left out because one of its circle had left."""
+    """How often a client was excluded because one of its circle had dropped out."""
+    unused: int
+    """How often a client was there in a round that ended without a result."""
     clipped: float
     """Share of clipped entries, on average over the rounds that trained."""
     epsilon: float | None
@@ -128,7 +134,8 @@ class Summary:
         accuracies = [record.accuracy for record in scores if record.accuracy is not None]
         losses = [record.test_loss for record in scores if record.test_loss is not None]
         trained = [record.clipped for record in records if record.train_loss is not None]
-        selected = max(1, sum(record.selected for record in records))
+        tally = sum((record.tally for record in records), Tally())
+        selected = max(1, tally.selected)
         seen = {name for record in records for name in record.aggregated}
         return cls(
             config=config,
@@ -148,8 +155,11 @@ class Summary:
             never=len(clients) - len(seen),
             fairness_gap=last.fairness_gap,
             cardinality=last.cardinality,
-            dropped=sum(len(record.dropped) for record in records),
-            stranded=sum(len(record.stranded) for record in records),
+            selected=tally.selected,
+            aggregated=tally.aggregated,
+            dropped=tally.dropped,
+            stranded=tally.excluded,
+            unused=tally.unused,
             clipped=sum(trained) / len(trained) if trained else 0.0,
             epsilon=last.epsilon,
             upload_bytes=sum(record.upload_bytes for record in records) // selected,
@@ -224,20 +234,16 @@ def _baselines(yardstick: Yardstick) -> str:
 
 
 def _rounds(summary: Summary) -> str:
-    parts = [f"{summary.completed:,} of {summary.rounds:,} taught the model something"]
+    parts = [f"{summary.completed:,} of {summary.rounds:,} completed"]
     if summary.skipped:
         parts.append(f"{summary.skipped:,} had too few clients available")
     if summary.aborted:
         parts.append(f"{summary.aborted:,} lost too many on the way")
-    if summary.dropped:
-        left = f"{_times(summary.dropped)} a client left in the middle of a round"
-        parts.append(left + (f", and {_times(summary.stranded)} another sat out with it" if summary.stranded else ""))
+    if summary.selected > summary.aggregated:
+        tally = Tally(summary.aggregated, summary.dropped, summary.stranded, summary.unused)
+        parts.append(f"of the clients selected, counted in each round, {tally}")
     text = "; ".join(parts) + "."
     return text if summary.finished else f"{text} {summary.config.rounds - summary.rounds:,} are still to be played."
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count:,} times"
 
 
 def _fairness(summary: Summary) -> str:

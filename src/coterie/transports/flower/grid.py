@@ -284,9 +284,9 @@ class PrivateGrid(Grid):
             for line in grouped(self.reasons):
                 log(WARNING, "Coterie: round %s has no result: %s", result.number, line)
             return
-        left = f", {len(result.dropped)} left" if result.dropped else ""
-        stranded = f", {len(result.stranded)} sat out with them" if result.stranded else ""
-        log(INFO, "Coterie: round %s: one sum over %s clients%s%s", result.number, len(result.revealed), left, stranded)
+        tally = result.tally
+        lost = f" ({tally})" if tally.aggregated < tally.selected else ""
+        log(INFO, "Coterie: round %s: one sum over %s clients%s", result.number, tally.aggregated, lost)
 
     def _warn_of_clipping(self, clipped: Mapping[str, float]) -> None:
         """Name the arrays that are wrong by more than rounding, the worst first."""

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, overload
@@ -217,20 +217,25 @@ def train(
 
     if (train_set is None) == isinstance(clients, int):
         raise ConfigError("train takes either a train_set, to be divided, or the examples of each client in clients")
-    dataset = own_dataset(train_set, test_set, clients)
+    dataset = own_dataset(train_set, test_set, clients, one_hot=loss is None)
     count = clients if isinstance(clients, int) else len(clients)
-    config = own_config(dataset, Wanted(count, cohort, privacy, rounds, policy, settings or {}))
+    wanted = Wanted(count, cohort, privacy, rounds, policy, settings or {})
+    config, decisions = own_config(dataset, wanted)
     module = instantiate(model, torch_seed(config.seed, "model"))
-    federation = make_federation(config, dataset, module, loss, policy)
+    federation = replace(make_federation(config, dataset, module, loss, policy), decisions=decisions)
     everybody = list(observers)
     if progress:
         from coterie.runs.console import Watcher
 
         everybody.insert(0, Watcher())
+    else:
+        from coterie.runs.observers import Warner
+
+        everybody.insert(0, Warner())
     path = Path(out) if out is not None else None
     if resume and path and (path / "config.toml").exists():
         folder = RunFolder.open(path)
-        return TrainingRun.open(folder, federation, everybody, reconciled(folder, config)).play()
+        return TrainingRun.open(folder, federation, everybody, reconciled(folder, config, wanted)).play()
     return TrainingRun.begin(path, config, federation, everybody).play()
 
 

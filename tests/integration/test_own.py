@@ -53,7 +53,7 @@ def test_all_forms_of_examples_give_the_same_run(tmp_path: Path) -> None:
     tensors = {
         name: TensorDataset(torch.from_numpy(x).float(), torch.from_numpy(y)) for name, (x, y) in clients.items()
     }
-    loaders = {name: DataLoader(data, batch_size=3, shuffle=True) for name, data in tensors.items()}
+    loaders = {name: DataLoader(data, batch_size=10, shuffle=True) for name, data in tensors.items()}
     stored = []
     for number, form in enumerate((clients, tensors, loaders)):
         settings = {"training.executor": "processes"}

@@ -544,7 +544,7 @@ def test_the_example(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: py
         (["training.schedule.kind=constant"], [1, 1, 1, 1]),
         (["training.schedule.kind=milestones", "training.schedule.milestones=[1, 3]"], [1, 0.1, 0.1, 0.01]),
         (["training.schedule.kind=inverse", "training.schedule.decay=1.0"], [1, 1 / 2, 1 / 3, 1 / 4]),
-        (["rounds=2", "training.schedule.kind=cosine", "training.schedule.floor=0.5"], [1, 0.75, 0.5, 0.5]),
+        (["rounds=2", "training.schedule.kind=cosine", "training.schedule.floor=0.5"], [1, 0.75, 0.75, 0.75]),
     ],
 )
 def test_schedules(overrides: list[str], rates: list[float]) -> None:

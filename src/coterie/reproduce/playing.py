@@ -18,6 +18,7 @@ RUNS = "runs"
 
 def play_run(config: RunConfig, folder: Path, stop: Callable[[], bool]) -> RunResult | None:
     """Train, or go on training, in a folder; None if it was asked to stop before the end."""
+    from coterie.runs.curriculum import with_schedule_length
     from coterie.runs.folder import RunFolder
     from coterie.runs.observers import Observer
     from coterie.runs.records import RoundRecord
@@ -31,7 +32,7 @@ def play_run(config: RunConfig, folder: Path, stop: Callable[[], bool]) -> RunRe
     if (folder / "config.toml").exists():
         run = TrainingRun.open(RunFolder.open(folder), observers=[Stopper()])
         moved = run.config.data.model_copy(update={"folder": config.data.folder})
-        if run.config.model_copy(update={"data": moved}) != config:
+        if run.config.model_copy(update={"data": moved}) != with_schedule_length(config):
             raise ConfigError(f"{folder} holds a run with other settings; remove it or give another folder")
     else:
         run = TrainingRun.begin(folder, config, observers=[Stopper()])

@@ -12,9 +12,9 @@ CHANGEABLE = (
 )
 """Settings that may differ when a run is taken up again."""
 NOISY = {"rounds", "data.folder"}
-"""Of these, what can change updates after all: rounds, by a schedule that knows how many there will be, and the data.
+"""Of these, what stays as it is with noise: rounds, each of which spends more of the epsilon, and the data's folder.
 
-With noise they stay as they are. A round repeated with other updates has other noise, and with enough repetitions the
+Other data are other updates. A round repeated with other updates has other noise, and with enough repetitions the
 noise could be averaged away.
 """
 

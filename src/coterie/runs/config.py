@@ -151,6 +151,13 @@ class ScheduleSettings(NamedSection):
     factor: Positive = Field(default=0.1, description="milestones: the factor")
     decay: NotNegative = Field(default=0.01, description="inverse: how fast it falls")
     floor: Share = Field(default=0.0, description="cosine: where it ends, as a share of where it began")
+    rounds: int = Field(
+        default=0,
+        ge=0,
+        le=10**9,
+        description="cosine, and confined.step = paper: for how many rounds it is made, after which a cosine stays "
+        "where it is; 0 is all rounds that the run begins with, and more rounds later do not change it",
+    )
 
 
 class TrainingSettings(Section):

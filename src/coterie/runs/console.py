@@ -12,6 +12,7 @@ from rich.text import Text
 
 from coterie.cohorts.ledger import Outcome
 from coterie.reports.words import duration, size
+from coterie.runs.clipping import ClippingWatch
 from coterie.runs.observers import Observer, RunStart
 from coterie.runs.records import RoundRecord, own_columns
 from coterie.runs.summary import Summary, in_words
@@ -30,11 +31,13 @@ class Watcher(Observer):
         self._live: Live | None = None
         self._view: RunView | None = None
         self._rounds, self._folder, self._yardstick = 0, "", ACCURACY
+        self._clipping = ClippingWatch(0.0)
 
     def begin(self, start: RunStart) -> None:
         """Say what is run, and open the view."""
         self._rounds, self._folder = start.config.rounds, escape(str(start.folder))
         self._yardstick = start.yardstick
+        self._clipping = ClippingWatch(start.config.aggregation.clip, start.records)
         self._console.print(*_introduction(start), sep="\n", soft_wrap=True)
         if self._console.is_terminal:
             self._view = RunView(start)
@@ -52,6 +55,8 @@ class Watcher(Observer):
             self._view.add(record)
         else:
             self._console.print(line(record, self._rounds, self._yardstick), soft_wrap=True)
+        if told := self._clipping.tell(record):
+            self._console.print(f"[yellow]{escape(told)}[/]", soft_wrap=True)
 
     def end(self, summary: Summary) -> None:
         """Close the view and tell the run in words."""
@@ -209,4 +214,5 @@ def _introduction(start: RunStart) -> list[str]:
         f"[bold]{what}; {config.algorithm.introduction(config, start.promise)}[/]",
         f"{config.model.name} with {start.parameters:,} parameters, {config.cohort.policy} selection; "
         f"results in {escape(str(start.folder))}",
+        *(f"[yellow]{escape(note)}.[/]" for note in start.notes),
     ]

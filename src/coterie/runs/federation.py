@@ -2,8 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 import numpy as np
 
@@ -17,11 +18,12 @@ from coterie.runs.named import call_named, is_named
 from coterie.runs.yardstick import ACCURACY, LOSS, SQUARED_ERROR, Yardstick
 from coterie.training import flatten
 from coterie.training.data.datasets import Dataset, load
+from coterie.training.data.fresh import FreshData, seeded
 from coterie.training.data.own import client_names, from_anything
 from coterie.training.data.partitions import PARTITIONS
 from coterie.training.data.series import ForecastSeries
 from coterie.training.evaluate import Score, evaluate
-from coterie.training.local import ArrayData, Loss, Problem, cross_entropy, squared_error
+from coterie.training.local import ArrayData, Batch, Data, Loss, Problem, cross_entropy, squared_error
 from coterie.training.models import build
 from coterie.training.own import Module, instantiate, structure_digest
 from coterie.training.streams import stream, torch_seed
@@ -41,6 +43,10 @@ class Federation:
     """Who selects cohorts, where the caller brought a policy along."""
     series: ForecastSeries | None = field(default=None, repr=False)
     """What the test examples stand for, where they are moments of series."""
+    notes: tuple[str, ...] = ()
+    """What to know of the data before training."""
+    decisions: tuple[str, ...] = ()
+    """What was decided for the caller, who may not expect it."""
 
     @property
     def yardstick(self) -> Yardstick:
@@ -91,14 +97,28 @@ def make_federation(
 ) -> Federation:
     """Divide this data set among the clients, unless it came with them, for this model."""
     labels = dataset.train_y.astype(np.int64) if dataset.classes is not None else None
-    problem = Problem(
-        model,
-        ArrayData(dataset.train_x, dataset.train_y),
-        loss or (squared_error if labels is None else cross_entropy),
-    )
+    examples = ArrayData(dataset.train_x, dataset.train_y)
+    problem = Problem(model, examples, loss or (squared_error if labels is None else cross_entropy))
     _try_out(config, problem, dataset)
+    if dataset.sources:
+        if config.training.executor == "vectorised":
+            raise ConfigError(
+                "training.executor: must be processes, not vectorised, for examples that are read anew in every pass"
+            )
+        problem = replace(problem, data=FreshData(dataset.sources, examples, labelled=labels is not None))
+        with seeded(config.seed):
+            _try_out(config, problem, dataset)
     test = ArrayData(dataset.test_x, dataset.test_y)
-    return Federation(problem, test, _divided(config, dataset, labels), labels, policy, dataset.series)
+    notes = (*dataset.notes, *_unlike_loaders(config, dataset))
+    return Federation(problem, test, _divided(config, dataset, labels), labels, policy, dataset.series, notes)
+
+
+def _unlike_loaders(config: RunConfig, dataset: Dataset) -> Iterator[str]:
+    """Say where settings differ from what data loaders have."""
+    for key, values in dataset.loaded.items():
+        applied: object = attrgetter(key)(config)
+        if any(value != applied for value in values.values()):
+            yield f"{key} is {applied}, as the settings have it; that of the data loader is not used"
 
 
 def fingerprint(federation: Federation) -> dict[str, str]:
@@ -111,6 +131,8 @@ def fingerprint(federation: Federation) -> dict[str, str]:
     arrays = {"test x": federation.test.x, "test y": federation.test.y, **federation.parts}
     if isinstance(problem.data, ArrayData):
         arrays |= {"train x": problem.data.x, "train y": problem.data.y}
+    elif isinstance(problem.data, FreshData):
+        data.update(problem.data.digest)
     for name, array in arrays.items():
         data.update(json.dumps([name, str(array.dtype), array.shape]).encode())
         data.update(np.ascontiguousarray(array).data)
@@ -142,10 +164,24 @@ def _divided(config: RunConfig, dataset: Dataset, labels: Indices | None) -> dic
     return dict(zip(client_names(count), parts, strict=True))
 
 
+@dataclass(frozen=True, eq=False)
+class _Few:
+    """Some of the examples."""
+
+    data: Data
+    chosen: Indices
+
+    def __len__(self) -> int:
+        return self.chosen.size
+
+    def batch(self, indices: Indices) -> Batch:
+        return self.data.batch(self.chosen[indices])
+
+
 def _try_out(config: RunConfig, problem: Problem, dataset: Dataset) -> None:
     """Let the model answer for an example before anything is written: shapes, types and labels must fit."""
     odd = int(np.argmax(dataset.train_y)) if dataset.classes is not None else 0
-    few = ArrayData(dataset.train_x[[0, odd]], dataset.train_y[[0, odd]])
+    few = _Few(problem.data, np.array([0, odd]))
     try:
         evaluate(problem, flatten.read(problem.model), few)
     except (RuntimeError, ValueError, IndexError, TypeError) as error:

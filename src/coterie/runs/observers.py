@@ -3,6 +3,7 @@
 import csv
 import importlib
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ import msgspec
 
 from coterie.errors import ConfigError
 from coterie.host import install_command
+from coterie.runs.clipping import ClippingWatch
 from coterie.runs.config import RunConfig
 from coterie.runs.folder import RunFolder, write_whole
 from coterie.runs.promise import NO_PROMISE, Promise
@@ -41,6 +43,8 @@ class RunStart:
     """By what models are judged."""
     promise: Promise = NO_PROMISE
     """What holds over any number of rounds."""
+    notes: tuple[str, ...] = ()
+    """What is to be known before the first round."""
 
 
 class Observer:
@@ -60,6 +64,24 @@ class Observer:
 
     def close(self) -> None:
         """There is nothing more to come, whatever happened."""
+
+
+class Warner(Observer):
+    """Warns, as Python does, of what a console would show: for programs that want no console."""
+
+    def __init__(self) -> None:
+        self._clipping = ClippingWatch(0.0)
+
+    def begin(self, start: RunStart) -> None:
+        """Warn of what is known before the first round."""
+        self._clipping = ClippingWatch(start.config.aggregation.clip, start.records)
+        for note in start.notes:
+            warnings.warn(note, UserWarning, stacklevel=2)
+
+    def played(self, record: RoundRecord) -> None:
+        """Warn of entries that are clipped."""
+        if told := self._clipping.tell(record):
+            warnings.warn(told, UserWarning, stacklevel=2)
 
 
 class Journal:

@@ -23,11 +23,13 @@ from coterie.runs.build import BuiltRun, build_run
 from coterie.runs.changes import check_changes, check_fingerprints
 from coterie.runs.config import RunConfig
 from coterie.runs.config_file import parse_config, to_toml
+from coterie.runs.curriculum import with_schedule_length
 from coterie.runs.federation import Federation, find_federation, fingerprint
 from coterie.runs.folder import RunFolder, checked_records, named_arrays, write_whole
 from coterie.runs.forecasts import draw_forecasts, forecast_courses
 from coterie.runs.locks import locked
 from coterie.runs.loop import Engine
+from coterie.runs.notes import notes_before
 from coterie.runs.observers import Journal, Observer, RunStart, trackers
 from coterie.runs.page import run_page
 from coterie.runs.records import RoundRecord
@@ -83,6 +85,7 @@ class TrainingRun:
         observers: Sequence[Observer] = (),
     ) -> "TrainingRun":
         """Make the folder of a new run, by default a new one in ``runs``, unless something is wrong with settings."""
+        config = with_schedule_length(config)
         built = build_run(config, federation or find_federation(config))
         trackers(config)
         return cls(RunFolder.create(path, config), built, observers)
@@ -101,9 +104,12 @@ class TrainingRun:
         """
         config = folder.config(changes)
         checkpoint = folder.checkpoint()
-        if checkpoint is not None:  # those of older versions know the file's settings only
-            settings = checkpoint.progress.settings
-            check_changes(parse_config(settings) if settings else folder.config(), config)
+        settings = checkpoint.progress.settings if checkpoint is not None else ""
+        # Checkpoints of older versions do not hold the settings; the file's stand for them.
+        begun = with_schedule_length(parse_config(settings) if settings else folder.config())
+        config = with_schedule_length(config, begun)
+        if checkpoint is not None:
+            check_changes(begun, config)
         built = build_run(config, federation or find_federation(config))
         if checkpoint is not None:
             check_fingerprints(checkpoint.progress.fingerprints, fingerprint(built.federation))
@@ -174,8 +180,16 @@ class TrainingRun:
     def _begin(self, records: Sequence[RoundRecord]) -> None:
         clients = tuple(self._built.federation.parts)
         yardstick = self._built.federation.yardstick
-        promise = self._built.promise
-        start = RunStart(self.config, self.folder.path, clients, self._parameters, tuple(records), yardstick, promise)
+        start = RunStart(
+            self.config,
+            self.folder.path,
+            clients,
+            self._parameters,
+            tuple(records),
+            yardstick,
+            self._built.promise,
+            notes_before(self._built),
+        )
         for observer in self._observers:
             observer.begin(start)
 
@@ -199,7 +213,7 @@ class TrainingRun:
             protocol=" ".join(str(protection) for protection in built.protections),
             assumptions=built.config.algorithm.assumptions(built),
             yardstick=built.federation.yardstick,
-            notes=built.federation.series.notes if built.federation.series else (),
+            notes=(*built.federation.notes, *(built.federation.series.notes if built.federation.series else ())),
         )
         courses = [] if built.noisy else forecast_courses(built.federation, public)  # they show the clients' series
         if courses:

@@ -11,6 +11,7 @@ from coterie.planning.session import FEW_CLIENTS, recommend
 from coterie.reports.words import duration, size
 from coterie.rounds.outcome import Tally
 from coterie.runs.algorithms.participants import WITHHELD
+from coterie.runs.clipping import MUCH_CLIPPED
 from coterie.runs.config import RunConfig
 from coterie.runs.promise import NO_PROMISE, Promise
 from coterie.runs.records import RoundRecord, own_columns
@@ -200,7 +201,7 @@ def in_words(summary: Summary) -> Iterator[tuple[str, str]]:
     if summary.config.algorithm.aggregates:
         yield "Fairness", _fairness(summary)
         yield "Cost", _cost(summary)
-    if summary.clipped > 0.01:
+    if summary.clipped > MUCH_CLIPPED:
         yield (
             "Clipping",
             f"{summary.clipped:.1%} of the entries of updates were cut off at ±{summary.config.aggregation.clip:g}: "

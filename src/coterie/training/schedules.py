@@ -55,7 +55,10 @@ class Inverse:
 
 @dataclass(frozen=True)
 class Cosine:
-    """From 1 down to ``floor`` along half a cosine, over so many rounds; constant from then on."""
+    """From 1 down towards ``floor`` along half a cosine, over so many rounds; then it stays where the last of them was.
+
+    It would reach ``floor`` after them. With a floor of 0, a run that goes on would learn nothing there.
+    """
 
     rounds: int
     floor: float = 0.0
@@ -66,7 +69,7 @@ class Cosine:
 
     def __call__(self, number: int) -> float:
         """Return the factor in round ``number``."""
-        progress = min(1.0, (number - 1) / self.rounds)
+        progress = (min(number, self.rounds) - 1) / self.rounds
         return self.floor + (1 - self.floor) * (1 + math.cos(math.pi * progress)) / 2
 
 

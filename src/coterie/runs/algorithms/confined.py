@@ -168,7 +168,8 @@ class ConfinedTraining(FederatedAveraging):
         spread = Spread(settings.spread, settings.most or None)
         offsets = Offsets(anchor, lambda name: stream(config.seed, "offset", name), spread)
         alpha = config.training.learning_rate
-        step = make_chosen(STEP_SIZES, "confined.step", settings.step, alpha=alpha, horizon=config.rounds)
+        horizon = config.training.schedule.rounds or config.rounds
+        step = make_chosen(STEP_SIZES, "confined.step", settings.step, alpha=alpha, horizon=horizon)
         check = make_chosen(LOSS_CHECKS, "confined.check", settings.check)
         descent = ConfinedDescent(offsets, names, step, check, settings.bound(config.noise))
         return Confined(federation.problem, federation.parts, descent, settings.clip, config.seed)

@@ -43,6 +43,16 @@ _CIFAR_SCALE = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 
 
 @dataclass(frozen=True, eq=False)
+class ExampleSource:
+    """Examples that are read whenever they are needed: numbers of a torch data set, and what makes a batch of them."""
+
+    items: Any
+    numbers: tuple[int, ...] = field(repr=False)
+    collate: Callable[[list[Any]], Any] | None = None
+    """The data loader's own; None where pairs are stacked as ever."""
+
+
+@dataclass(frozen=True, eq=False)
 class Dataset:
     """Examples to train on and examples to test with, of which there may be none.
 
@@ -61,6 +71,12 @@ class Dataset:
     """Which of the training examples each client holds, where data came with its clients: then it is not divided."""
     series: ForecastSeries | None = field(default=None, repr=False)
     """What the test examples of a regression stand for, where they are moments of series."""
+    sources: "tuple[ExampleSource, ...]" = field(default=(), repr=False)
+    """Where training examples are read from in every pass, one after the other, where they change from pass to pass."""
+    loaded: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
+    """Settings of a run that came with data loaders: for each key, every loader's value."""
+    notes: tuple[str, ...] = ()
+    """What to know before training on them."""
 
     def __post_init__(self) -> None:
         if len(self.train_x) == 0:

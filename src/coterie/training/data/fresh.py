@@ -1,0 +1,96 @@
+"""Examples that are read anew in every pass, so that random transforms act as they do in a torch training loop.
+
+Whatever a transform draws, from torch's, numpy's or Python's global generator, is decided by torch's generator, which
+is seeded for each client and round: a run can be repeated, and goes on after a crash, to the same bits.
+"""
+
+import hashlib
+import pickle
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import default_collate
+
+from coterie.cohorts.circles import Indices
+from coterie.errors import InputError
+from coterie.training.data.datasets import ExampleSource
+from coterie.training.data.own import as_image, is_image, one_hot_labels
+from coterie.training.local import ArrayData, Batch
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Let all global generators depend on a seed alone, and restore them afterwards."""
+    with torch.random.fork_rng(devices=[]), _others_seeded(seed):
+        torch.default_generator.manual_seed(seed)
+        yield
+
+
+def generator_states() -> tuple[Any, ...]:
+    """Return the states of all global generators: they are others when something was drawn."""
+    numbers = pickle.dumps(np.random.get_state())  # noqa: NPY002 - the global one is what transforms draw from
+    return torch.default_generator.get_state().numpy().tobytes(), numbers, random.getstate()
+
+
+class FreshData:
+    """Examples from sources, one after the other, each read when a batch needs it."""
+
+    def __init__(self, sources: Sequence[ExampleSource], first: ArrayData, *, labelled: bool) -> None:
+        """Take sources whose examples were ``first`` when they were read under a fixed seed."""
+        self._sources, self._labelled = tuple(sources), labelled
+        self._ends = np.cumsum([len(source.numbers) for source in self._sources])
+        self._whole = first.x.dtype == np.int64
+        self.digest = hashlib.sha256(first.x.data).digest() + hashlib.sha256(first.y.data).digest()
+        """What tells other examples from these."""
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    def batch(self, indices: Indices) -> Batch:
+        """Read these examples; what their transforms draw follows from torch's generator."""
+        places = np.searchsorted(self._ends, indices, side="right")
+        with _others_seeded(int(torch.randint(2**62, ()))):
+            parts = [self._read(place, indices[places == place]) for place in np.unique(places)]
+        if len(parts) == 1:
+            return parts[0]
+        chosen = torch.from_numpy(np.argsort(np.argsort(places, kind="stable"), kind="stable"))
+        x, y = (torch.cat([part[side] for part in parts]).index_select(0, chosen) for side in (0, 1))
+        return x, y
+
+    def _read(self, place: int, indices: Indices) -> Batch:
+        source = self._sources[place]
+        begin = int(self._ends[place]) - len(source.numbers)
+        items = [source.items[source.numbers[index - begin]] for index in indices.tolist()]
+        if source.collate is not None:
+            x, y = source.collate(items)
+        else:
+            x, y = default_collate([(as_image(x) if is_image(x) else x, y) for x, y in items])
+        x, y = torch.as_tensor(x), torch.as_tensor(y)
+        if len(x) != len(items) or len(y) != len(items):
+            raise InputError(f"a batch of {len(items)} examples has {len(x)} inputs and {len(y)} targets")
+        return x.to(torch.int64 if self._whole else torch.float32), self._targets(y)
+
+    def _targets(self, y: torch.Tensor) -> torch.Tensor:
+        if not self._labelled:
+            return y.to(torch.float32).reshape(len(y), -1)
+        if y.dim() == 2:  # one-hot rows, or the shares of mixed examples, which cross entropy takes as they are
+            labels = one_hot_labels(y.numpy())
+            return y.to(torch.float32) if labels is None else torch.from_numpy(labels)
+        return y.to(torch.int64)
+
+
+@contextmanager
+def _others_seeded(seed: int) -> Iterator[None]:
+    """Do so for the generators of numpy and Python."""
+    numbers, words = np.random.get_state(), random.getstate()  # noqa: NPY002
+    np.random.seed(seed % 2**32)  # noqa: NPY002
+    random.seed(seed)
+    try:
+        yield
+    finally:
+        np.random.set_state(numbers)  # noqa: NPY002
+        random.setstate(words)

@@ -25,8 +25,8 @@ if __name__ == "__main__":
         two_rings(2000, seed=1),
         two_rings(500, seed=2),
         clients=20,
-        cohort=9,
-        privacy=3,
+        cohort=8,
+        privacy=4,
         rounds=20,
         settings={"training.learning_rate": 0.2},
     )

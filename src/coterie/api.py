@@ -183,16 +183,19 @@ def train(
     """Train a model across simulated clients, every round under secure aggregation.
 
     ``train(model, clients={"ann": data, "bob": other, ...}, test_set=test)`` or, with examples that are to be divided,
-    ``train(model, train_set, test_set, clients=20, cohort=9, privacy=3)`` is what ``coterie run`` does, with a model
+    ``train(model, train_set, test_set, clients=20, cohort=8, privacy=4)`` is what ``coterie run`` does, with a model
     and data of your own. Examples are a torch data set, a data loader, a pair of arrays (X, y), or a list of pairs.
 
     Args:
         model: a module, or a function that makes one; it is then made with random numbers that ``seed`` decides.
-        train_set: examples; read into memory and divided among the clients.
+        train_set: examples; read into memory and divided among the clients. A data set that draws random numbers when
+            it is read is read anew in every pass, and so is a data loader's with a ``collate_fn`` of its own. Batch
+            size and shuffling are those of a data loader, unless ``settings`` give others.
         test_set: examples to judge the model by, if there are any; a :class:`~coterie.training.Dataset` holds both.
         clients: how many clients there are; or the examples of each, by name or in a list.
         cohort: K, how many of them take part in a round; by default 8, or all if they are fewer.
-        privacy: T; fewer clients than this can never be told apart, however many rounds there are.
+        privacy: T; fewer clients than this can never be told apart, however many rounds there are. Where circles of
+            a client more fill the cohort better, and nobody is ever missing, T is that much larger.
         rounds: how many rounds to play.
         policy: who selects cohorts, instead of circles of ``privacy`` clients: anything with the method ``select`` of
             :class:`~coterie.cohorts.policies.Policy`. What it keeps together it names by an attribute ``circles``.
@@ -200,11 +203,12 @@ def train(
             Unlike there, all clients are always available and none is lost in mid-round, unless ``availability`` or
             ``faults`` say so; training.executor is ``auto`` and training.workers 0: worker processes are worth it
             for larger models, in scripts with ``if __name__ == "__main__":``.
-        loss: from outputs and targets to one number for each example; by default cross entropy for labels and the
-            squared error for other targets.
+        loss: from outputs and targets to one number for each example; by default cross entropy for labels, one-hot
+            rows included, and the squared error for other targets.
         out: the folder of the run; by default a new one in ``runs``.
         resume: go on with the run in ``out`` if there is one; everything else must be as it was, but for ``rounds``.
-        progress: show on the console how it goes.
+            More rounds keep the learning rate that the schedule ended with.
+        progress: show on the console how it goes; without it, what to know is a warning.
         observers: who else is told.
 
     """

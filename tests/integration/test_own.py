@@ -1,5 +1,6 @@
 """Whole runs on what a user brings along: clients, examples in many forms, models and policies."""
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,15 @@ import torch
 from tests.support.mine import FirstCircles, RoundRobin, load_clients
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import Dataset as TorchDataset
 
 from coterie.api import train
 from coterie.cohorts.circles import random_circles
 from coterie.cohorts.ledger import Outcome
 from coterie.errors import ConfigError
 from coterie.runs.config_file import load_config
+from coterie.runs.observers import Observer
+from coterie.runs.records import RoundRecord
 from coterie.runs.run import RunResult, TrainingRun
 
 MINE = "tests.support.mine"
@@ -60,6 +64,186 @@ def test_all_forms_of_examples_give_the_same_run(tmp_path: Path) -> None:
         go(tmp_path / str(number), clients=form, settings=settings)
         stored.append((tmp_path / str(number) / "model.safetensors").read_bytes())
     assert stored[0] == stored[1] == stored[2]
+
+
+def stored(folder: Path) -> bytes:
+    return (folder / "model.safetensors").read_bytes()
+
+
+def test_one_hot_rows_are_labels_and_said_to_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    clients, (test_x, test_y) = load_clients()
+    rows = np.eye(3, dtype=np.float32)
+    hot = {name: (x, rows[y]) for name, (x, y) in clients.items()}
+    go(tmp_path / "labels")
+    result = go(tmp_path / "rows", clients=hot, test_set=(test_x, rows[test_y]), progress=True)
+    assert stored(tmp_path / "rows") == stored(tmp_path / "labels")
+    assert result.accuracy is not None
+    before, _, _ = capsys.readouterr().out.partition("round 1/4")
+    assert "Targets are one-hot rows and are taken as labels" in before
+
+
+def test_with_a_loss_of_ones_own_several_outputs_stay_numbers(tmp_path: Path) -> None:
+    clients, (test_x, test_y) = load_clients()
+    rows = np.eye(3, dtype=np.float32)
+    shapes = set()
+
+    def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        shapes.add((outputs.shape[1:], targets.shape[1:], targets.dtype))
+        return (outputs - targets).square().sum(1)
+
+    hot = {name: (x, rows[y]) for name, (x, y) in clients.items()}
+    result = go(tmp_path / "run", clients=hot, test_set=(test_x, rows[test_y]), loss=loss)
+    assert shapes == {(torch.Size([3]), torch.Size([3]), torch.float32)}
+    assert result.accuracy is None
+    assert result.summary.test_loss is not None
+    with pytest.warns(UserWarning, match="Targets are whole, but of type float64, and are taken as numbers"):
+        go(
+            tmp_path / "floats",
+            clients={name: (x, y[:, None] * np.ones(3)) for name, (x, y) in clients.items()},
+            test_set=None,
+        )
+
+
+def test_batch_size_and_order_come_from_the_loaders_unless_they_are_given(tmp_path: Path) -> None:
+    clients, _ = load_clients()
+    tensors = {
+        name: TensorDataset(torch.from_numpy(x).float(), torch.from_numpy(y)) for name, (x, y) in clients.items()
+    }
+    loaders = {name: DataLoader(data, batch_size=4) for name, data in tensors.items()}
+    result = go(tmp_path / "loaders", clients=loaders)
+    assert (result.summary.config.training.batch_size, result.summary.config.training.shuffle) == (4, False)
+    go(tmp_path / "arrays", settings={"training.batch_size": 4, "training.shuffle": False})
+    assert stored(tmp_path / "loaders") == stored(tmp_path / "arrays")
+    with pytest.warns(UserWarning, match=r"training\.batch_size is 5, as the settings have it"):
+        other = go(tmp_path / "given", clients=loaders, settings={"training.batch_size": 5})
+    assert other.summary.config.training.batch_size == 5
+    loaders["site-1"] = DataLoader(tensors["site-1"], batch_size=7)
+    with pytest.raises(
+        ConfigError, match=r"training.batch_size: the data loader of 'site-0' has 4 and that of 'site-1'"
+    ):
+        go(tmp_path / "odd", clients=loaders)
+    assert not (tmp_path / "odd").exists()
+
+
+class Augmented(TorchDataset[Any]):
+    """Examples that are moved a little whenever one is read."""
+
+    def __init__(self, x: Any, y: Any, kind: str) -> None:  # noqa: ANN401
+        self.x, self.y, self.kind = torch.as_tensor(x).float(), torch.as_tensor(y), kind
+        self.reads = 0
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, index: int) -> Any:  # noqa: ANN401
+        self.reads += 1
+        if self.kind == "torch":
+            moved = torch.rand(3)
+        elif self.kind == "numpy":
+            moved = torch.from_numpy(np.random.rand(3)).float()  # noqa: NPY002 - as transforms do
+        elif self.kind == "random":
+            moved = torch.tensor([random.random() for _ in range(3)])
+        elif self.kind == "rare":  # in one example of ten
+            moved = torch.full((3,), float(torch.rand(()) < 0.1))
+        else:
+            moved = torch.zeros(3)
+        return self.x[index] + moved, self.y[index]
+
+
+def augmented(kind: str) -> dict[str, Augmented]:
+    return {name: Augmented(x, y, kind) for name, (x, y) in load_clients()[0].items()}
+
+
+@pytest.mark.parametrize("kind", ["torch", "numpy", "random", "rare"])
+def test_random_transforms_act_in_every_pass_and_runs_can_be_repeated(tmp_path: Path, kind: str) -> None:
+    clients = augmented(kind)
+    random.seed(5)
+    go(tmp_path / "one", clients=clients)
+    state = random.getstate()
+    trained = sum(len(one) for one in clients.values()) * 4 * 5 * 4 / 6  # rounds x epochs x those in a round
+    assert sum(one.reads for one in clients.values()) > trained
+    random.seed(5)
+    assert state == random.getstate()  # the program's own generators are left alone
+    torch.manual_seed(random.randrange(1000))
+    go(tmp_path / "two", clients={name: DataLoader(one, batch_size=10, shuffle=True) for name, one in clients.items()})
+    assert stored(tmp_path / "one") == stored(tmp_path / "two")
+    go(tmp_path / "still", clients=augmented("none"))
+    assert stored(tmp_path / "still") != stored(tmp_path / "one")
+
+
+def test_a_run_on_random_transforms_is_resumed_to_the_same_bits_also_in_workers(tmp_path: Path) -> None:
+    class Stopper(Observer):
+        def played(self, record: RoundRecord) -> None:
+            if record.round == 2:
+                raise KeyboardInterrupt
+
+    go(tmp_path / "whole", clients=augmented("numpy"))
+    with pytest.raises(KeyboardInterrupt):
+        go(tmp_path / "stopped", clients=augmented("numpy"), observers=[Stopper()])
+    settings = {"training.executor": "processes", "training.workers": 2}
+    go(tmp_path / "stopped", clients=augmented("numpy"), resume=True, settings=settings)
+    assert stored(tmp_path / "stopped") == stored(tmp_path / "whole")
+    others = {name: Augmented(one.x + 1, one.y, "numpy") for name, one in augmented("numpy").items()}
+    with pytest.raises(ConfigError, match="the data is not that of the run"):
+        go(tmp_path / "stopped", clients=others, resume=True, rounds=5)
+
+
+def test_a_loaders_own_collation_sees_whole_batches(tmp_path: Path) -> None:
+    sizes: list[int] = []
+
+    def mixed(items: list[Any]) -> tuple[torch.Tensor, torch.Tensor]:
+        sizes.append(len(items))
+        x, y = torch.stack([x for x, _ in items]), torch.stack([y for _, y in items])
+        rows, other = nn.functional.one_hot(y, 3).float(), torch.randperm(len(items))
+        return 0.8 * x + 0.2 * x[other], 0.8 * rows + 0.2 * rows[other]
+
+    loaders = {name: DataLoader(one, batch_size=4, collate_fn=mixed) for name, one in augmented("none").items()}
+    result = go(tmp_path / "run", clients=loaders)
+    assert max(sizes) == 4
+    assert result.accuracy is not None  # rows of single examples are one-hot: there are labels
+    with pytest.raises(ConfigError, match=r"training\.executor: must be processes"):
+        go(tmp_path / "fast", clients=loaders, settings={"training.executor": "vectorised"})
+
+
+def test_more_rounds_later_keep_the_learning_rate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = go(tmp_path / "run")
+    longer = go(tmp_path / "run", rounds=7, resume=True, progress=True)
+    rates = [record.learning_rate for record in longer.records]
+    assert rates[:4] == [record.learning_rate for record in whole.records]
+    assert rates[4:] == [rates[3]] * 3
+    before, _, _ = capsys.readouterr().out.partition("round 5/7")
+    assert "falls until round 4 and stays at 0.0146" in before
+    again = go(tmp_path / "run", rounds=8, resume=True)
+    assert [record.learning_rate for record in again.records] == [*rates, rates[3]]
+
+
+def test_circles_that_fill_the_cohort_are_chosen_and_it_is_said_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clients, _ = load_clients(20)
+    result = go(tmp_path / "run", clients=clients, cohort=9, privacy=3, progress=True)
+    assert [len(record.aggregated) for record in result.records] == [8] * 4
+    assert result.privacy == 4
+    before, _, _ = capsys.readouterr().out.partition("round 1/4")
+    assert "Circles have at least 4 clients, not 3" in before
+    assert "About 8.0 clients will be aggregated in a round on average, of a cohort of 9" in before
+    again = go(tmp_path / "run", clients=clients, cohort=9, privacy=3, rounds=5, resume=True)
+    assert len(again.records) == 5
+    kept = go(tmp_path / "kept", clients=clients, cohort=9, settings={"cohort.privacy": 3})
+    assert kept.privacy == 3
+    go(tmp_path / "kept", clients=clients, cohort=9, privacy=3, rounds=5, resume=True)
+
+
+def test_clipping_is_said_in_its_round(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = go(tmp_path / "run", settings={"aggregation.clip": 1e-3}, progress=True)
+    said = capsys.readouterr().out
+    _, _, after = said.partition("round 1/4")
+    during, _, _ = after.partition("round 2/4")
+    assert result.records[0].clipped > 0.5
+    assert f"Round 1: {result.records[0].clipped:.1%} of the entries of updates are clipped at ±0.001" in during
+    assert said.count("of the entries of updates are clipped") == 1
+    with pytest.warns(UserWarning, match="Round 1: .* clipped"):
+        go(tmp_path / "quiet", settings={"aggregation.clip": 1e-3})
 
 
 def test_a_list_of_few_clients_and_no_test_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 pytest.importorskip("torch", reason="training needs coterie[train]")
 import torch
-from torch.utils.data import DataLoader, IterableDataset, SubsetRandomSampler, TensorDataset
+from torch.utils.data import (
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SubsetRandomSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+)
+from torch.utils.data import Dataset as TorchDataset
 
 from coterie.errors import ConfigError, InputError
 from coterie.training.data.datasets import Dataset, load
@@ -50,6 +58,72 @@ def test_all_forms_are_the_same_examples_in_the_same_order(form: str) -> None:
 def test_a_loader_covers_what_its_sampler_does() -> None:
     x, _ = read_examples(DataLoader(TENSORS, sampler=SubsetRandomSampler([4, 1])), "some")
     assert np.array_equal(x, X[[1, 4]])
+
+
+class Restless(TorchDataset[Any]):
+    """Examples from a generator of their own, which nobody else can seed."""
+
+    def __init__(self) -> None:
+        self.rng = np.random.default_rng()
+
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, index: int) -> Any:  # noqa: ANN401
+        return X[index] + self.rng.random(2), Y[index]
+
+
+@pytest.mark.parametrize(
+    ("source", "wrong"),
+    [
+        (
+            DataLoader(TENSORS, sampler=WeightedRandomSampler([1.0] * 6, 6)),
+            "WeightedRandomSampler draws other examples",
+        ),
+        (DataLoader(TENSORS, sampler=RandomSampler(TENSORS, replacement=True)), "RandomSampler draws other examples"),
+        (DataLoader(TENSORS, sampler=[0, 1, 1]), "list names an example twice"),
+        (Restless(), r"example 0 is another whenever it is read.*list\(data_set\)"),
+    ],
+)
+def test_what_a_run_cannot_keep_is_refused(source: Any, wrong: str) -> None:  # noqa: ANN401
+    with pytest.raises(InputError, match=wrong):
+        read_examples(source, "mine")
+
+
+def test_what_a_loader_does_otherwise_is_said() -> None:
+    loader = DataLoader(TENSORS, batch_size=4, sampler=[5, 0, 3], drop_last=True)
+    data = from_torch(loader)
+    assert np.array_equal(data.train_x, X[[0, 3, 5]])
+    assert data.loaded == {"training.batch_size": {"": 4}}
+    assert [note.split(" is not kept")[0] for note in data.notes] == [
+        "The order of the list of custom",
+        "The drop_last of the data loader of custom",
+    ]
+    grouped = from_torch(DataLoader(TENSORS, batch_sampler=[[1, 2], [4]]))
+    assert np.array_equal(grouped.train_x, X[[1, 2, 4]])
+    assert "forms batches is not kept" in grouped.notes[0]
+    assert not grouped.loaded
+
+
+def test_shuffling_a_list_in_a_loader_changes_nothing_about_its_examples() -> None:
+    pairs = list(zip(X, Y, strict=True))
+    for _ in range(3):
+        assert np.array_equal(read_examples(DataLoader(pairs, batch_size=2, shuffle=True), "pairs")[0], X)  # type: ignore[arg-type]
+
+
+@given(st.integers(2, 5), st.integers(1, 9), st.sampled_from(["float32", "float64", "int64", "bool"]))
+def test_one_hot_rows_are_labels(classes: int, count: int, dtype: str) -> None:
+    labels = np.arange(count) % classes
+    data = from_torch((np.zeros((count, 2)), np.eye(classes, dtype=dtype)[labels]))
+    assert data.classes == classes
+    assert np.array_equal(data.train_y, labels)
+    assert data.notes
+    if dtype.startswith("float"):
+        numbers = from_torch((np.zeros((count, 2)), np.eye(classes, dtype=dtype)[labels]), one_hot=False)
+        assert numbers.classes is None
+        assert numbers.train_y.shape == (count, classes)
+        softer = np.eye(classes, dtype=dtype)[labels] * 0.5
+        assert from_torch((np.zeros((count, 2)), softer)).classes is None
 
 
 @pytest.mark.parametrize(

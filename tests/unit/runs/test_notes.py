@@ -1,0 +1,116 @@
+"""Notes on a run: what is said before training is what comes, and clipping is said when it happens, not for ever."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("torch", reason="training needs coterie[train]")
+
+from coterie.cohorts.circles import circle_sizes, random_circles
+from coterie.cohorts.ledger import Outcome
+from coterie.cohorts.policies import MultiRound, simulate
+from coterie.runs.build import build_run
+from coterie.runs.clipping import MUCH_CLIPPED, ClippingWatch
+from coterie.runs.config_file import make_config
+from coterie.runs.curriculum import make_schedule, schedule_notes, with_schedule_length
+from coterie.runs.federation import find_federation
+from coterie.runs.notes import cohort_notes, filled, fitting_privacy
+from coterie.runs.records import RoundRecord
+from coterie.training.schedules import Cosine
+
+
+def said(**changes: object) -> tuple[str, ...]:
+    keys = {key.replace("__", "."): value for key, value in changes.items()}
+    config = make_config({"model.name": "softmax-regression", "clients.count": 20, "cohort.size": 9, **keys})
+    return cohort_notes(build_run(config, find_federation(config)))
+
+
+EVERYBODY = {"availability__kind": "equal", "availability__dropout": 0.0, "faults__dropout": 0.0}
+
+
+def test_circles_that_do_not_fill_the_cohort_are_said_with_what_would() -> None:
+    (note,) = said(cohort__privacy=3, **EVERYBODY)
+    assert note.startswith("About 6.7 clients will be aggregated in a round on average, of a cohort of 9: ")
+    assert "2 circles of 3 or 4 clients fit into 9; a cohort of 11 has room for 3" in note
+    assert said(cohort__privacy=4, cohort__size=8, **EVERYBODY) == ()
+
+
+@pytest.mark.parametrize(("privacy", "absent", "lost"), [(3, 0.0, 0.0), (3, 0.2, 0.0), (2, 0.1, 0.3), (4, 0.05, 0.1)])
+def test_the_number_said_is_what_comes(privacy: int, absent: float, lost: float) -> None:
+    (note,) = said(
+        cohort__privacy=privacy,
+        availability__kind="equal",
+        availability__dropout=absent,
+        faults__dropout=lost,
+        faults__steps=["mask"],
+    )
+    policy = MultiRound(random_circles(20, privacy, np.random.default_rng(0)), 9)
+    rng = np.random.default_rng(1)
+    taken = simulate(policy, np.full(20, absent), 4000, rng)
+    total = 0
+    for row in taken:
+        there = row & (rng.random(20) >= lost)
+        total += sum(len(circle) for circle in policy.circles if there[list(circle)].all())
+    assert float(note.split()[1]) == pytest.approx(total / 4000, abs=0.2)
+
+
+@given(st.integers(2, 60), st.integers(1, 60), st.integers(1, 20))
+def test_fitted_circles_are_never_smaller_and_never_fill_less(clients: int, cohort: int, privacy: int) -> None:
+    cohort, privacy = min(cohort, clients), min(privacy, clients)
+    fitted = fitting_privacy(clients, cohort, privacy)
+    assert circle_sizes(clients, fitted).min() >= fitted >= privacy
+    assert filled(clients, cohort, fitted) >= filled(clients, cohort, privacy)
+    assert circle_sizes(clients, fitted).max() <= circle_sizes(clients, privacy).max() + 1
+    assert fitting_privacy(20, 9, 3) == 4
+    assert filled(20, 9, 3) == pytest.approx(20 / 3)
+    assert filled(20, 9, 4) == 8
+
+
+def clipping(*shares: float) -> list[RoundRecord]:
+    return [RoundRecord(round=n, outcome=Outcome.COMPLETED, clipped=share) for n, share in enumerate(shares, 1)]
+
+
+def test_clipping_is_said_once_it_starts_and_when_it_gets_worse() -> None:
+    watch = ClippingWatch(0.5)
+    told = [watch.tell(record) for record in clipping(0.0, 0.005, 0.89, 0.88, 0.9, 0.995, 0.2)]
+    assert [bool(words) for words in told] == [False, False, True, False, False, True, False]
+    assert told[2] is not None
+    assert told[2].startswith("Round 3: 89.0% of the entries of updates are clipped at ±0.5")
+    assert ClippingWatch(0.5, clipping(0.89)).tell(clipping(0.88)[0]) is None  # said before the run was resumed
+
+
+@given(st.lists(st.floats(0, 1), max_size=200))
+def test_clipping_is_never_said_for_ever(shares: list[float]) -> None:
+    watch = ClippingWatch(0.5)
+    told = [(record, words) for record in clipping(*shares) if (words := watch.tell(record))]
+    assert len(told) <= 15
+    first = next((n for n, share in enumerate(shares, 1) if share > MUCH_CLIPPED), None)
+    assert (told[0][0].round if told else None) == first
+
+
+@given(st.integers(1, 50), st.integers(1, 50), st.floats(0, 1))
+def test_more_rounds_later_do_not_change_a_cosine(begun: int, more: int, floor: float) -> None:
+    start = with_schedule_length(make_config({"rounds": begun, "training.schedule.floor": floor}))
+    longer = start.model_copy(update={"rounds": begun + more})
+    before, after = make_schedule(start), make_schedule(longer)
+    assert [after(number) for number in range(1, begun + 1)] == [before(number) for number in range(1, begun + 1)]
+    assert [before(number) for number in range(1, begun + 1)] == [
+        floor + (1 - floor) * (1 + math.cos(math.pi * ((number - 1) / begun))) / 2 for number in range(1, begun + 1)
+    ]
+    assert {after(begun + number) for number in range(1, more + 1)} == {before(begun)}
+    assert not schedule_notes(start)
+    (note,) = schedule_notes(longer)
+    assert f"falls until round {begun} and stays at" in note
+    assert with_schedule_length(longer) == longer
+    assert isinstance(after, Cosine)
+
+
+def test_a_run_of_an_older_version_takes_its_length_from_what_it_began_with() -> None:
+    begun = make_config({"rounds": 10})
+    assert begun.training.schedule.rounds == 0
+    longer = with_schedule_length(make_config({"rounds": 30}), begun)
+    assert longer.training.schedule.rounds == 10
+    assert with_schedule_length(make_config({"rounds": 40}), longer).training.schedule.rounds == 10

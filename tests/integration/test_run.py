@@ -343,6 +343,19 @@ def test_the_command_end_to_end(tmp_path: Path) -> None:
     assert "holds a run already" in output
 
 
+def test_the_command_of_the_readme_for_a_file_of_each_client(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    (tmp_path / "hospitals").mkdir()
+    for number in range(20):
+        np.savez(tmp_path / "hospitals" / f"site-{number:02}.npz", x=rng.random((12, 3)), y=rng.integers(0, 3, 12))
+    given = ["--set", "data=client-files", "--data-dir", str(tmp_path / "hospitals"), "--set", "clients.count=20"]
+    small = [word for setting in ("rounds=2", "model=softmax-regression") for word in ("--set", setting)]
+    code, output = command("run", *given, *small, "--out", str(tmp_path / "run"))
+    assert code == 0, output
+    assert "2 rounds on client-files: 20 clients" in output
+    assert RunFolder.open(tmp_path / "run").config().data.folder == str(tmp_path / "hospitals")
+
+
 def test_json_is_all_that_is_printed(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     code, output = command("run", "--json", *(w for s in SMALL for w in ("--set", s)), "--out", str(folder))

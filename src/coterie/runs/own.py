@@ -16,7 +16,8 @@ from coterie.runs.folder import RunFolder
 from coterie.runs.notes import filled, fitting_privacy
 from coterie.runs.selection import circles_of
 from coterie.training.data.datasets import Dataset
-from coterie.training.data.own import Examples, from_clients, from_torch
+from coterie.training.data.own import from_clients, from_torch
+from coterie.training.data.reading import Examples
 
 _COHORT = 8
 KIND: dict[str, Any] = {

@@ -33,7 +33,7 @@ def read_client_files(folder: Path, target: str, *, regression: bool) -> Dataset
     kind = np.int64 if whole and not regression else np.float32
     typed = {name: (x, y.astype(kind)) for name, (x, y) in read.items()}
     test = typed.pop(TEST, None)
-    return from_clients(typed, test, name="client-files")
+    return from_clients(typed, test, name="client-files", one_hot=not regression)
 
 
 def _read(path: Path, target: str) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.float64]]:

@@ -18,7 +18,7 @@ from torch.utils.data import default_collate
 from coterie.cohorts.circles import Indices
 from coterie.errors import InputError
 from coterie.training.data.datasets import ExampleSource
-from coterie.training.data.own import as_image, is_image, one_hot_labels
+from coterie.training.data.reading import as_image, is_image, one_hot_labels
 from coterie.training.local import ArrayData, Batch
 
 

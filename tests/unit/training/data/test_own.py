@@ -22,7 +22,8 @@ from torch.utils.data import Dataset as TorchDataset
 
 from coterie.errors import ConfigError, InputError
 from coterie.training.data.datasets import Dataset, load
-from coterie.training.data.own import from_anything, from_clients, from_torch, read_examples
+from coterie.training.data.own import from_anything, from_clients, from_torch
+from coterie.training.data.reading import read_examples
 
 X, Y = np.arange(12, dtype=np.float32).reshape(6, 2), np.arange(6) % 3
 TENSORS = TensorDataset(torch.from_numpy(X), torch.from_numpy(Y))

@@ -238,7 +238,7 @@ def train(
         everybody.insert(0, Warner())
     path = Path(out) if out is not None else None
     if resume and path and (path / "config.toml").exists():
-        folder = RunFolder.open(path)
+        folder, federation = RunFolder.open(path), replace(federation, decisions=())  # said when the run began
         return TrainingRun.open(folder, federation, everybody, reconciled(folder, config, wanted)).play()
     return TrainingRun.begin(path, config, federation, everybody).play()
 

@@ -1,4 +1,4 @@
-"""Reading of examples: data sets, data loaders, arrays and lists of pairs, once or anew in every pass.
+"""Readers of examples: data sets, data loaders, arrays and lists of pairs, once or anew in every pass.
 
 Examples of a torch data set that draws random numbers when it is read (random transforms), and those of a data loader
 with a ``collate_fn`` of its own, are read anew in every pass. All others are read once, into memory. A data loader also

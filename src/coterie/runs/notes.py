@@ -22,8 +22,7 @@ def notes_before(built: BuiltRun) -> tuple[str, ...]:
 def cohort_notes(built: BuiltRun) -> tuple[str, ...]:
     """Say how many clients are aggregated in a round on average, and why they are fewer than the cohort's size."""
     config, policy = built.config, built.cohorts.policy if built.cohorts else None
-    alone = config.training.algorithm == "confined" and config.confined.addition != "secure"
-    if not isinstance(policy, MultiRound) or policy.survival < 1 or alone:
+    if not isinstance(policy, MultiRound) or policy.survival < 1 or not config.algorithm.tolerates_dropout(config):
         return ()
     circles, size = policy.circles, config.cohort.size
     day = range(1, _DAY + 1) if config.availability.kind == "diurnal" else [1]

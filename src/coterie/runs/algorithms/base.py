@@ -72,6 +72,10 @@ class Algorithm(ABC):
     def rounds(self, built: "BuiltRun", resources: "RunResources") -> "Aggregation":
         """Return what plays the rounds of this run."""
 
+    def tolerates_dropout(self, config: "RunConfig") -> bool:
+        """Tell whether a round goes on without clients that drop out in it, and the circles they are in."""
+        return True
+
     def learning_rate(self, built: "BuiltRun", number: int) -> float:
         """Return the learning rate of round ``number``."""
         return built.config.training.learning_rate * built.schedule(number)

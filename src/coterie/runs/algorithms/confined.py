@@ -184,6 +184,10 @@ class ConfinedTraining(FederatedAveraging):
 
         return confined_rounds(built, resources)
 
+    def tolerates_dropout(self, config: "RunConfig") -> bool:
+        """Tell whether sums are made by secure aggregation: additive sharing ends with the first who leaves."""
+        return config.confined.addition == "secure" or config.aggregation.kind == "plain"
+
     def learning_rate(self, built: "BuiltRun", number: int) -> float:
         """Return the step size of the latest iteration; rounds without a result are none."""
         descent = _confined(built).descent

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from coterie.auditing.log_size import check_size
+from coterie.cohorts.log_size import check_size
 from coterie.cohorts.participation import Participation, as_label
 from coterie.errors import InputError, LogTooLarge
 

@@ -24,8 +24,8 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 from coterie.auditing import array_logs, parquet_logs
 from coterie.auditing.columns import LogOptions
 from coterie.auditing.foreign_logs import refuse_binary
-from coterie.auditing.log_size import DEFAULT_LIMIT, check_size
 from coterie.auditing.text_logs import TextFormat, TextLog
+from coterie.cohorts.log_size import DEFAULT_LIMIT, check_size
 from coterie.cohorts.participation import Label, LogReading, Participation, UnusedLine
 from coterie.errors import InputError
 
@@ -190,7 +190,7 @@ def _read_ledger(location: str, head: Head | None, limit: int) -> Participation:
     if Path(location).is_file():
         check_size(Path(location).stat().st_size, limit)
     try:
-        with Ledger.inspect(location) as ledger:
+        with Ledger.inspect(location, limit=limit) as ledger:
             end = ledger.verify(head)
             participation = ledger.participation()
     except SQLAlchemyError as error:

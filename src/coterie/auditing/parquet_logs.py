@@ -11,10 +11,10 @@ from typing import Any
 
 from coterie.auditing.collector import Collector
 from coterie.auditing.columns import LogOptions
-from coterie.auditing.log_size import check_size
 from coterie.auditing.record_logs import RecordLog
 from coterie.auditing.table_logs import read_table
 from coterie.auditing.tables import Table
+from coterie.cohorts.log_size import check_size
 from coterie.cohorts.participation import Participation
 from coterie.errors import InputError
 

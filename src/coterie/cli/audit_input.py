@@ -43,8 +43,8 @@ class LogInput(NamedTuple):
 
     def read(self) -> "Participation":
         """Read the log."""
-        from coterie.auditing.log_size import MEGABYTE
         from coterie.auditing.logs import read_log
+        from coterie.cohorts.log_size import MEGABYTE
 
         kept = None
         if self.head is not None:

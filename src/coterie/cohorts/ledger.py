@@ -96,12 +96,13 @@ class Ledger:
         return cls(LedgerStore.open(location, create=create, timeout=timeout))
 
     @classmethod
-    def inspect(cls, location: str | os.PathLike[str], *, timeout: float = 30.0) -> Self:
+    def inspect(cls, location: str | os.PathLike[str], *, timeout: float = 30.0, limit: int | None = None) -> Self:
         """Open an existing ledger to read it and nothing else: neither the place nor the file need be writable.
 
-        An SQLite file is read as it is now, from a copy that is gone when the ledger is closed.
+        An SQLite file is read as it is now, from a copy that is gone when the ledger is closed. A ledger of more than
+        ``limit`` bytes raises :class:`~coterie.errors.LogTooLarge`.
         """
-        return cls(LedgerStore.open(location, create=False, timeout=timeout, inspecting=True))
+        return cls(LedgerStore.open(location, create=False, timeout=timeout, inspecting=True, limit=limit))
 
     def close(self) -> None:
         """Give the database connections back."""
@@ -224,10 +225,12 @@ class Ledger:
         state = _State()
         rounds: dict[int, tuple[str, ...]] = {}
         recipes: dict[str, None] = {}
+        known: dict[str, str] = {}  # one object for each name, not one each time that it occurs
         for entry in self._replay(state):
             if entry.kind is EntryKind.REVEAL:
                 recipes[entry.recipe.hex()] = None
-            rounds[entry.round] = entry.aggregated or rounds.get(entry.round, ())  # only a reveal has any
+            aggregated = tuple([known.setdefault(name, name) for name in entry.aggregated])
+            rounds[entry.round] = aggregated or rounds.get(entry.round, ())  # only a reveal has any
         names = sorted(set(clients).union(*rounds.values()))
         number = {name: position for position, name in enumerate(names)}
         members = tuple(tuple(number[name] for name in aggregated) for aggregated in rounds.values())

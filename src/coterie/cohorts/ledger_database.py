@@ -1,14 +1,12 @@
 """The database that a ledger lives in: opened for servers, or read without a trace for an audit.
 
-SQLite itself would write beside a file in WAL mode, and could not open one where it must not write. What a server that
-crashed, or still runs, left in the WAL is not in the file either. So a file is inspected as a copy, with its WAL.
+How an SQLite file is inspected is in :mod:`coterie.cohorts.ledger_inspection`.
 """
 
 import os
-import shutil
 import sqlite3
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,9 +15,8 @@ from typing import Any, NamedTuple
 from sqlalchemy import URL, Engine, Table, create_engine, event, inspect, make_url
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from coterie.cohorts.ledger_inspection import check_plain, copy_file, distrust
 from coterie.errors import ConfigError
-
-_COPIES = 10  # attempts to copy a file that a server keeps writing to
 
 
 class Database(NamedTuple):
@@ -30,9 +27,18 @@ class Database(NamedTuple):
 
 
 def open_database(
-    location: str | os.PathLike[str], table: Table, *, create: bool, inspecting: bool, timeout: float
+    location: str | os.PathLike[str],
+    table: Table,
+    *,
+    create: bool,
+    inspecting: bool,
+    timeout: float,
+    limit: int | None = None,
 ) -> Database:
-    """Open the database at a path (an SQLite file) or an SQLAlchemy URL; it holds ``table``, or is given it."""
+    """Open the database at a path (an SQLite file) or an SQLAlchemy URL; it holds ``table``, or is given it.
+
+    A file of more than ``limit`` bytes is not inspected.
+    """
     try:
         is_url = isinstance(location, str) and "://" in location
         url = make_url(str(location)) if is_url else URL.create("sqlite", database=os.fspath(location))
@@ -42,16 +48,18 @@ def open_database(
     shown = url.render_as_string(hide_password=True)
     if backend == "sqlite" and url.database and not create and not Path(url.database).is_file():
         raise ConfigError(f"there is no ledger at {shown}")
+    size = 0  # of a file that is inspected
     with ExitStack() as resources:
         try:
             if backend == "sqlite" and url.database and inspecting:
                 folder = resources.enter_context(TemporaryDirectory(prefix="coterie-ledger-"))
-                url = url.set(database=_copy(url.database, folder))
+                copy, size = copy_file(url.database, folder, limit)
+                url = url.set(database=copy.as_uri(), query={"mode": "ro", "uri": "true"})
             engine = _make_engine(url, timeout, inspecting=inspecting)
             resources.callback(engine.dispose)
-            found = _find_table(engine, table, create=create)
-        except DBAPIError as error:
-            raise ConfigError(f"cannot open the ledger {shown}: {error.orig}") from error
+            found = _is_plain(engine, table, size) if size else _find_table(engine, table, create=create)
+        except (DBAPIError, sqlite3.Error) as error:
+            raise ConfigError(f"cannot open the ledger {shown}: {getattr(error, 'orig', error)}") from error
         except OSError as error:
             raise ConfigError(f"cannot read the ledger {shown}: {error.strerror}") from error
         if not found:
@@ -72,7 +80,7 @@ def _make_engine(url: URL, timeout: float, *, inspecting: bool) -> Engine:
     except (SQLAlchemyError, ImportError) as error:
         raise ConfigError(f"this database cannot be used for a ledger: {error}") from error
     if url.get_backend_name() == "sqlite":
-        event.listen(engine, "connect", partial(_prepare_sqlite, timeout))
+        event.listen(engine, "connect", distrust if inspecting else partial(_prepare_sqlite, timeout))
     return engine
 
 
@@ -94,6 +102,12 @@ def _prepare_sqlite(timeout: float, connection: sqlite3.Connection, _record: obj
             return
 
 
+def _is_plain(engine: Engine, table: Table, size: int) -> bool:
+    with engine.connect() as connection:
+        driver: Any = connection.connection.driver_connection
+        return check_plain(driver, table.name, table.columns.keys(), size)
+
+
 def _find_table(engine: Engine, table: Table, *, create: bool) -> bool:
     try:
         if create:
@@ -103,26 +117,3 @@ def _find_table(engine: Engine, table: Table, *, create: bool) -> bool:
             raise
         # else another server created it between our look and our attempt
     return inspect(engine).has_table(table.name)
-
-
-def _copy(database: str, folder: str) -> str:
-    """Copy an SQLite file and its WAL: once more whenever a server wrote to one of them meanwhile."""
-    copy = os.path.join(folder, "ledger")
-    pairs = [(database, copy), (f"{database}-wal", f"{copy}-wal")]
-    for _ in range(_COPIES):
-        before = [_stamp(source) for source, _ in pairs]
-        for source, target in pairs:
-            Path(target).unlink(missing_ok=True)
-            with suppress(FileNotFoundError):  # there need be no WAL, and the last server takes it away
-                shutil.copyfile(source, target)
-        if before == [_stamp(source) for source, _ in pairs]:
-            return copy
-    raise ConfigError("the ledger is written to all the time: try again")
-
-
-def _stamp(path: str) -> tuple[int, int, int] | None:
-    try:
-        found = os.stat(path)
-    except FileNotFoundError:
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns

@@ -13,7 +13,7 @@ only one of two entries in. Nothing here updates or deletes, so a database can w
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any, NamedTuple, Self
@@ -37,6 +37,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from coterie.cohorts.ledger_database import Database, open_database
+from coterie.cohorts.log_size import check_size
 from coterie.errors import InputError, LedgerConflict, LedgerTampered, LocalProtocolError
 
 
@@ -124,9 +125,10 @@ _LOCK_NUMBER = int.from_bytes(b"coterie", "big")
 class LedgerStore:
     """The chain in its database. :class:`~coterie.cohorts.ledger.Ledger` gives the entries their meaning."""
 
-    def __init__(self, database: Database, timeout: float, *, inspecting: bool) -> None:
+    def __init__(self, database: Database, timeout: float, *, inspecting: bool, limit: int | None = None) -> None:
         self._database = database
         self._inspecting = inspecting
+        self._limit = limit
         self._turn = {
             "sqlite": ["BEGIN IMMEDIATE"],
             "postgresql": [
@@ -138,10 +140,21 @@ class LedgerStore:
         }.get(database.engine.dialect.name, [])
 
     @classmethod
-    def open(cls, location: str | os.PathLike[str], *, create: bool, timeout: float, inspecting: bool = False) -> Self:
-        """Open the ledger at a path (an SQLite file) or an SQLAlchemy URL; when ``inspecting``, leave no trace."""
-        database = open_database(location, _ENTRIES, create=create, inspecting=inspecting, timeout=timeout)
-        return cls(database, timeout, inspecting=inspecting)
+    def open(
+        cls,
+        location: str | os.PathLike[str],
+        *,
+        create: bool,
+        timeout: float,
+        inspecting: bool = False,
+        limit: int | None = None,
+    ) -> Self:
+        """Open the ledger at a path (an SQLite file) or an SQLAlchemy URL; when ``inspecting``, leave no trace.
+
+        Of a ledger that is inspected, at most ``limit`` bytes are read.
+        """
+        database = open_database(location, _ENTRIES, create=create, inspecting=inspecting, timeout=timeout, limit=limit)
+        return cls(database, timeout, inspecting=inspecting, limit=limit)
 
     def close(self) -> None:
         """Give the database connections back."""
@@ -178,7 +191,16 @@ class LedgerStore:
     def walk(self, connection: Connection, start: Head = START) -> Iterator[tuple[Head, Entry]]:
         """Yield every entry after ``start``, each checked against the last; ``start`` must still be there."""
         with connection.execute(_LATER, {"start": start.sequence}) as rows:
-            yield from _follow(iter(rows), start)
+            yield from _follow(self._counted(rows), start)
+
+    def _counted(self, rows: Iterable[Row[*tuple[Any, ...]]]) -> Iterator[Row[*tuple[Any, ...]]]:
+        """Pass rows on, up to the limit: somebody else's database may have endless ones."""
+        read = 0
+        for row in rows:
+            if self._limit is not None:
+                read += len(row.body or b"")
+                check_size(read, self._limit, at_least=True)
+            yield row
 
     def find(self, connection: Connection, round_number: int, kind: EntryKind) -> Entry | None:
         """Return the one entry of this kind for a round, inside :meth:`writing` and after :meth:`walk` checked it."""

@@ -1,11 +1,11 @@
 """Inspection of a ledger: all that was recorded is seen, and nothing is touched."""
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
 
+from coterie.cohorts import ledger_inspection
 from coterie.cohorts.ledger import Head, Ledger
 from coterie.errors import ConfigError, InputError, LocalProtocolError
 
@@ -60,15 +60,16 @@ def test_a_ledger_that_may_only_be_read_can_be_inspected(path: Path) -> None:
 
 def test_a_copy_is_made_again_while_somebody_writes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copies: list[object] = []
-    copy = shutil.copyfile
+    copy = ledger_inspection._copy_bytes
 
-    def interrupted(source: str, target: str) -> None:
-        copy(source, target)
+    def interrupted(source: str, target: Path, copied: int, limit: int | None) -> int:
+        copied = copy(source, target, copied, limit)
         copies.append(source)
         if len(copies) <= writes:
             os.utime(path, ns=(0, len(copies)))
+        return copied
 
-    monkeypatch.setattr(shutil, "copyfile", interrupted)
+    monkeypatch.setattr(ledger_inspection, "_copy_bytes", interrupted)
     writes = 3
     with Ledger.inspect(path) as ledger:
         assert ledger.verify().sequence == ENTRIES

@@ -1,0 +1,117 @@
+"""The inspection of a ledger's SQLite file, which a stranger may have written.
+
+SQLite itself would write beside a file in WAL mode, and could not open one where it must not write. What a server that
+crashed, or still runs, left in the WAL is not in the file either. So a file is inspected as a copy, with its WAL.
+
+A database is a program as much as a file: a view can have endless rows, a generated column or a default can be larger
+than the file, and damaged pages can refer to each other so that a small file seems to hold a large table. Here the
+tables must be plain, the ledger's columns must be stored, and every page may be used once. Then no more can be read
+than the file holds.
+"""
+
+import os
+import re
+import sqlite3
+import stat
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+
+from coterie.cohorts.log_size import check_size
+from coterie.errors import ConfigError, InputError
+
+_COPIES = 10  # attempts to copy a file that a server keeps writing to
+_PIECE = 1 << 20  # bytes copied at once
+_OLDEST = (3, 37)  # the first SQLite that has everything used here; it is of 2021
+_STEPS = 1_000_000  # of SQLite's machine for reading the schema: a ledger's takes some hundred
+_STORED = re.compile(r"CREATE TABLE\b", re.IGNORECASE)
+
+
+def copy_file(database: str, folder: str, limit: int | None) -> tuple[Path, int]:
+    """Copy an SQLite file and its WAL: once more whenever a server wrote to one of them meanwhile.
+
+    Returns where the copy is, and how many bytes both have.
+    """
+    if sqlite3.sqlite_version_info < _OLDEST:
+        raise ConfigError(f"a ledger can be inspected with SQLite 3.37 or newer; this is {sqlite3.sqlite_version}")
+    copy = Path(folder, "ledger")
+    pairs = [(database, copy), (f"{database}-wal", Path(folder, "ledger-wal"))]
+    for _ in range(_COPIES):
+        before = [_stamp(source) for source, _ in pairs]
+        copied = 0
+        for source, target in pairs:
+            target.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):  # there need be no WAL, and the last server takes it away
+                copied = _copy_bytes(source, target, copied, limit)
+        if before == [_stamp(source) for source, _ in pairs]:
+            return copy, copied
+    raise ConfigError("the ledger is written to all the time: try again")
+
+
+def _copy_bytes(source: str, target: Path, copied: int, limit: int | None) -> int:
+    """Copy a plain file after ``copied`` bytes of others, up to ``limit``: a link may lead to an endless device."""
+    descriptor = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb", buffering=0) as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise InputError(f"cannot read the ledger: {Path(source).name} is not a plain file")
+        with target.open("wb") as copy:
+            while piece := file.read(_PIECE):
+                copied += len(piece)
+                if limit is not None:
+                    check_size(copied, limit, at_least=True)
+                copy.write(piece)
+    return copied
+
+
+def _stamp(path: str) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def distrust(connection: sqlite3.Connection, _record: object) -> None:
+    """Prepare a connection to a stranger's file: nothing is written, and nothing in its schema is carried out."""
+    connection.isolation_level = None
+    connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    for pragma in ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON", "ignore_check_constraints = ON"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def check_plain(connection: sqlite3.Connection, table: str, columns: Collection[str], size: int) -> bool:
+    """Raise :class:`InputError` unless all tables are plain, and no more is in them than fits in ``size`` bytes.
+
+    Tells whether there is a ``table`` at all.
+    """
+    connection.set_progress_handler(lambda: 1, _STEPS)  # interrupts: the schema is a table too, and may be endless
+    try:
+        schema = connection.execute("SELECT type, name, sql FROM sqlite_schema")
+        for kind, name, statement in schema:
+            if kind not in ("table", "index") or (kind == "table" and not _STORED.match(statement or "")):
+                shown = f"the {kind if kind in ('view', 'trigger') else 'virtual table'} {str(name)[:60]!r}"
+                raise InputError(
+                    f"cannot read the ledger: the database has {shown}, and only plain tables are read; copy the table "
+                    f"{table} to a file of its own"
+                )
+        found = connection.execute(f"PRAGMA table_xinfo({table})").fetchall()
+    finally:
+        connection.set_progress_handler(None, 0)
+    if not found:
+        return False
+    names = [str(name) for _, name, _, _, _, _, _ in found]
+    odd = [name for (_, name, _, _, default, _, hidden) in found if hidden or default is not None]
+    if odd or sorted(names) != sorted(columns):
+        what = f"its column {odd[0][:60]!r} is computed" if odd else "its columns are others"
+        raise InputError(f"cannot read the ledger: {what}, so {table} is no table that Coterie wrote")
+    pages = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size")]
+    if pages[0] * pages[1] > size:
+        raise InputError(
+            f"cannot read the ledger: the database is malformed: {pages[0]:,} pages do not fit in its file"
+        )
+    (verdict,) = connection.execute(f"PRAGMA quick_check({table})").fetchone()
+    # Whether values are missing is for the chain of digests to say, which names the entry.
+    if verdict != "ok" and not str(verdict).startswith("NULL value in"):
+        first = str(verdict).removeprefix("*** in database main ***\n").partition("\n")[0]
+        raise InputError(f"cannot read the ledger: the database is malformed: {first[:200]}")
+    return True

@@ -9,7 +9,8 @@ import typer
 
 from coterie.cli import attack, audit, bench, demo, plan, reproduce, roster, run
 from coterie.cli.common import ExitStatus
-from coterie.errors import ConfigError, CoterieError, InputError
+from coterie.cli.output import finish_output, watch_output
+from coterie.errors import ConfigError, CoterieError, InputError, LedgerTampered, LogTooLarge
 from coterie.version import __version__
 
 app = typer.Typer(
@@ -50,11 +51,19 @@ def main() -> None:
     """Run the command line; what Coterie raises on purpose becomes one clear line, not a traceback."""
     # Whoever ends a job politely ends it as Ctrl-C does: workers stop, and what is finished is kept.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    watch_output()
+    try:
+        _run()
+    finally:
+        finish_output()
+
+
+def _run() -> None:
     try:
         app()
     except CoterieError as error:
         typer.secho(f"coterie: {error}", fg=typer.colors.RED, err=True)
-        sys.exit(ExitStatus.BAD_INPUT if isinstance(error, ConfigError | InputError) else ExitStatus.NOT_MET)
+        sys.exit(_status(error))
     except (MemoryError, OverflowError) as error:
         typer.secho(f"coterie: these numbers are too large for this machine: {error}", fg=typer.colors.RED, err=True)
         sys.exit(ExitStatus.BAD_INPUT)
@@ -65,3 +74,9 @@ def main() -> None:
         # The interpreter's own status for this is 1, which says that a requirement does not hold.
         traceback.print_exc()
         sys.exit(ExitStatus.CRASHED)
+
+
+def _status(error: CoterieError) -> ExitStatus:
+    if isinstance(error, LogTooLarge | LedgerTampered):
+        return ExitStatus.REFUSED
+    return ExitStatus.BAD_INPUT if isinstance(error, ConfigError | InputError) else ExitStatus.NOT_MET

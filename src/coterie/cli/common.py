@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ExitStatus(IntEnum):
-    """What a command tells the program that called it."""
+    """What a command tells the program that called it; one whose output is not read to its end leaves with 141."""
 
     FINE = 0
     NOT_MET = 1

@@ -277,7 +277,7 @@ def audit(
     elif isinstance(source, str | PathLike):
         history = read_log(source)
         if history.problems:
-            first, unread = history.problems[0], count(len(history.problems), "line")
+            first, unread = history.problems[0], count(history.unread, "line")
             raise InputError(f"{unread} of the log cannot be read; line {first.line}: {printable(first.reason)}")
     else:
         history = Participation.from_matrix(source)

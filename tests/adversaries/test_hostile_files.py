@@ -4,20 +4,36 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 from tests.support import hostile_files
 from tests.support.hostile_files import COLUMNS
 
+from coterie.attacks.differencing.recorded import read_sums
 from coterie.cohorts.ledger import Ledger
+from coterie.cohorts.log_size import MEGABYTE, MEMORY
 from coterie.errors import InputError, LogTooLarge
 
-MEGABYTE = 1_000_000
-BASE = 350 * MEGABYTE  # what the interpreter and the libraries take, generously
 DISK = 20 * MEGABYTE  # the largest file that may be written anywhere
+SPARE = 50 * MEGABYTE  # for libraries that only some files need
+LIMIT = 8 * MEGABYTE  # of the logs made here, so that a test takes seconds; what is measured grows with it
+MEASURED = """
+import sys
+from pathlib import Path
+from coterie.cli import main
+result = Path(sys.argv.pop())
+try:
+    main()
+finally:
+    (peak,) = [line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in line]
+    result.write_text(peak)
+"""
 
 
 class Ended(NamedTuple):
@@ -34,28 +50,34 @@ def _confine() -> None:
 
 def run(*arguments: str | Path) -> Ended:
     """Run a command where files cannot grow; measure the memory it had at the most."""
-    command = [sys.executable, "-m", "coterie", *map(str, arguments)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    with subprocess.Popen(
-        command,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env=environment,
-        preexec_fn=_confine,
-    ) as process:
-        assert process.stderr is not None
-        said = process.stderr.read().decode()
-        _, state, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(state)
-    return Ended(process.returncode, said, usage.ru_maxrss * 1024)
+    with tempfile.NamedTemporaryFile("r") as peak:
+        ended = subprocess.run(
+            [sys.executable, "-c", MEASURED, *map(str, arguments), peak.name],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+            preexec_fn=_confine,
+            check=False,
+        )
+        return Ended(ended.returncode, ended.stderr, 1024 * int(peak.read()))
 
 
-def refused(ended: Ended, status: int, reason: str, memory: int = 0) -> None:
+@pytest.fixture(scope="session")
+def base(tmp_path_factory: pytest.TempPathFactory) -> int:
+    """The memory that an audit of next to nothing takes."""
+    log = tmp_path_factory.mktemp("base") / "log.csv"
+    log.write_text("round,client\n1,a\n1,b\n")
+    return run("audit", log).memory
+
+
+def refused(ended: Ended, status: int, reason: str, memory: int) -> None:
     assert ended.status == status, ended.said
     assert ended.said.startswith("coterie: ")
     assert ended.said.count("\n") == 1
     assert reason in ended.said
-    assert ended.memory < BASE + memory
+    assert ended.memory < memory + SPARE
 
 
 @pytest.mark.parametrize(
@@ -70,10 +92,12 @@ def refused(ended: Ended, status: int, reason: str, memory: int = 0) -> None:
         (hostile_files.shared_pages, "malformed: On tree page"),
     ],
 )
-def test_a_ledger_that_is_a_program_is_refused(make: Callable[[Path], None], reason: str, tmp_path: Path) -> None:
+def test_a_ledger_that_is_a_program_is_refused(
+    make: Callable[[Path], None], reason: str, base: int, tmp_path: Path
+) -> None:
     make(tmp_path / "ledger.db")
     assert (tmp_path / "ledger.db").stat().st_size < MEGABYTE
-    refused(run("audit", tmp_path / "ledger.db"), 2, reason)
+    refused(run("audit", tmp_path / "ledger.db"), 2, reason, base)
 
 
 def test_a_ledger_has_its_own_columns_and_no_others(tmp_path: Path) -> None:
@@ -88,12 +112,12 @@ def test_a_ledger_has_its_own_columns_and_no_others(tmp_path: Path) -> None:
             Ledger.inspect(path)
 
 
-def test_a_wal_that_leads_to_a_device_is_not_copied(tmp_path: Path) -> None:
+def test_a_wal_that_leads_to_a_device_is_not_copied(base: int, tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     with Ledger.open(path) as ledger:
         ledger.skip(1, "nobody")
     (tmp_path / "ledger.db-wal").symlink_to("/dev/zero")
-    refused(run("audit", path), 2, "ledger.db-wal is not a plain file")
+    refused(run("audit", path), 2, "ledger.db-wal is not a plain file", base)
 
 
 def test_a_ledger_and_its_wal_are_limited_together(tmp_path: Path) -> None:
@@ -117,3 +141,161 @@ def test_entries_are_counted_while_they_are_read(tmp_path: Path) -> None:
             ledger.verify()
         ledger._store._limit = 5000
         assert ledger.verify().sequence == 3
+
+
+def audit(path: Path, *options: str) -> Ended:
+    return run("audit", path, "--limit", str(LIMIT // MEGABYTE), "--report-only", *options)
+
+
+def test_a_packed_text_takes_no_more_memory_than_its_limit_allows(base: int, tmp_path: Path) -> None:
+    """Two million lines that say the same, from 8 kB: in the old reader each took hundreds of bytes."""
+    path = tmp_path / "log.csv.gz"
+    hostile_files.repeated_gzip(path, b"1,a\n", LIMIT - 8)
+    assert path.stat().st_size < 20_000
+    ended = audit(path)
+    assert ended.status == 0
+    assert ended.memory < base + MEMORY * LIMIT + SPARE
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"%d,a\n", b"1,%d\n", b"%d,%d\n", b'{"round": %d, "client": "%d"}\n', b'{"round":1,"clients":[],"k%d":0}\n'],
+)
+def test_distinct_names_are_counted_while_they_are_read(line: bytes, base: int, tmp_path: Path) -> None:
+    names = line.count(b"%d")
+    content = bytearray(b"" if line.startswith(b"{") else b"round,client\n")
+    number = 0
+    while len(content) < LIMIT - 100:
+        content += line % ((number,) * names)
+        number += 1
+    path = tmp_path / "log"
+    path.write_bytes(content)
+    ended = audit(path)
+    reason = "different sets of fields" if b"k%d" in line else "more memory than 8 times the limit of 8 MB"
+    refused(ended, 3, reason, base + MEMORY * LIMIT)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[" + b"{}," * 2_500_000 + b"{}]",
+        b'{"round": 1, "clients": [' + b"[]," * 2_500_000 + b"[]]}\n",
+        b'[{"round": 1, "clients": [' + b"[]," * 2_500_000 + b"[]]}]\n",
+        b"round,client\n1,a\n2" + b",aa" * 2_500_000 + b"\n",
+        b"aa," * 2_500_000 + b"\n1,a\n",
+    ],
+)
+def test_a_line_or_a_document_that_becomes_many_values_is_refused(text: bytes, base: int, tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(text)
+    ended = audit(tmp_path / "log")
+    refused(ended, 3, "more memory than 8 times the limit of 8 MB", base + MEMORY * LIMIT)
+
+
+def test_lines_that_cannot_be_read_are_counted_and_not_all_kept(base: int, tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"round,client\n" + b"1,a\n" * 200 + b"x\n" * 2_500_000)
+    ended = audit(tmp_path / "log")
+    assert ended.status == 2
+    assert "2,500,000 lines could not be read" in ended.said
+    assert ended.memory < base + MEMORY * LIMIT + SPARE
+
+
+def test_a_reason_does_not_repeat_a_long_cell(tmp_path: Path) -> None:
+    long = b"x" * 50_000
+    (tmp_path / "log").write_bytes(b"round,a,b\n1,0,1\n" + b"".join(b"%d,0,%s\n" % (n, long) for n in range(2, 100)))
+    ended = audit(tmp_path / "log", "--format", "matrix")
+    assert ended.status == 2
+    assert len(ended.said) < 10_000
+
+
+def test_an_archive_with_a_long_directory_is_refused_before_it_is_read(base: int, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "log.npz", "w") as archive:
+        for number in range(2_000):
+            archive.writestr(f"{number}.npy", b"")
+    refused(audit(tmp_path / "log.npz"), 3, "about 2,000 arrays", base)
+
+
+def test_the_configuration_of_a_run_may_be_a_device(base: int, tmp_path: Path) -> None:
+    (tmp_path / "config.toml").symlink_to("/dev/zero")
+    (tmp_path / "metrics.jsonl").write_text('{"round": 1, "clients": ["a", "b"]}\n')
+    ended = audit(tmp_path)
+    assert ended.status == 0
+    assert ended.memory < base + SPARE
+
+
+@pytest.mark.parametrize("claimed", [None, 10**12])
+def test_sums_are_not_unpacked_beyond_their_limit(claimed: int | None, tmp_path: Path) -> None:
+    """300 MB of zeros from 300 kB; or a header that claims terabytes."""
+    hostile_files.packed_array(tmp_path / "sums.npz", "1", 37_500_000 if claimed is None else 0, claimed=claimed)
+    assert (tmp_path / "sums.npz").stat().st_size < 400_000
+    (tmp_path / "log.csv").write_text("round,client\n1,a\n1,b\n")
+    with zipfile.ZipFile(tmp_path / "small.npz", "w") as archive, archive.open("1.npy", "w") as file:
+        np.save(file, np.ones(3))
+    attack: list[str | Path] = ["attack", "differencing", "--limit", "100", "--ledger", tmp_path / "log.csv", "--sums"]
+    ordinary = run(*attack, tmp_path / "small.npz")
+    assert ordinary.status == 0
+    refused(run(*attack, tmp_path / "sums.npz"), 3, "raise the limit (--limit MB)", ordinary.memory)
+
+
+def test_a_folder_of_sums_is_limited_as_a_whole(tmp_path: Path) -> None:
+    for number in range(3):
+        np.save(tmp_path / f"{number}.npy", np.ones(1000))
+    assert len(read_sums(tmp_path, 40_000 * 10)) == 3
+    with pytest.raises(LogTooLarge, match="cannot read sums from"):
+        read_sums(tmp_path, 20_000)
+
+
+def parquet(path: Path, table: Callable[[Any], dict[str, object]], **options: object) -> None:
+    arrow = pytest.importorskip("pyarrow", reason="Parquet is read with pyarrow, which is not installed")
+    pytest.importorskip("pyarrow.parquet").write_table(arrow.table(table(arrow)), path, **options)
+
+
+def test_parquet_with_a_text_that_is_repeated_does_not_repeat_it_in_memory(base: int, tmp_path: Path) -> None:
+    def table(arrow: Any) -> dict[str, object]:  # noqa: ANN401
+        words = arrow.DictionaryArray.from_arrays([0] * 2000, ["x" * MEGABYTE])
+        return {"round": [1], "clients": arrow.ListArray.from_arrays([0, 2000], words)}
+
+    parquet(tmp_path / "log", table)
+    ended = audit(tmp_path / "log")
+    assert ended.status == 0
+    assert ended.memory < base + MEMORY * LIMIT + SPARE
+
+
+def test_parquet_is_judged_by_its_pages_and_not_by_what_its_end_says(base: int, tmp_path: Path) -> None:
+    """The metadata of this file is made to say that 80 MB of zeros are none."""
+    values = 10_000_000
+
+    def table(arrow: Any) -> dict[str, object]:  # noqa: ANN401
+        zeros = arrow.array(np.zeros(values, np.int64))
+        return {"round": [1], "clients": arrow.ListArray.from_arrays([0, values], zeros)}
+
+    path = tmp_path / "log"
+    parquet(path, table, use_dictionary=False, data_page_size=1 << 30)
+    content, metadata = path.read_bytes(), pytest.importorskip("pyarrow.parquet").read_metadata(path)
+    claims = {metadata.row_group(0).total_byte_size, metadata.row_group(0).column(1).total_uncompressed_size}
+    footer = len(content) - 8 - metadata.serialized_size
+    end = content[footer:]
+    for claim in claims:
+        assert varint(2 * claim) in end
+        end = end.replace(varint(2 * claim), b"\x80" * (len(varint(2 * claim)) - 1) + b"\x00")
+    path.write_bytes(content[:footer] + end)
+    assert pytest.importorskip("pyarrow.parquet").read_metadata(path).row_group(0).total_byte_size == 0
+    refused(audit(path), 3, "unpacked, and the limit is 8 MB", base)
+
+
+def varint(value: int) -> bytes:
+    """A number as it stands in the metadata of a Parquet file: seven bits in each byte."""
+    digits = bytearray()
+    while value > 127:
+        digits.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*digits, value])
+
+
+def test_parquet_whose_texts_repeat_their_beginnings_is_refused(base: int, tmp_path: Path) -> None:
+    def table(arrow: Any) -> dict[str, object]:  # noqa: ANN401
+        return {"round": list(range(500)), "client": ["x" * 100_000 + str(number) for number in range(500)]}
+
+    encodings = {"client": "DELTA_BYTE_ARRAY", "round": "PLAIN"}
+    parquet(tmp_path / "log", table, use_dictionary=False, column_encoding=encodings)
+    assert (tmp_path / "log").stat().st_size < 50_000
+    refused(audit(tmp_path / "log"), 2, "DELTA_BYTE_ARRAY", base)

@@ -9,20 +9,23 @@ import io
 import math
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from typing import IO, Any
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from coterie.auditing.round_order import put_in_order
 from coterie.cohorts.log_size import check_size
-from coterie.cohorts.participation import Participation, as_label
+from coterie.cohorts.participation import Label, LogReading, Participation, as_label
 from coterie.errors import InputError, LogTooLarge
 
 MAGIC = (b"\x93NUMPY", b"PK\x03\x04")
 """How these files begin."""
 
 _MOST_ARRAYS = 16
+_ENTRY, _MOST_ENTRIES = b"PK\x01\x02", 1000  # how an entry of the directory begins; an array may have the same bytes
 _NAME_BYTES = 100  # that the name of a row or a column takes
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # as NumPy writes; others cannot be unpacked piece by piece
 _HEADERS: dict[tuple[int, int], Callable[..., tuple[tuple[int, ...], bool, np.dtype[Any]]]] = {
@@ -31,7 +34,7 @@ _HEADERS: dict[tuple[int, int], Callable[..., tuple[tuple[int, ...], bool, np.dt
 }
 
 
-def read_arrays(content: bytes, limit: int) -> Participation:
+def read_arrays(content: bytes, limit: int, *, keep_order: bool = False) -> Participation:
     """Read a participation matrix, with its names if it has any, that takes at most ``limit`` bytes."""
     try:
         arrays = _unpack(content, limit)
@@ -45,14 +48,25 @@ def read_arrays(content: bytes, limit: int) -> Participation:
     if not len(arrays[tables[0]]):
         raise InputError("nothing in the log is readable: the array has no rows")
     names = {name: list(map(str, arrays[name].ravel().tolist())) for name in ("clients", "rounds") if name in arrays}
-    rounds = list(map(as_label, names["rounds"])) if "rounds" in names else None
-    return Participation.from_matrix(arrays[tables[0]], names.get("clients"), rounds)
+    matrix, reading = arrays[tables[0]], LogReading("npy", "rows", "columns")
+    if "rounds" not in names:
+        return replace(Participation.from_matrix(matrix, names.get("clients")), reading=reading)
+    labels: list[Label] = list(map(as_label, names["rounds"]))
+    if not all(isinstance(label, int) for label in labels):
+        labels = [*names["rounds"]]
+    found = Participation.from_matrix(matrix, names.get("clients"), labels)
+    rounds, order = put_in_order(labels, keep=keep_order)
+    at = {label: number for number, label in enumerate(labels)}
+    members = tuple([found.members[at[label]] for label in rounds])
+    return replace(found, rounds=tuple(rounds), members=members, reading=replace(reading, order=order))
 
 
 def _unpack(content: bytes, limit: int) -> dict[str, NDArray[Any]]:
     if not content.startswith(MAGIC[1]):
-        check_size(_claimed(io.BytesIO(content)), limit)
+        check_size(claimed_size(io.BytesIO(content)), limit)
         return {"": npy.read_array(io.BytesIO(content), allow_pickle=False)}
+    if (entries := content.count(_ENTRY)) > _MOST_ENTRIES:  # before the directory is read: it takes much memory
+        raise LogTooLarge(f"the file holds about {entries:,} arrays; a log has {_MOST_ARRAYS} at most")
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         packed = archive.infolist()
         if not all(one.filename.endswith(".npy") for one in packed):
@@ -61,22 +75,28 @@ def _unpack(content: bytes, limit: int) -> dict[str, NDArray[Any]]:
             )
         if len(packed) > _MOST_ARRAYS:
             raise LogTooLarge(f"the file holds {len(packed):,} arrays; a log has {_MOST_ARRAYS} at most")
-        if any(one.compress_type not in _METHODS for one in packed):
-            raise InputError("not a readable array file: it is packed in another way than NumPy's")
-        check_size(sum(one.file_size for one in packed), limit)
-        claimed = 0
-        for one in packed:
-            with archive.open(one) as file:
-                claimed += _claimed(file)
-        check_size(claimed, limit)
-        arrays = {}
-        for one in packed:
-            with archive.open(one) as file:
-                arrays[one.filename.removesuffix(".npy")] = npy.read_array(file, allow_pickle=False)
-        return arrays
+        return unpack_archive(archive, limit)
 
 
-def _claimed(file: IO[bytes]) -> int:
+def unpack_archive(archive: zipfile.ZipFile, limit: int) -> dict[str, NDArray[Any]]:
+    """Return the arrays of an archive by their names, if they take at most ``limit`` bytes together."""
+    packed = archive.infolist()
+    if any(one.compress_type not in _METHODS for one in packed):
+        raise InputError("not a readable array file: it is packed in another way than NumPy's")
+    check_size(sum(one.file_size for one in packed), limit)
+    claimed = 0
+    for one in packed:
+        with archive.open(one) as file:
+            claimed += claimed_size(file)
+        check_size(claimed, limit, at_least=True)
+    arrays = {}
+    for one in packed:
+        with archive.open(one) as file:
+            arrays[one.filename.removesuffix(".npy")] = npy.read_array(file, allow_pickle=False)
+    return arrays
+
+
+def claimed_size(file: IO[bytes]) -> int:
     """Tell from its header how many bytes an array will take, with a name for each row and column."""
     version = npy.read_magic(file)
     if version not in _HEADERS:

@@ -1,30 +1,48 @@
 """A collector of rounds: what every reader of a log adds to, line by line, and what comes of it in the end."""
 
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from coterie.auditing.columns import words_of
+from coterie.auditing.round_order import put_in_order
 from coterie.auditing.row_filter import RowFilter
-from coterie.cohorts.participation import Label, LogReading, Participation, UnusedLine, as_label
-from coterie.errors import InputError
-from coterie.reports.words import printable
+from coterie.cohorts.log_size import check_memory
+from coterie.cohorts.participation import Label, LogReading, Mentions, Participation, UnusedLine, as_label
+from coterie.errors import InputError, LogTooLarge
 
 Line = TypeVar("Line")
 
 _EVALUATION = {"eval", "evaluate", "evaluation", "val", "validation", "test"}
-_NAMED = 5  # columns or rounds in a note
+_NAMED = 5  # columns or clients in a note
 _SHOWN = 80  # characters of a line that cannot be used
+_REASON = 500  # and of the reason
+_LISTED = 1_000  # such lines that are kept; the others are counted
+
+# Bytes of memory, measured and rounded up: a client and a round with their names, one client of a round among those
+# that came one by one, or in a list.
+_CLIENT, _ROUND, _MEMBER, _IN_LIST = 250, 600, 64, 8
 
 
 class Collector:
-    """Rounds as they are found. What cannot be used, or contradicts what was found before, is listed."""
+    """Rounds as they are found. What cannot be used, or contradicts what was found before, is listed.
 
-    def __init__(self) -> None:
-        self.clients: dict[str, int] = {}
-        self.rounds: dict[Label, set[int]] = {}
-        self._complete: set[Label] = set()  # rounds whose clients were given all at once
+    It keeps numbers of clients, and takes no more memory than is right for a log of ``limit`` bytes.
+    """
+
+    def __init__(self, limit: int, *, keep_order: bool = False) -> None:
+        self.limit = limit
+        self._keep_order = keep_order
+        self._clients: dict[str, int] = {}
+        self._rounds: dict[Label, set[int] | tuple[int, ...]] = {}  # the latter if all were given at once, in order
+        self._lost: defaultdict[Label, set[int]] = defaultdict(set)  # clients that a row says are not in the sum
+        self._losers: dict[str, int] = {}
+        self._taken = 0  # bytes
+        self._repeats, self._first_repeats = 0, dict[tuple[Label, str], None]()
         self._problems: list[UnusedLine] = []
+        self._further_problems = 0
         self._notes: dict[str, None] = {}
 
     def note(self, text: str) -> None:
@@ -36,23 +54,74 @@ class Collector:
         for number, line in lines:
             try:
                 use(line)
+            except LogTooLarge:
+                raise
             except InputError as error:
-                text = text_of(line)
-                shown = text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
-                self._problems.append(UnusedLine(number, shown, str(error)))
+                if len(self._problems) == _LISTED:
+                    self._further_problems += 1
+                    continue
+                text, reason = _shorten(text_of(line), _SHOWN), _shorten(str(error), _REASON)
+                self._problems.append(UnusedLine(number, text, reason))
 
-    def add(self, label: Label, clients: Sequence[str], *, complete: bool = False) -> None:
-        """Add clients to a round. Once all of a round's clients were given, others contradict that."""
-        known = self.rounds.get(label)
-        if known is not None and (complete or label in self._complete):
-            numbers = {self.clients.get(client, -1) for client in clients}
-            if (numbers != known) if complete else not numbers <= known:
-                raise InputError(f"contradicts what was said of round {label} before")
+    def enrol(self, client: str) -> int:
+        """Return the number of a client, who becomes known."""
+        number = self._clients.get(client)
+        if number is None:
+            self._take(_CLIENT + len(client))
+            number = self._clients[client] = len(self._clients)
+        return number
+
+    def knows(self, client: str) -> bool:
+        """Tell whether a client is known."""
+        return client in self._clients
+
+    def open_round(self, label: Label) -> None:
+        """Take note that there was such a round."""
+        if label not in self._rounds:
+            self._take(_ROUND + len(str(label)))
+            self._rounds[label] = set()
+
+    def add(self, label: Label, client: str) -> None:
+        """Add a client to a round. Once all of a round's clients were given, another one contradicts that."""
+        self.open_round(label)
+        members = self._rounds[label]
+        if isinstance(members, set):
+            number = self.enrol(client)
+            if number in members:
+                self._repeat(label, [client])
+            else:
+                members.add(number)
+                self._take(_MEMBER)
             return
-        if complete:
-            self._complete.add(label)
-        numbered = self.clients
-        self.rounds.setdefault(label, set()).update([numbered.setdefault(name, len(numbered)) for name in clients])
+        number = self._clients.get(client, -1)
+        at = bisect_left(members, number)
+        if members[at : at + 1] != (number,):
+            raise InputError(f"contradicts what was said of round {label} before")
+        self._repeat(label, [client])
+
+    def add_all(self, label: Label, clients: Sequence[str]) -> None:
+        """Add a round with all of its clients."""
+        names = dict.fromkeys(clients)
+        if (known := self._rounds.get(label)) is not None:
+            if {self._clients.get(client, -1) for client in names} != set(known):
+                raise InputError(f"contradicts what was said of round {label} before")
+            self._repeat(label, clients)
+            return
+        self.open_round(label)
+        self._take(_IN_LIST * len(names))
+        self._rounds[label] = tuple(sorted([self.enrol(client) for client in names]))
+        if len(names) < len(clients):
+            self._repeat(label, list((Counter(clients) - Counter([*names])).elements()))
+
+    def lose(self, label: Label, client: str) -> None:
+        """Take note that, by some row, a client is not in the sum of a round."""
+        number = self._losers.get(client)
+        if number is None:
+            self._take(_CLIENT + len(client))
+            number = self._losers[client] = len(self._losers)
+        if number not in self._lost[label]:
+            self._lost[label].add(number)
+            self._take(_MEMBER)
 
     def finish(self, reading: LogReading, rows: RowFilter | None = None) -> Participation:
         """Return what was found, once it is clear that there is something and that it was understood."""
@@ -64,23 +133,50 @@ class Collector:
                 f"{', '.join(evaluation[:_NAMED])}: if the rows are on clients that evaluated a model, they do not say "
                 "who was aggregated"
             )
-        if not self.rounds:
+        if not self._rounds:
             why = f": line {self._problems[0].line}: {self._problems[0].reason}" if self._problems else ""
             raise InputError(f"nothing in the log is readable{why}")
-        rounds: list[Label] = list(self.rounds)
-        numbers = sorted(label for label in rounds if isinstance(label, int))
-        if len(numbers) == len(rounds):
-            rounds = [*numbers]
-            if missing := numbers[-1] - numbers[0] + 1 - len(numbers):
-                self.note(f"{missing:,} round numbers never occur; they do not count as rounds")
-        elif numbers:
-            others = [printable(label) for label in rounds if not isinstance(label, int)]
-            self.note(f"not all labels of rounds are numbers: {', '.join(others[:_NAMED])}")
-        members = tuple(tuple(sorted(self.rounds[label])) for label in rounds)
-        labels = tuple(rounds if numbers == rounds else map(str, rounds))
-        return Participation(
-            tuple(self.clients), labels, members, tuple(self._problems), tuple(self._notes), reading=reading
+        rounds, order = put_in_order(list(self._rounds), keep=self._keep_order)
+        numbers = [label for label in rounds if isinstance(label, int)]
+        if len(numbers) == len(rounds) and (missing := max(numbers) - min(numbers) + 1 - len(numbers)):
+            self.note(f"{missing:,} round numbers never occur; they do not count as rounds")
+        reading = replace(
+            reading,
+            order=order,
+            duplicates=Mentions(self._repeats, tuple(self._first_repeats)),
+            contradictions=self._contradictions(rounds),
         )
+        return Participation(
+            tuple(self._clients),
+            tuple(rounds if len(numbers) == len(rounds) else map(str, rounds)),
+            tuple([tuple(sorted(self._rounds.pop(label))) for label in rounds]),
+            tuple(self._problems),
+            tuple(self._notes),
+            reading=reading,
+            further_problems=self._further_problems,
+        )
+
+    def _take(self, size: int) -> None:
+        self._taken += size
+        check_memory(self._taken, self.limit)
+
+    def _repeat(self, label: Label, clients: Sequence[str]) -> None:
+        self._repeats += len(clients)
+        for client in clients[:_NAMED]:
+            if len(self._first_repeats) < _NAMED:
+                self._first_repeats[label, client] = None
+
+    def _contradictions(self, rounds: Iterable[Label]) -> Mentions:
+        """Find the clients that rows of one round have both in the sum and not in it."""
+        names, found, first = list(self._losers), 0, list[tuple[Label, str]]()
+        for label in rounds:
+            if label not in self._lost:
+                continue
+            members = set(self._rounds.get(label, ()))
+            both = [names[loser] for loser in sorted(self._lost[label]) if self._clients.get(names[loser]) in members]
+            found += len(both)
+            first += [(label, name) for name in both[: _NAMED - len(first)]]
+        return Mentions(found, tuple(first))
 
 
 def text_of(line: object) -> str:
@@ -93,3 +189,7 @@ def round_label(text: str) -> Label:
     if not text:
         raise InputError("the round is missing")
     return as_label(text)
+
+
+def _shorten(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"

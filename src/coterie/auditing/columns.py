@@ -60,8 +60,9 @@ _CHOSEN = _words(
 _LOST = _words(
     "dropped dropout dropouts droppedout failed failure failures error errors timeout timedout rejected excluded "
     "skipped cancelled canceled aborted unavailable offline disconnected crashed discarded unresponsive noresponse "
-    "missing unselected stranded evaluate evaluated evaluation eval"
+    "missing unselected stranded"
 )
+_EVALUATED = _words("evaluate evaluated evaluation eval")  # does not count either, and is no loss
 _TRUE, _FALSE = frozenset({"1", "1.0", "true", "yes", "y"}), frozenset({"0", "0.0", "false", "no", "n"})
 _NOTHING = frozenset({"", "[]", "none", "null"})
 
@@ -104,11 +105,22 @@ class LogOptions:
     client_column: str | None = None
     where: Mapping[str, Collection[str]] = field(default_factory=dict)
     """For each column named, the values of the rows that count; ``*`` stands for any."""
+    keep_order: bool = False
+    """The rounds took place in the order in which the log has them."""
+
+    @property
+    def choose(self) -> bool:
+        """Whether columns or rows are chosen."""
+        return bool(self.round_column or self.client_column or self.where)
+
+
+def meaning_of(name: str) -> Meaning:
+    """Tell what a column is for from its name."""
+    return _meaning_of(name[:_LONGEST])
 
 
 @lru_cache(_REMEMBERED)
-def meaning_of(name: str) -> Meaning:
-    """Tell what a column is for from its name."""
+def _meaning_of(name: str) -> Meaning:
     words = words_of(name)
     if not words:
         return Meaning.OTHER
@@ -117,7 +129,7 @@ def meaning_of(name: str) -> Meaning:
     if words[-1] == "reason":
         return Meaning.LOST  # nobody gives reasons where all went well
     bare = "".join(word for word in words if word not in _AUXILIARY)
-    for meaning, known in ((Meaning.KEPT, _KEPT), (Meaning.CHOSEN, _CHOSEN), (Meaning.LOST, _LOST)):
+    for meaning, known in ((Meaning.KEPT, _KEPT), (Meaning.CHOSEN, _CHOSEN), (Meaning.LOST, _LOST | _EVALUATED)):
         if bare in known:
             return meaning
     many = len(words) > 1 and words[-1] in _AFTER_MANY
@@ -137,12 +149,16 @@ def meaning_of(name: str) -> Meaning:
     return next((meaning for meaning, known in single.items() if word in known), Meaning.OTHER)
 
 
-@lru_cache(_REMEMBERED)
 def counts(meaning: Meaning, value: str) -> bool | None:
     """Tell whether a row with ``value`` in a decisive column stands for an aggregated client; None if it is not known.
 
     For :attr:`Meaning.CHOSEN`, true only says that the row is not against it.
     """
+    return _counts(meaning, value.strip()[: _LONGEST + 1])
+
+
+@lru_cache(_REMEMBERED)
+def _counts(meaning: Meaning, value: str) -> bool | None:
     if meaning is Meaning.SCOPE:
         return True
     if meaning is Meaning.STATUS:
@@ -150,12 +166,26 @@ def counts(meaning: Meaning, value: str) -> bool | None:
         if negated == "not" and "".join(rest) in _KEPT | _CHOSEN:
             return False
         word = "".join((negated, *rest))
-        return True if word in _KEPT else False if word in _CHOSEN | _LOST else None
-    plain = value.strip().casefold()
+        return True if word in _KEPT else False if word in _CHOSEN | _LOST | _EVALUATED else None
+    plain = value.casefold()
     if meaning is Meaning.LOST and plain in _NOTHING:
         return True
     truth = True if plain in _TRUE else False if plain in _FALSE else None
     return not truth if meaning is Meaning.LOST and truth is not None else truth
+
+
+def denies(meaning: Meaning, value: str) -> bool:
+    """Tell whether a row that does not count says that the client is not in the sum.
+
+    One that says that it was selected, or evaluated a model, says nothing of that.
+    """
+    return meaning is not Meaning.STATUS or "".join(words_of(value)) not in _CHOSEN | _EVALUATED
+
+
+def loses(name: str) -> bool:
+    """Tell whether a field has, by its name, the clients that were lost."""
+    bare = {word for word in words_of(name) if word not in _AUXILIARY}
+    return meaning_of(name) is Meaning.LOST and not bare & _EVALUATED
 
 
 def find_column(names: Sequence[str], given: str | None, ranks: Iterable[Meaning], holds: str) -> int:

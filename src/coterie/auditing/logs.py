@@ -24,6 +24,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 from coterie.auditing import array_logs, parquet_logs
 from coterie.auditing.columns import LogOptions
 from coterie.auditing.foreign_logs import refuse_binary
+from coterie.auditing.lines import Lines
 from coterie.auditing.text_logs import TextFormat, TextLog
 from coterie.cohorts.log_size import DEFAULT_LIMIT, check_size
 from coterie.cohorts.participation import Label, LogReading, Participation, UnusedLine
@@ -40,6 +41,7 @@ _SQLITE = b"SQLite format 3\0"
 _GZIP = b"\x1f\x8b"
 _MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _PIECE = 1 << 20  # bytes read at once
+_CONFIG = 1 << 20  # bytes of a run's configuration, of which one word matters
 
 
 def read_log(
@@ -50,6 +52,7 @@ def read_log(
     client_column: str | None = None,
     where: Mapping[str, Collection[str]] | None = None,
     encoding: str | None = None,
+    keep_order: bool = False,
     limit: int = DEFAULT_LIMIT,
     head: Head | None = None,
 ) -> Participation:
@@ -62,24 +65,28 @@ def read_log(
         client_column: the one that holds the clients.
         where: for a column the values of the rows that count, ``*`` for any; other rows are not read.
         encoding: of a text; by default UTF-8, or what a byte order mark says.
-        limit: a log of more bytes than this, unpacked, raises :class:`LogTooLarge`.
+        keep_order: the rounds took place in the order in which the log has them, whatever their labels are.
+        limit: a log of more bytes than this, unpacked, or one that would take several times as much memory, raises
+            :class:`LogTooLarge`.
         head: of a ledger, which somebody kept: the ledger must contain it. A ledger is always verified first; see
             :meth:`coterie.cohorts.ledger.Ledger.verify`.
 
     """
-    options = LogOptions(round_column, client_column, dict(where or {}))
+    options = LogOptions(round_column, client_column, dict(where or {}), keep_order)
     if isinstance(source, str | PathLike) and source != "-" and Path(source).is_dir():
         source = _in_folder(Path(source))
     if isinstance(source, str | PathLike) and (format == "ledger" or (format is None and _is_ledger(source))):
-        if options != LogOptions():
+        if options.choose:
             raise InputError("a ledger has no columns to choose from")
+        if options.keep_order:
+            raise InputError("a ledger is always read in the order in which it was written")
         return _read_ledger(fspath(source), head, limit)
     if format == "ledger":
         raise InputError("a ledger is opened by its path or its URL")
     if head is not None:
         raise InputError("only a ledger has a head to be compared with")
     content = _read(source, limit)
-    raw = content if isinstance(content, bytes) else content.encode()
+    raw = content if isinstance(content, bytes) else content.encode(errors="surrogatepass")
     participation = _read_content(content, format, options, encoding, limit)
     reading = replace(
         participation.reading or LogReading("npy", "rows", "columns"),
@@ -96,28 +103,21 @@ def _read_content(
         if content.startswith(_GZIP):
             content = _unpack(content, limit)
         if wanted == "npy" or (wanted is None and content.startswith(array_logs.MAGIC)):
-            if options != LogOptions():
+            if options.choose:
                 raise InputError("an array has no columns to choose from")
-            return array_logs.read_arrays(content, limit)
+            return array_logs.read_arrays(content, limit, keep_order=options.keep_order)
         if wanted == "parquet" or (wanted is None and content.startswith(parquet_logs.MAGIC)):
             return parquet_logs.read_parquet(content, limit, options)
-        content = _decode(content, encoding)
-    if wanted in ("npy", "parquet"):
-        raise InputError(f"a file of the format {wanted} must be opened in binary mode")
+        if encoding is None:
+            encoding = next((name for mark, name in _MARKS.items() if content.startswith(mark)), "")
+            if not encoding:
+                refuse_binary(content)
+    else:
+        content, encoding = content.encode(errors="surrogatepass"), "utf-8"
+        if wanted in ("npy", "parquet"):
+            raise InputError(f"a file of the format {wanted} must be opened in binary mode")
     text_format: Any = wanted  # all others are
-    return TextLog(content, options).read(text_format)
-
-
-def _decode(content: bytes, encoding: str | None) -> str:
-    """Return the text; what is not in the encoding is marked, and found again line by line."""
-    if encoding is None:
-        encoding = next((name for mark, name in _MARKS.items() if content.startswith(mark)), "")
-        if not encoding:
-            refuse_binary(content)
-    try:
-        return content.decode(encoding or "utf-8", errors="replace")
-    except (LookupError, UnicodeError) as error:
-        raise InputError(f"cannot decode the log: {error}") from error
+    return TextLog(Lines(content, encoding or "utf-8"), options, limit).read(text_format)
 
 
 def _unpack(content: bytes, limit: int) -> bytes:
@@ -156,7 +156,8 @@ def _pieces(file: IO[Any], limit: int) -> bytes | str:
 def _in_folder(folder: Path) -> Path:
     """Return the file that says who was aggregated in a run."""
     try:
-        settings = tomllib.loads((folder / "config.toml").read_text("utf-8"))
+        with (folder / "config.toml").open("rb") as file:
+            settings = tomllib.loads(file.read(_CONFIG).decode())
         kind = settings.get("aggregation", {}).get("kind", "secure")
     except (OSError, ValueError, AttributeError):
         kind = "secure"

@@ -19,7 +19,7 @@ _A_CLIENT = re.compile(r"(c|cid|client|user|node|device|worker|party|site|silo)[
 
 def read_matrix(table: Table, options: LogOptions, found: Collector) -> Participation:
     """Collect the rounds of a matrix."""
-    if options.where or options.client_column or options.round_column:
+    if options.choose:
         raise InputError("a matrix has no column of rounds or of clients to choose, and none to choose rows by")
     header, labelled = table.header, table.labelled
     # A damaged row of bits repeats them, so it is not taken for a header: names are unique.
@@ -34,9 +34,9 @@ def read_matrix(table: Table, options: LogOptions, found: Collector) -> Particip
     turned = named and _is_turned(table)
     labels = [round_label(name) for name in names] if turned else []
     for label in labels:
-        found.rounds[label] = set()
-    if not turned:
-        found.clients.update((name, at) for at, name in enumerate(names))
+        found.open_round(label)
+    for name in () if turned else names:
+        found.enrol(name)
     position = 0
 
     def use(line: object) -> None:
@@ -50,17 +50,17 @@ def read_matrix(table: Table, options: LogOptions, found: Collector) -> Particip
             raise InputError(f"neither 0 nor 1: {cells[labelled:][bits.index(None)]}")
         if not turned:
             label = round_label(cells[0]) if labelled else position
-            found.add(label, [name for name, bit in zip(names, bits, strict=True) if bit], complete=True)
+            found.add_all(label, [name for name, bit in zip(names, bits, strict=True) if bit])
             return
         name = cells[0] if labelled else str(position)
-        if not name or name in found.clients:
+        if not name or found.knows(name):
             raise InputError("the client is missing, or was there before")
-        number = found.clients.setdefault(name, len(found.clients))
+        found.enrol(name)
         for label, bit in zip(labels, bits, strict=True):
             if bit:
-                found.rounds[label].add(number)
+                found.add(label, name)
 
-    found.each(table.lines[int(named) :], use)
+    found.each(table.lines(int(named)), use)
     rounds, clients = ("columns", "rows") if turned else ("rows", "columns")
     return found.finish(LogReading("matrix", rounds, clients))
 

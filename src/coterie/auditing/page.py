@@ -71,8 +71,8 @@ def audit_page(
         preview=preview(participation),
         evidence=evidence_words(gather_evidence(participation, source, options or {})),
         unreadable=[(problem.line, problem.reason, printable(problem.text, 80)) for problem in problems[:_UNREADABLE]],
-        unreadable_count=count(len(problems), "line"),
-        unreadable_more=len(problems) > _UNREADABLE,
+        unreadable_count=count(participation.unread, "line"),
+        unreadable_more=participation.unread > _UNREADABLE,
     )
 
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from coterie.auditing.collector import Collector, round_label, text_of
+from coterie.auditing.collector import Collector, round_label
 from coterie.auditing.columns import (
     ONE_CLIENT,
     ROUND,
@@ -25,7 +25,7 @@ from coterie.auditing.columns import (
 )
 from coterie.auditing.row_filter import Fate, RowFilter
 from coterie.auditing.tables import Table
-from coterie.cohorts.participation import LogReading, Participation
+from coterie.cohorts.participation import Label, LogReading, Participation
 from coterie.errors import InputError
 from coterie.reports.words import printable
 
@@ -52,9 +52,9 @@ class PairLog:
         at = self._find_columns(ONE_CLIENT, insisted)
         rows, watched = self._filter(at)
         round_at, client_at, _ = at
-        rounds: dict[str, set[int]] = {}  # there may be millions of lines, with few rounds
+        rounds: dict[str, Label] = {}  # there may be millions of lines, with few rounds
         last, width = max(round_at, client_at, *watched), self._width(at)
-        found, cut, clients = self._found, self._table.cut, self._found.clients
+        found, cut = self._found, self._table.cut
         title = self._table.header[round_at] if at.start else None
 
         def use(line: object) -> None:
@@ -64,20 +64,21 @@ class PairLog:
             if len(cells) > width and any(cells[width:]):
                 raise InputError(f"{len(cells)} cells instead of {width}")
             text, client = cells[round_at], cells[client_at]
-            if watched:
-                fate = rows.judge({name: cells[at] for at, name in watched.items()})
-                if fate is Fate.NOT_ASKED_FOR:
-                    return
-                if fate is Fate.NOT_AGGREGATED:
-                    client = ""
-            if text not in rounds:
+            fate = rows.judge({name: cells[at] for at, name in watched.items()}) if watched else Fate.COUNTS
+            if fate is Fate.NOT_ASKED_FOR:
+                return
+            label = rounds.get(text)
+            if label is None:
                 if text == title:
                     raise InputError("the header again; several logs in one file cannot be told apart")
-                rounds[text] = found.rounds.setdefault(round_label(text), set())
-            if client:
-                rounds[text].add(clients.setdefault(client, len(clients)))
+                label = rounds[text] = round_label(text)
+                found.open_round(label)
+            if client and fate is Fate.COUNTS:
+                found.add(label, client)
+            elif client and fate is Fate.LOST:
+                found.lose(label, client)
 
-        found.each(self._table.lines[at.start :], use)
+        found.each(self._table.lines(at.start), use)
         return found.finish(self._reading("pairs", at, watched), rows)
 
     def read_lists(self, insisted: bool) -> Participation:
@@ -96,9 +97,9 @@ class PairLog:
                 return
             given = cells[client_at:] if to_the_end else [cells[client_at]]
             clients = [name for cell in given for name in split_list(cell)] if fate is Fate.COUNTS else []
-            self._found.add(round_label(cells[round_at]), clients, complete=True)
+            self._found.add_all(round_label(cells[round_at]), clients)
 
-        self._found.each(self._table.lines[start:], use)
+        self._found.each(self._table.lines(start), use)
         return self._found.finish(self._reading("lists", at, watched), rows)
 
     def _find_columns(self, ranks: Sequence[Meaning], insisted: bool) -> _Places:
@@ -144,7 +145,7 @@ class PairLog:
         """Refuse what may be something else than a number of a round and a client."""
         lengths = Counter(map(len, self._table.sample))
         length = lengths.most_common(1)[0][0]
-        example = f"“{printable(text_of(self._table.lines[0][1]), 70)}”"
+        example = f"“{printable(self._table.example, 70)}”"
         say = "say --round-column and --client-column with a name, or a number from 1"
         if length == 1 and lengths[2] == 0:
             return  # every line will be listed

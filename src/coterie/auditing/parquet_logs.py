@@ -1,16 +1,19 @@
 """Logs in Parquet files, read with pyarrow if that is installed.
 
-What a file unpacks to is told from its metadata before anything is. Columns of text stay dictionaries, so that a long
-name takes its space once however often the file repeats it.
+What a file unpacks to is added up from the headers of all its pages before anything is unpacked
+(:mod:`coterie.auditing.parquet_pages`), and its rows are then read some at a time. Columns of text stay dictionaries,
+so that a long name takes its space once however often the file repeats it.
 """
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator
 from importlib import import_module
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 from coterie.auditing.collector import Collector
 from coterie.auditing.columns import LogOptions
+from coterie.auditing.parquet_pages import check_pages
 from coterie.auditing.record_logs import RecordLog
 from coterie.auditing.table_logs import read_table
 from coterie.auditing.tables import Table
@@ -22,62 +25,89 @@ MAGIC = b"PAR1"
 """How these files begin and end."""
 
 _CELL_BYTES = 8  # that a cell takes at least, once it is unpacked
+_ROWS_AT_ONCE = 4096
 
 
 def read_parquet(content: bytes, limit: int, options: LogOptions) -> Participation:
     """Read a table, or records with lists of clients, that takes at most ``limit`` bytes."""
     try:
-        arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+        modules = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ModuleNotFoundError as error:
         raise InputError("Parquet files need pyarrow: pip install 'coterie[parquet]'") from error
-    try:
-        names, columns, nested = _unpack(arrow, parquet, content, limit)
-    except InputError:
-        raise
-    except Exception as error:  # strangers' bytes: pyarrow has many errors of its own
-        raise InputError(f"not a readable Parquet file: {error}") from error
-    rows = list(zip(*columns, strict=True))
-    if not rows:
+    with _Damage():
+        rows = _ParquetRows.open(*modules, content, limit)
+    if not rows.file.metadata.num_rows:
         raise InputError("nothing in the log is readable: the table has no rows")
-    if nested:
-        records = (dict(zip(names, row, strict=True)) for row in rows)
-        return RecordLog(options, Collector()).read_records(records, "parquet")
-    lines = list(enumerate([tuple(names), *(tuple(map(_cell, row)) for row in rows)]))
-    return read_table(Table(lines, lambda cells: cells), None, options, Collector())
+    found = Collector(limit, keep_order=options.keep_order)
+    if rows.nested:
+        records = (dict(zip(rows.names, row, strict=True)) for row in rows.rows())
+        return RecordLog(options, found).read_records(records, "parquet")
+    return read_table(Table(rows.lines, lambda cells: cells), None, options, found)
 
 
-def _unpack(
-    arrow: Any,  # noqa: ANN401  (a module that need not be there)
-    parquet: Any,  # noqa: ANN401
-    content: bytes,
-    limit: int,
-) -> tuple[list[str], list[Sequence[object]], bool]:
-    """Return the names of the columns, their values, and whether any of these are lists."""
-    metadata = parquet.read_metadata(io.BytesIO(content))
-    groups = [metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups)]
-    check_size(max(sum(groups), _CELL_BYTES * metadata.num_rows * metadata.num_columns), limit)
-    schema = parquet.read_schema(io.BytesIO(content))
-    texts = [
-        field.name for field in schema if arrow.types.is_string(field.type) or arrow.types.is_large_string(field.type)
-    ]
-    table = parquet.ParquetFile(io.BytesIO(content), read_dictionary=texts).read()
-    return (
-        list(table.column_names),
-        [_values(column) for column in table.columns],
-        any(arrow.types.is_list(field.type) or arrow.types.is_large_list(field.type) for field in schema),
-    )
+class _Damage:
+    """Turns whatever pyarrow raises, for which it has many errors of its own, into :class:`InputError`."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, InputError):
+            raise InputError(f"not a readable Parquet file: {error}") from error
 
 
-def _values(column: Any) -> Sequence[object]:  # noqa: ANN401
-    """Return a column's values, equal texts as one object."""
-    values: list[object] = []
-    for chunk in column.chunks:
-        if hasattr(chunk, "dictionary"):
-            words = chunk.dictionary.to_pylist()
-            values += [None if at is None else words[at] for at in chunk.indices.to_pylist()]
-        else:
-            values += chunk.to_pylist()
-    return values
+class _ParquetRows(NamedTuple):
+    """The rows of a file; its lines are the names of the columns, and the rows as text."""
+
+    arrow: Any
+    file: Any
+    names: tuple[str, ...]
+    nested: bool
+
+    @classmethod
+    def open(cls, arrow: Any, parquet: Any, content: bytes, limit: int) -> "_ParquetRows":  # noqa: ANN401
+        """Open a file that takes at most ``limit`` bytes."""
+        metadata = parquet.read_metadata(io.BytesIO(content))
+        check_size(_CELL_BYTES * metadata.num_rows * metadata.num_columns, limit)
+        check_pages(content, metadata, limit)
+        columns = [metadata.schema.column(number) for number in range(metadata.num_columns)]
+        texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
+        file = parquet.ParquetFile(io.BytesIO(content), read_dictionary=texts)
+        schema = file.schema_arrow
+        nested = any(arrow.types.is_list(field.type) or arrow.types.is_large_list(field.type) for field in schema)
+        return cls(arrow, file, tuple(schema.names), nested)
+
+    def lines(self) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """Return the names of the columns and all rows, as cells."""
+        yield 0, self.names
+        for number, row in enumerate(self.rows(), start=1):
+            yield number, tuple(map(_cell, row))
+
+    def rows(self) -> Iterator[tuple[object, ...]]:
+        """Go through the rows, some of which are in memory at a time."""
+        with _Damage():
+            for batch in self.file.iter_batches(batch_size=_ROWS_AT_ONCE):
+                yield from zip(*map(self._values, batch.columns), strict=True)
+
+    def _values(self, column: Any) -> list[object]:  # noqa: ANN401
+        """Return a column's values: equal texts as one object, times as text, for Python's lack nanoseconds."""
+        types = self.arrow.types
+        if types.is_list(column.type) or types.is_large_list(column.type):
+            inner, offsets = self._values(column.values), column.offsets.to_pylist()
+            lists = [inner[start:end] for start, end in pairwise(offsets)]
+            return [
+                None if absent else found for absent, found in zip(column.is_null().to_pylist(), lists, strict=True)
+            ]
+        if types.is_dictionary(column.type):
+            used = column.indices.unique().drop_null()
+            words = dict(zip(used.to_pylist(), column.dictionary.take(used).to_pylist(), strict=True))
+            return [words.get(at) for at in column.indices.to_pylist()]
+        if types.is_nested(column.type):
+            return ["(a structure)"] * len(column)
+        if types.is_temporal(column.type):
+            column = column.cast(self.arrow.string())
+        values: list[object] = column.to_pylist()
+        return values
 
 
 def _cell(value: object) -> str:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
-from coterie.cohorts.participation import Participation
+from coterie.cohorts.participation import Mentions, Participation
 from coterie.reports.words import count, printable, size
 from coterie.version import __version__
 
@@ -56,8 +56,9 @@ def preview(participation: Participation) -> list[tuple[str, str]]:
     reading = participation.reading
     rounds, clients = participation.rounds, participation.clients
     span = f": {printable(rounds[0])} to {printable(rounds[-1])}" if len(rounds) > 1 else ""
+    order = f", by {reading.order}" if reading and reading.order not in ("", "number") else ""
     words = [
-        ("Rounds", f"{len(rounds):,}{span}" + (f", from {reading.rounds}" if reading else "")),
+        ("Rounds", f"{len(rounds):,}{span}" + (f", from {reading.rounds}" if reading else "") + order),
         ("Clients", f"{_some(clients)}" + (f", from {reading.clients}" if reading else "")),
     ]
     if reading:
@@ -69,6 +70,23 @@ def preview(participation: Participation) -> list[tuple[str, str]]:
         kinds = ", ".join(f"{what} ({times:,})" for what, times in reading.left_out[:_KINDS])
         more = ", ..." if len(reading.left_out) > _KINDS else ""
         words.append(("Left out", f"{count(rows, 'row')}: {kinds}{more}"))
+    if reading and reading.duplicates.count:
+        times = count(reading.duplicates.count, "mention")
+        words.append(
+            (
+                "Duplicates",
+                f"{times} of a client that its round has already; each counts once: {_mentioned(reading.duplicates)}",
+            )
+        )
+    if reading and reading.contradictions.count:
+        clients_of = count(reading.contradictions.count, "client of a round", "clients of rounds")
+        words.append(
+            (
+                "Contradictions",
+                f"{clients_of} both aggregated and lost, by different rows; they count as aggregated: "
+                f"{_mentioned(reading.contradictions)}",
+            )
+        )
     if reading and reading.ignored:
         words.append(("Ignored", _some(reading.ignored, "column")))
     return words + [("Note", printable(note, 300)) for note in participation.notes]
@@ -79,11 +97,22 @@ def preview_values(participation: Participation) -> dict[str, Any]:
     reading = asdict(participation.reading) if participation.reading else {}
     found = {name: reading.get(name) for name in ("format", "rounds", "clients", "ignored")}
     found["left_out"] = dict(reading.get("left_out", ()))
+    found["order"] = reading.get("order")
+    for name in ("duplicates", "contradictions"):
+        odd = reading.get(name, {"count": 0, "first": ()})
+        first = [{"round": label, "client": client} for label, client in odd["first"]]
+        found[name] = {"count": odd["count"], "first": first}
     found["first_rounds"] = [
         {"round": label, "clients": members[:_NAMES], "of": len(members)}
         for label, members in islice(participation, _ROUNDS)
     ]
     return found
+
+
+def _mentioned(mentions: Mentions) -> str:
+    """Name the first clients and rounds."""
+    named = [f"{printable(client, 24)} in round {printable(label, 24)}" for label, client in mentions.first]
+    return ", ".join(named) + (", ..." if mentions.count > len(named) else "")
 
 
 def _option(name: str, value: object) -> str:

@@ -17,14 +17,20 @@ from coterie.auditing.columns import (
     Meaning,
     find_column,
     list_columns,
+    loses,
     meaning_of,
 )
 from coterie.auditing.row_filter import LIST, Fate, RowFilter
+from coterie.cohorts.log_size import check_memory
 from coterie.cohorts.participation import LogReading, Participation
-from coterie.errors import InputError
+from coterie.errors import InputError, LogTooLarge
 from coterie.reports.words import printable
 
 _OWN = {"round", "outcome", "aggregated", "stranded"}  # what all lines of our metrics have, and nobody else's
+
+
+_MOST_LAYOUTS = 10_000
+_JSON_BYTES = {"{": 200, "[": 90, ",": 100, ":": 50}  # that may be in memory for each such character
 
 
 class _Layout(NamedTuple):
@@ -33,6 +39,8 @@ class _Layout(NamedTuple):
     round: str
     client: str
     watched: tuple[str, ...]
+    lost: tuple[str, ...]
+    """Lists of clients that are not in the sum."""
 
 
 class RecordLog:
@@ -51,8 +59,10 @@ class RecordLog:
             if "\ufffd" in line:
                 raise InputError("not text in the encoding that was assumed")
             try:
-                record = json.loads(line)
+                record = load_json(line, self._found.limit)
             except (ValueError, RecursionError) as error:
+                if isinstance(error, InputError):
+                    raise
                 raise InputError(f"not JSON: {error}") from error
             self._use(record)
 
@@ -68,7 +78,11 @@ class RecordLog:
         if not isinstance(record, dict):
             raise InputError("not a JSON object")
         kind = (*record, *map(type, record.values()))
-        layout = self._layouts.get(kind) or self._layouts.setdefault(kind, self._lay_out(record))
+        layout = self._layouts.get(kind)
+        if layout is None:
+            if len(self._layouts) == _MOST_LAYOUTS:
+                raise LogTooLarge(f"the records have more than {_MOST_LAYOUTS:,} different sets of fields")
+            layout = self._layouts[kind] = self._lay_out(record)
         clients = record[layout.client]
         many = isinstance(clients, list)
         fate = Fate.COUNTS
@@ -78,7 +92,17 @@ class RecordLog:
             return
         label = round_label(_name(record[layout.round]))
         names = [_name(client) for client in (clients if many else [clients])]
-        self._found.add(label, names if fate is Fate.COUNTS else [], complete=many)
+        if many:
+            self._found.add_all(label, names if fate is Fate.COUNTS else [])
+        elif fate is Fate.COUNTS:
+            self._found.add(label, names[0])
+        else:
+            self._found.open_round(label)
+        lost = (
+            names if fate is Fate.LOST and not many else [str(name) for field in layout.lost for name in record[field]]
+        )
+        for name in lost:
+            self._found.lose(label, name)
 
     def _lay_out(self, record: dict[str, Any]) -> _Layout:
         """Find out which fields matter in records like this one."""
@@ -99,13 +123,15 @@ class RecordLog:
             raise InputError(f'"{printable(client)}" is not a list')
         watched = [name for name in self._rows.watch(names) if name not in (names[round_at], client)]
         kinds: tuple[Meaning, ...] = DECISIVE
+        lost: list[str] = []
         if set(record) >= _OWN:
             kinds = ()
         elif isinstance(record[client], list) and meaning_of(client) is Meaning.KEPT:
             kinds = (Meaning.STATUS, Meaning.SCOPE)  # who was asked and who was lost are others, or mere counts
+            lost = [name for name in names if isinstance(record[name], list) and loses(name)]
         settled = self._rows.settled
         watched = [name for name in watched if name in settled or meaning_of(name) in kinds]
-        return _Layout(names[round_at], client, tuple(watched))
+        return _Layout(names[round_at], client, tuple(watched), tuple(lost))
 
     def _find_clients(self, record: dict[str, Any]) -> str:
         """Return the field that says who was aggregated; nothing if there is none, or more than one."""
@@ -129,6 +155,13 @@ class RecordLog:
         return self._found.finish(
             LogReading(format_name, _fields(rounds), _fields(clients), ignored=ignored), self._rows
         )
+
+
+def load_json(text: str, limit: int) -> Any:  # noqa: ANN401  (whatever JSON can hold)
+    """Parse JSON, unless its values may take more memory than is right for a log of ``limit`` bytes."""
+    if len(text) > limit // 100:
+        check_memory(sum(text.count(sign) * size for sign, size in _JSON_BYTES.items()) + 4 * len(text), limit)
+    return json.loads(text)
 
 
 def _fields(names: Iterable[str]) -> str:

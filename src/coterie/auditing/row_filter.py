@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum, auto
 
-from coterie.auditing.columns import DECISIVE, Meaning, counts, list_columns, meaning_of, words_of
+from coterie.auditing.columns import DECISIVE, Meaning, counts, denies, list_columns, meaning_of, words_of
 from coterie.errors import InputError
 from coterie.reports.words import printable
 
@@ -20,8 +20,10 @@ class Fate(Enum):
     """What becomes of a row."""
 
     COUNTS = auto()
-    NOT_AGGREGATED = auto()
+    LOST = auto()
     """There was such a round, and this client is not in its sum."""
+    SAYS_NOTHING = auto()
+    """There was such a round; whether this client is in its sum must be said elsewhere."""
     NOT_ASKED_FOR = auto()
     """It is as if it were not there."""
 
@@ -62,7 +64,8 @@ class RowFilter:
         fate = Fate.COUNTS
         for name, value in row.items():
             seen = self._seen[name]
-            seen[value if value in seen or len(seen) < _MOST else _OTHERS] += 1
+            shown = value if value in seen or len(seen) < _MOST else _OTHERS
+            seen[shown] += 1
             if (wanted := self._where.get(name.casefold())) is not None:
                 if "*" not in wanted and value.casefold() not in wanted:
                     fate = Fate.NOT_ASKED_FOR
@@ -75,10 +78,10 @@ class RowFilter:
             if verdict is None:
                 self._unknown.add(name)
             elif not verdict:
-                fate = Fate.NOT_AGGREGATED
+                fate = Fate.LOST if denies(meaning, value) else Fate.SAYS_NOTHING
                 break
         if fate is not Fate.COUNTS:
-            self.left_out[f"{printable(name)} = {printable(value) or 'nothing'}"] += 1
+            self.left_out[f"{printable(name)} = {printable(shown) or 'nothing'}"] += 1
         self._fates[fate] += 1
         return fate
 

@@ -21,9 +21,12 @@ from coterie.auditing.columns import (
 from coterie.auditing.matrix_logs import read_matrix
 from coterie.auditing.pair_logs import PairLog
 from coterie.auditing.tables import Table, bit_of
+from coterie.cohorts.log_size import check_memory
 from coterie.cohorts.participation import Participation
 from coterie.errors import InputError
 from coterie.reports.words import printable
+
+_LABEL_BYTES = 150  # that a label takes in memory
 
 TableFormat = Literal["pairs", "lists", "matrix"]
 
@@ -41,7 +44,7 @@ def read_table(table: Table, wanted: TableFormat | None, options: LogOptions, fo
 
 def _guess_format(table: Table, options: LogOptions, found: Collector) -> TableFormat:
     header, labelled = table.header, table.labelled
-    if options.round_column or options.client_column or options.where:
+    if options.choose:
         client = find_column(header, options.client_column, (*ONE_CLIENT, Meaning.CLIENTS), "clients")
         return "lists" if client >= 0 and meaning_of(header[client]) is Meaning.CLIENTS else "pairs"
     rounds, clients = bool(table.meanings & {*ROUND}), bool(table.meanings & {*ONE_CLIENT})
@@ -55,8 +58,7 @@ def _guess_format(table: Table, options: LogOptions, found: Collector) -> TableF
         return "pairs"
     if both:
         column = printable(next(name for name in header if meaning_of(name) in ONE_CLIENT))
-        labels = [table.cut_loosely(line)[0] for _, line in table.lines[1:]]
-        if len(set(labels)) < len(labels):  # as in pairs, but all else is 0 or 1 as in a matrix
+        if _labels_repeat(table, found.limit):  # as in pairs, but all else is 0 or 1 as in a matrix
             raise InputError(
                 f"not clear whether column {column} holds clients or is one: say --format pairs or --format matrix"
             )
@@ -69,3 +71,15 @@ def _guess_format(table: Table, options: LogOptions, found: Collector) -> TableF
     if len(header) == 2 and not labelled:
         found.note("two columns of 0 and 1 were read as a matrix of two clients, not as pairs")
     return "matrix"
+
+
+def _labels_repeat(table: Table, limit: int) -> bool:
+    """Tell whether two rows have the same label."""
+    labels: set[str] = set()
+    for _, line in table.lines(1):
+        label = table.cut_loosely(line)[0]
+        if label in labels:
+            return True
+        labels.add(label)
+        check_memory(_LABEL_BYTES * len(labels), limit)
+    return False

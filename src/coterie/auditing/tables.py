@@ -1,27 +1,38 @@
 """A table of cells, whatever it is cut from, and what its first rows tell about it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from coterie.auditing.collector import text_of
 from coterie.auditing.columns import ONE_CLIENT, ROUND, Meaning, meaning_of
-from coterie.errors import InputError
+from coterie.errors import InputError, LogTooLarge
 
 _SAMPLE = 100  # rows looked at to tell the format
 _WORDS = {"true": 1, "yes": 1, "false": 0, "no": 0}
 
 
 class Table:
-    """Numbered lines, and how one of them is cut into cells; a line that cannot be cut raises :class:`InputError`."""
+    """Numbered lines, and how one of them is cut into cells; a line that cannot be cut raises :class:`InputError`.
 
-    def __init__(self, lines: Sequence[tuple[int, Any]], cut: Callable[[Any], Sequence[str]]) -> None:
-        self.lines, self.cut = lines, cut
-        self.sample = [self.cut_loosely(line) for _, line in lines[:_SAMPLE]]
+    The lines are gone through several times, each time anew from ``start``, and are not kept.
+    """
+
+    def __init__(self, start: Callable[[], Iterator[tuple[int, Any]]], cut: Callable[[Any], Sequence[str]]) -> None:
+        self._start, self.cut = start, cut
+        first = [line for _, line in islice(start(), _SAMPLE)]
+        self.example = text_of(first[0])
+        """The very first line."""
+        self.sample = [self.cut_loosely(line) for line in first]
         """The cells of the first rows."""
         self.header = self.sample[0]
         """Those of the very first, which may be names of columns."""
         self.meanings = set(map(meaning_of, self.header))
+
+    def lines(self, start: int = 0) -> Iterator[tuple[int, Any]]:
+        """Go through the lines, without the first ``start``."""
+        return islice(self._start(), start, None)
 
     @cached_property
     def named(self) -> bool:
@@ -41,6 +52,8 @@ class Table:
         """Return the cells of a line; a single one if it cannot be cut."""
         try:
             return self.cut(line)
+        except LogTooLarge:
+            raise
         except InputError:
             return [text_of(line)]
 

@@ -4,27 +4,28 @@
   tabs, bars or blanks;
 * records (:mod:`coterie.auditing.record_logs`): ``jsonl``, one on each line, or ``json``, a whole document.
 
-Rounds with whole numbers for labels are put in order; others stay as they come. Rows and columns without labels are
+Rounds are put in the order of their labels (:mod:`coterie.auditing.round_order`). Rows and columns without labels are
 numbered from 1. A line that cannot be used, or that contradicts an earlier one, is never dropped silently: it is listed
 with its number and the reason.
 """
 
 import csv
-import json
 import re
 from collections import Counter
 from dataclasses import replace
-from itertools import dropwhile
+from itertools import islice, takewhile
 from typing import Any, Literal
 
 from coterie.auditing.collector import Collector
 from coterie.auditing.columns import LogOptions, Meaning, meaning_of
 from coterie.auditing.foreign_logs import refuse_flower, refuse_program_output
-from coterie.auditing.record_logs import RecordLog
+from coterie.auditing.lines import Lines
+from coterie.auditing.record_logs import RecordLog, load_json
 from coterie.auditing.table_logs import TableFormat, read_table
 from coterie.auditing.tables import Table
+from coterie.cohorts.log_size import check_memory
 from coterie.cohorts.participation import LogReading, Participation
-from coterie.errors import InputError
+from coterie.errors import InputError, LogTooLarge
 from coterie.reports.words import printable
 
 TextFormat = TableFormat | Literal["jsonl", "json"]
@@ -32,42 +33,45 @@ TextFormat = TableFormat | Literal["jsonl", "json"]
 _SAMPLE = 100  # lines looked at to tell what it is
 _FLOWER_SAMPLE = 1000  # which may begin with what other programs print
 
+_CELL_BYTES = 70  # that a cell takes in memory
+
 
 class TextLog:
     """A log in text."""
 
-    def __init__(self, text: str, options: LogOptions) -> None:
-        self._text, self._options, self._found = text.removeprefix("\ufeff"), options, Collector()
-        self._damaged = "\ufffd" in self._text
-        lines = enumerate(self._text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), start=1)
-        filled = [(number, line) for number, line in lines if line.strip()]
-        self._lines = list(dropwhile(lambda entry: entry[1].startswith("#"), filled))
-        if len(self._lines) < len(filled):
+    def __init__(self, lines: Lines, options: LogOptions, limit: int) -> None:
+        self._whole, self._options, self._limit = lines, options, limit
+        self._found = Collector(limit, keep_order=options.keep_order)
+        self._begins_like_json = next((line.lstrip()[:1] in ("{", "[") for _, line in lines), False)
+        comments = sum(1 for _ in takewhile(lambda entry: entry[1].startswith("#"), lines))
+        self._lines = lines.after(comments)
+        if comments:
             self._found.note("lines at the top that start with # were taken for comments")
-        said = re.fullmatch(r"sep=(.)\s*", self._lines[0][1], re.IGNORECASE) if self._lines else None
+        said = next((re.fullmatch(r"sep=(.)\s*", line, re.IGNORECASE) for _, line in self._lines), None)
         if said:  # so that a spreadsheet knows
-            del self._lines[0]
-        self._delimiter = said[1] if said else _delimiter([line for _, line in self._lines[:_SAMPLE]])
+            self._lines = lines.after(comments + 1)
+        self._sample = [line for _, line in islice(self._lines, _SAMPLE)]
+        self._delimiter = said[1] if said else _delimiter(self._sample)
 
     def read(self, wanted: TextFormat | Literal["csv"] | None) -> Participation:
         """Collect the rounds, in the format that is wanted or the one it looks like."""
-        if not self._lines:
+        if not self._sample:
             raise InputError("nothing in the log is readable: it is empty")
-        if wanted == "jsonl" or (wanted is None and _is_record(self._lines[0][1])):
+        if wanted == "jsonl" or (wanted is None and _is_record(self._sample[0], self._limit)):
             return RecordLog(self._options, self._found).read_lines(self._lines)
-        if wanted == "json" or (wanted is None and self._text.lstrip()[:1] in ("{", "[")):
+        if wanted == "json" or (wanted is None and self._begins_like_json):
             try:
-                return self._read_document(json.loads(self._text))
+                return self._read_document(load_json(self._whole.whole(), self._limit))
             except (ValueError, RecursionError) as error:
                 if isinstance(error, InputError):
                     raise
-                if wanted == "json" or self._text.lstrip().startswith("{"):
+                if wanted == "json" or self._sample[0].lstrip().startswith("{"):
                     raise InputError(f"nothing in the log is readable: not JSON: {error}") from error
-        table = Table(self._lines, self._cut)
-        if wanted is None and self._options == LogOptions():
-            refuse_flower([line for _, line in self._lines[:_FLOWER_SAMPLE]])
+        table = Table(self._lines.__iter__, self._cut)
+        if wanted is None and not self._options.choose:
+            refuse_flower([line for _, line in islice(self._lines, _FLOWER_SAMPLE)])
             if not table.named:
-                refuse_program_output([line for _, line in self._lines[:_SAMPLE]])
+                refuse_program_output(self._sample)
         return read_table(table, None if wanted == "csv" else wanted, self._options, self._found)
 
     def _read_document(self, document: Any) -> Participation:  # noqa: ANN401  (whatever JSON can hold)
@@ -79,7 +83,7 @@ class TextLog:
                     reading = LogReading("json", "rows", "columns")
                     return replace(Participation.from_matrix(document), reading=reading)
             case {**rounds} if rounds and all(isinstance(clients, list) for clients in rounds.values()):
-                if all(meaning_of(label) is Meaning.OTHER for label in rounds):
+                if all(meaning_of(str(label)) is Meaning.OTHER for label in rounds):
                     lists = ({"round": label, "clients": clients} for label, clients in rounds.items())
                     return RecordLog(LogOptions(), self._found).read_records(lists, "json")
         if isinstance(document, dict) and len(inner := [name for name in document if _is_records(document[name])]) == 1:
@@ -93,8 +97,11 @@ class TextLog:
 
     def _cut(self, line: str) -> list[str]:
         """Return the cells of a line."""
-        if self._damaged and "\ufffd" in line:
+        if "\ufffd" in line:
             raise InputError("not text in the encoding that was assumed (see --encoding)")
+        if len(line) > self._limit // 100:
+            cells = line.count(self._delimiter) if self._delimiter else len(line) // 2
+            check_memory(_CELL_BYTES * cells + 8 * len(line), self._limit)
         if self._delimiter is None:
             return line.split()
         if '"' not in line:
@@ -109,12 +116,14 @@ def _is_records(value: object) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(record, dict) for record in value)
 
 
-def _is_record(line: str) -> bool:
+def _is_record(line: str, limit: int) -> bool:
     """Tell whether a line looks like a record of its own, and not like a whole document or the first line of one."""
     if not (line.lstrip().startswith("{") and line.rstrip().endswith("}")):
         return False
     try:
-        values = json.loads(line)
+        values = load_json(line, limit)
+    except LogTooLarge:
+        raise
     except (ValueError, RecursionError):
         return True  # and a damaged one
     return not any(map(_is_records, values.values())) and not all(isinstance(value, list) for value in values.values())

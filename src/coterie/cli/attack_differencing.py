@@ -94,6 +94,9 @@ def differencing(
             show_default=False,
         ),
     ] = None,
+    limit: Annotated[
+        float, typer.Option(metavar="MB", min=0, help="With --sums: refuse sums that take more than this, unpacked.")
+    ] = 2000,
     html: Html = None,
     as_json: AsJson = False,
 ) -> None:
@@ -116,9 +119,11 @@ def differencing(
     with train_extra():
         if run is not None or ledger is not None:
             from coterie.attacks.differencing.recorded import RecordedDifferencing, kept_by
+            from coterie.cohorts.log_size import MEGABYTE
 
             source = kept_by(run) if run is not None else (str(ledger), str(sums))
-            show(RecordedDifferencing(*source, out=None if out is None else str(out)), html, as_json)
+            written = None if out is None else str(out)
+            show(RecordedDifferencing(*source, out=written, limit=int(limit * MEGABYTE)), html, as_json)
             return
         from coterie.attacks.differencing.simulated import Differencing
 

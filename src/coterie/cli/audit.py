@@ -57,6 +57,12 @@ def audit(
     encoding: Annotated[
         str | None, typer.Option(metavar="NAME", help="Of a text that is not UTF-8, as in latin-1.", show_default=False)
     ] = None,
+    keep_order: Annotated[
+        bool,
+        typer.Option(
+            "--keep-order", help="The rounds took place in the order in which LOG has them, whatever their labels are."
+        ),
+    ] = False,
     require: Annotated[
         int | None,
         typer.Option(metavar="T", min=1, help="Fail also unless T is at least this.", show_default=False),
@@ -119,6 +125,7 @@ def audit(
     any of them packed with gzip; or a ledger of Coterie, its file or the URL of its database; or the folder of a run.
 
     What could mean several things is refused, with the option that settles it.
+    Rounds are put in the order of their numbers, dates or times.
     Before the verdict stands how the log was read.
     A ledger is verified, entry by entry, and nothing is written to it.
 
@@ -128,6 +135,7 @@ def audit(
     2  wrong usage, or the log or some of its lines could not be read: do not rely on the verdict
     3  refused: the ledger was tampered with, or the log is above the limit
     70  a fault in Coterie itself
+    141  whoever reads the output stopped before its end
     Strong T = 1 without anybody exposed is 0: ask for more with --require 2.
 
     [dim]Examples[/]
@@ -154,6 +162,7 @@ def audit(
         "--client-column": client_column,
         "--where": where,
         "--encoding": encoding,
+        "--keep-order": keep_order or None,
         "--require": require,
         "--weak": weak or None,
         "--collusion": collusion or None,
@@ -162,7 +171,7 @@ def audit(
         "--report-only": report_only or None,
     }
     options = {name: value for name, value in given.items() if value is not None and value != []}
-    log_input = LogInput(log, log_format, round_column, client_column, where or [], encoding, head, limit)
+    log_input = LogInput(log, log_format, round_column, client_column, where or [], encoding, head, limit, keep_order)
     errors = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
     try:
         with errors.status("Reading the log ...") if errors.is_terminal else nullcontext():
@@ -238,7 +247,7 @@ def _as_dict(
     found: dict[str, Any] = {"verdict": verdict.headline, "level": verdict.level}
     found |= report.as_dict(affordable(report.exposed, witnesses))
     found["series"] = {"round": report.rounds, **asdict(report.series)}
-    found["unreadable"] = {"lines": len(problems), "first": [asdict(problem) for problem in problems[:_LISTED]]}
+    found["unreadable"] = {"lines": participation.unread, "first": [asdict(problem) for problem in problems[:_LISTED]]}
     found["notes"] = participation.notes
     found["read"] = preview_values(participation)
     if requirement:

@@ -40,6 +40,7 @@ class LogInput(NamedTuple):
     encoding: str | None
     head: str | None
     limit: float
+    keep_order: bool = False
 
     def read(self) -> "Participation":
         """Read the log."""
@@ -58,6 +59,7 @@ class LogInput(NamedTuple):
             client_column=self.client_column,
             where=self._conditions(),
             encoding=self.encoding,
+            keep_order=self.keep_order,
             limit=int(self.limit * MEGABYTE),
             head=kept,
         )
@@ -114,9 +116,9 @@ def complain(participation: "Participation", errors: "Console", *, notes: bool) 
     problems = participation.problems
     if not problems:
         return
-    unread = count(len(problems), "line")
+    unread = count(participation.unread, "line")
     errors.print(f"{unread} could not be read; do not rely on the verdict:", style="red", markup=False)
     for problem in problems[:_COMPLAINTS]:
         errors.print(f"  line {problem.line}: {plain(problem.reason)}: {plain(problem.text)}", markup=False)
-    if len(problems) > _COMPLAINTS:
-        errors.print(f"  ... and {len(problems) - _COMPLAINTS:,} more")
+    if participation.unread > _COMPLAINTS:
+        errors.print(f"  ... and {participation.unread - _COMPLAINTS:,} more")

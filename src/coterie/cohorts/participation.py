@@ -29,6 +29,14 @@ class UnusedLine:
 
 
 @dataclass(frozen=True)
+class Mentions:
+    """Mentions of clients in rounds that a log should not have: how many there are, and the first of them."""
+
+    count: int = 0
+    first: tuple[tuple[Label, str], ...] = ()
+
+
+@dataclass(frozen=True)
 class LogReading:
     """How a log was understood: what was taken for what, and what was left out."""
 
@@ -41,6 +49,12 @@ class LogReading:
     """What rows say that do not count, as in "status = dropped", and how many there are."""
     ignored: tuple[str, ...] = ()
     """Columns that were not looked at."""
+    order: str = ""
+    """What the rounds are sorted by: "number", "date" and so on, or "place in the log" if they are not."""
+    duplicates: Mentions = Mentions()
+    """Clients that a round has more than once; they count once."""
+    contradictions: Mentions = Mentions()
+    """Clients that by one row are in a round's sum and by another are not; they count as aggregated."""
     sha256: str = ""
     """The digest of the bytes that were read, before any unpacking; a ledger has its head instead."""
     size: int = 0
@@ -66,6 +80,8 @@ class Participation:
     With more than one, the matrix does not tell what the sums give away: the same clients, summed twice with two
     recipes, are two equations.
     """
+    further_problems: int = 0
+    """Lines that could not be used, beyond those listed."""
 
     @classmethod
     def from_matrix(
@@ -82,6 +98,11 @@ class Participation:
         everyone = list(range(len(names)))  # one object for each client, not one each time that it takes part
         members = (tuple(map(everyone.__getitem__, np.flatnonzero(row).tolist())) for row in array)
         return cls(names, labels, tuple(members))
+
+    @property
+    def unread(self) -> int:
+        """The number of lines that could not be used."""
+        return len(self.problems) + self.further_problems
 
     @property
     def matrix(self) -> NDArray[np.uint8]:

@@ -172,7 +172,7 @@ def test_understood(text: str, history: dict[Label, set[str]]) -> None:
         (
             "day one,a\nday two,b\n",
             "do not begin with numbers",
-            {"round_column": "1"},
+            {"round_column": "1", "keep_order": True},
             {"day one": {"a"}, "day two": {"b"}},
         ),
         (
@@ -288,7 +288,8 @@ def test_a_second_header_and_a_row_of_totals_are_pointed_out() -> None:
     found = read("round,client\n1,a\n1,b\nround,client\n1,c\n")
     assert [problem.line for problem in found.problems] == [4]
     assert "several logs in one file" in found.problems[0].reason
-    assert read("round,client\n1,a\n2,b\nTotal,2\n").notes == ("not all labels of rounds are numbers: Total",)
+    with pytest.raises(InputError, match=r"several ways, as in “1” \(number\) and “Total” \(text\)"):
+        read("round,client\n1,a\n2,b\nTotal,2\n")
 
 
 def test_cells_beyond_the_header_are_not_ignored() -> None:

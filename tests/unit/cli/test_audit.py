@@ -249,11 +249,52 @@ def test_the_preview_comes_before_the_verdict_and_says_what_was_left_out() -> No
         "clients": "column cid",
         "ignored": ["loss"],
         "left_out": {"status = dropped": 1},
+        "order": "number",
+        "duplicates": {"count": 0, "first": []},
+        "contradictions": {"count": 0, "first": []},
         "first_rounds": [
             {"round": 1, "clients": ["a", "b"], "of": 2},
             {"round": 2, "clients": ["a", "b"], "of": 2},
         ],
     }
+
+
+def test_duplicates_and_contradictions_are_told_everywhere(tmp_path: Path) -> None:
+    text = "round,client,status\n1,a,ok\n1,b,ok\n2,a,ok\n2,b,ok\n2,b,dropped\n" + "1,a,ok\n" * 500
+    page = tmp_path / "page.html"
+    shown = run("-", "--html", page, stdin=text)
+    assert shown.exit_code == 0
+    repeated = "500 mentions of a client that its round has already; each counts once: a in round 1"
+    contradicted = "both aggregated and lost, by different rows; they count as aggregated: b in round 2"
+    for place in (" ".join(shown.stdout.split()), " ".join(page.read_text("utf-8").split())):
+        assert repeated in place
+        assert contradicted in place
+    read = findings("-", stdin=text)["read"]
+    assert read["duplicates"] == {"count": 500, "first": [{"round": 1, "client": "a"}]}
+    assert read["contradictions"] == {"count": 1, "first": [{"round": 2, "client": "b"}]}
+
+
+def test_rounds_are_in_the_order_of_their_times() -> None:
+    """The log lists the last day first; that day's sum exposes c."""
+    days = {"2025-03-03": "abc", "2025-03-01": "ab", "2025-03-02": "ab"}
+    text = "timestamp,client\n" + "".join(f"{day},{name}\n" for day, names in days.items() for name in names)
+    shown = run("-", "--round-column", "timestamp", stdin=text).stdout
+    assert "(c, since round 2025-03-03)" in shown
+    assert "3: 2025-03-01 to 2025-03-03, from column timestamp, by date" in shown
+    found = findings("-", "--round-column", "timestamp", "--keep-order", stdin=text)
+    assert found["exposed"][0]["round"] == "2025-03-01"
+    assert found["read"]["order"] == "place in the log"
+    assert found["evidence"]["options"] == {"--round-column": "timestamp", "--keep-order": True}
+    unclear = run("-", "--round-column", "timestamp", stdin=text.replace("2025-03-0", "03/04/200"))
+    assert unclear.exit_code == 2
+    assert "does not say which number is the month" in unclear.stderr
+
+
+def test_a_ledger_has_its_own_order(tmp_path: Path) -> None:
+    write_ledger(tmp_path / "ledger.db")
+    result = run(tmp_path / "ledger.db", "--keep-order")
+    assert result.exit_code == 2
+    assert "in the order in which it was written" in result.stderr
 
 
 def test_the_verdict_is_evidence(log: Path, tmp_path: Path) -> None:

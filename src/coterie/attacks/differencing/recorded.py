@@ -8,7 +8,6 @@ explain them all.
 
 import re
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,18 +15,24 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib import format as npy
 
 from coterie.attacks.differencing.algebra import reconstruct, unexplained
 from coterie.attacks.finding import Adversary, AttackFinding, CardLine, Effect, OnProgress, Plot, WordTable
 from coterie.attacks.rounds import Matrix
+from coterie.auditing.array_logs import claimed_size, unpack_archive
 from coterie.auditing.auditor import AuditReport, audit
 from coterie.auditing.logs import read_log
 from coterie.cohorts.circles import Mask
+from coterie.cohorts.log_size import MEGABYTE, check_size
 from coterie.cohorts.participation import Label, Participation, as_label
-from coterie.errors import ConfigError, InputError
+from coterie.errors import ConfigError, InputError, LogTooLarge
 from coterie.reports.html import Figure
 from coterie.reports.words import Level, count, printable
 from coterie.runs.folder import RunFolder
+
+MOST_BYTES = 2_000 * MEGABYTE
+"""That saved sums may take in memory, unless more are allowed."""
 
 _LISTED = 20  # clients in a table
 _CAPTION = "After so many rounds, in exact arithmetic. The upper end is the number of clients in the sums."
@@ -36,7 +41,7 @@ _CONSTANT = 0.05  # of the sums unexplained, below which updates hardly changed
 
 @dataclass(frozen=True)
 class RecordedDifferencing:
-    """Least squares on saved sums; ``out`` is where its estimates go, if anywhere."""
+    """Least squares on saved sums of at most ``limit`` bytes; ``out`` is where its estimates go, if anywhere."""
 
     name: ClassVar[str] = "differencing"
     title: ClassVar[str] = "Differencing over recorded rounds"
@@ -44,6 +49,7 @@ class RecordedDifferencing:
     log: str
     sums: str
     out: str | None = None
+    limit: int = MOST_BYTES
 
     @property
     def threat(self) -> Adversary:
@@ -58,7 +64,7 @@ class RecordedDifferencing:
     def play(self, watch: OnProgress) -> AttackFinding:
         """Read both, find out who is determined, and reconstruct."""
         watch("reading", 0.0)
-        participation, means = matched(read_log(self.log), read_sums(Path(self.sums)))
+        participation, means = matched(read_log(self.log), read_sums(Path(self.sums), self.limit))
         watch("auditing", 0.2)
         audited = audit(participation, weak_budget_seconds=0)
         watch("reconstructing", 0.6)
@@ -80,24 +86,20 @@ def kept_by(folder: Path) -> tuple[str, str]:
     return str(folder), str(run.sums_folder)
 
 
-def read_sums(source: Path) -> dict[Label, npt.NDArray[Any]]:
-    """Read the mean update of each round, by the round's name, from a .npz file or a folder of .npy files."""
+def read_sums(source: Path, limit: int = MOST_BYTES) -> dict[Label, npt.NDArray[Any]]:
+    """Read the mean update of each round, by the round's name, from a .npz file or a folder of .npy files.
+
+    Sums that take more than ``limit`` bytes raise :class:`~coterie.errors.LogTooLarge` before they are unpacked.
+    """
     try:
-        if source.is_dir():
-            files = sorted(source.glob("*.npy"))
-            arrays = {file.stem: np.load(file, allow_pickle=False) for file in files}
-        else:
-            loaded = np.load(source, allow_pickle=False)
-            if isinstance(loaded, np.ndarray):
-                raise InputError("it is one array, not one for each round (.npz)")
-            with loaded:
-                arrays = dict(loaded)
-    except (OSError, ValueError, EOFError, RuntimeError, zlib.error, zipfile.BadZipFile) as error:
+        arrays = _read_folder(source, limit) if source.is_dir() else _read_archive(source, limit)
+    except LogTooLarge as error:
+        raise LogTooLarge(f"cannot read sums from {source}: {error}") from None
+    except Exception as error:  # strangers' bytes: zip, zlib and header parsers all have errors of their own
         raise InputError(f"cannot read sums from {source}: {error}") from None
     if not arrays:
         raise InputError(f"{source} has no sums")
-    # In a .npz, what does not begin like an array comes as bytes.
-    if any(not isinstance(array, np.ndarray) or array.dtype.kind != "f" for array in arrays.values()) or (
+    if any(array.dtype.kind != "f" for array in arrays.values()) or (
         len({array.shape for array in arrays.values()}) > 1
     ):
         raise InputError(f"{source}: sums must be floating-point arrays of one shape")
@@ -107,13 +109,32 @@ def read_sums(source: Path) -> dict[Label, npt.NDArray[Any]]:
     return sums
 
 
+def _read_folder(source: Path, limit: int) -> dict[str, npt.NDArray[Any]]:
+    arrays, size = {}, 0
+    for path in sorted(source.glob("*.npy")):
+        with path.open("rb") as file:
+            size += claimed_size(file)
+            check_size(size, limit, at_least=True)
+            file.seek(0)
+            arrays[path.stem] = np.load(file, allow_pickle=False)
+    return arrays
+
+
+def _read_archive(source: Path, limit: int) -> dict[str, npt.NDArray[Any]]:
+    with source.open("rb") as file:
+        if file.read(len(npy.MAGIC_PREFIX)) == npy.MAGIC_PREFIX:
+            raise InputError("it is one array, not one for each round (.npz)")
+        with zipfile.ZipFile(file) as archive:
+            return unpack_archive(archive, limit)
+
+
 def matched(log: Participation, sums: Mapping[Label, npt.NDArray[Any]]) -> tuple[Participation, Matrix]:
     """Return the rounds that revealed a sum which was kept, and these sums in rows."""
     unknown = sums.keys() - dict.fromkeys(log.rounds)
     if unknown:
         raise InputError(f"the log knows no round {printable(min(map(str, unknown)))}, of which there is a sum")
     if log.problems:
-        raise InputError(f"{count(len(log.problems), 'line')} of the log could not be read; see: coterie audit")
+        raise InputError(f"{count(log.unread, 'line')} of the log could not be read; see: coterie audit")
     kept = [number for number, label in enumerate(log.rounds) if label in sums and log.members[number]]
     if not kept:
         raise InputError("of no round are both known: who was aggregated, and the sum")

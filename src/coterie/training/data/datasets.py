@@ -265,6 +265,8 @@ def _split(
 ) -> Dataset:
     """Keep the first ``train_rows`` training pictures (0: all), and test with the last of them if that is asked for."""
     x, y = train
+    if len(x) != len(y):
+        raise InputError(f"{name}: {len(x)} training inputs and {len(y)} targets")
     if validation_rows < 0 or train_rows < 0 or train_rows + validation_rows > len(y):
         asked = f"{train_rows} and {validation_rows} for validation" if validation_rows else f"{train_rows}"
         raise ConfigError(f"{name}: there are {len(y)} training pictures, of which {asked} cannot be taken")

@@ -1,105 +1,255 @@
-"""All that follows from what a lying server holds, by linear algebra: no way to compute more is overlooked.
+"""The judge of a lying server: what follows from all that it holds, and what SECURITY.md lets it know.
 
-Each masked input is one equation, input plus signed masks; a mask whose seed the server can compute is known, every
-other one is an unknown. What cancels all unknowns, it learns.
+Neither side asks the rules that are being judged. What a client did comes from a witness at the primitives
+(:mod:`~coterie.attacks.malicious_server.witness`). What the server holds comes from its own private keys, the shares it
+was shown and the envelopes it can open, closed under everything that can be computed from them. What it may know is
+written here a second time, from the table in SECURITY.md.
+
+Each masked input is one equation, input plus signed masks; a mask whose seed the server holds is known, every other
+one is an unknown. What cancels all unknowns, it learns. For rings of one bit the algebra is that of the ring itself;
+for larger ones it is over a large prime field, which is the same as long as no mask is counted more than once.
 """
 
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from coterie.attacks.malicious_server.world import World
-from coterie.secagg.masking import adds
+from coterie.arithmetic.ring import RingVector
+from coterie.attacks.malicious_server.world import Person, World
+from coterie.crypto import shamir
+from coterie.crypto.agreement import KEY_BYTES, PrivateKey
+from coterie.crypto.keystream import apply_masks
+from coterie.graphs.topology import is_complete
 
 PRIME = (1 << 31) - 1
+FIELD = 2**255 - 19
 Combinations: TypeAlias = npt.NDArray[np.int64]
+Book: TypeAlias = frozenset[tuple[int, bytes, bytes]]
+"""A key book by its content: whoever advertises which keys."""
+
+# The points of order 1, 2, 4 and 8 on the curve and its twist: whoever agrees with one of them gets zero.
+LOW_ORDER = frozenset(
+    {
+        0,
+        1,
+        FIELD - 1,
+        325606250916557431795983626356110631294008115727848805560023387167927233504,
+        39382357235489614581723060781553021112529911719440698176882885853963445705823,
+    }
+)
 
 
-def leaks(world: World) -> bool:
-    """Whether anything follows but sums over those aggregated, of at least two honest clients each.
-
-    Two sums that were opened may be allowed by themselves and yet tell one client apart.
-    """
-    permitted, found = allowed(world), learned(world)
-    beyond = _rank(np.vstack([permitted, found])) > _rank(permitted)
-    return beyond or bool(((found != 0).sum(axis=1) == 1).any())
+def leaks(world: World, *earlier: World) -> bool:
+    """Whether anything follows but the sums that SECURITY.md allows; over several sessions, of each its own sum."""
+    found = learned(world, *earlier)
+    if not len(found):
+        return False
+    modulus = _modulus(world)
+    return not any(
+        _rank(np.vstack([permitted, found]), modulus) == _rank(permitted, modulus)
+        for permitted in allowed(world, *earlier)
+    )
 
 
 def exposes(world: World, number: int) -> bool:
     """Whether one client's input follows: what is learned is in reduced form, so it is then a row of its own."""
-    alone = np.array([honest == number for honest in world.honest], np.int64)
-    return any((row == alone).all() for row in learned(world))
+    own = [person.client == number for person in world.persons]
+    return any(np.count_nonzero(row) == 1 and row[own].any() for row in learned(world))
 
 
-def learned(world: World) -> Combinations:
-    """Return a basis of what the server can compute: one row of coefficients of the honest inputs for each."""
-    known = _known_seeds(world)
-    seeds: dict[bytes, int] = {}
-    masks: list[tuple[int, dict[bytes, int]]] = []
-    for person in world.persons:
-        if person.carried is None or person.shared is None:
-            continue
-        signed = {person.shared.self_seed: 1}
-        for peer in person.shared.peers:
-            if peer.client in person.carried:
-                sign = 1 if adds(person.client, peer.client) else -1
-                signed[peer.pair_seed] = signed.get(peer.pair_seed, 0) + sign
-        unknown = {seed: sign for seed, sign in signed.items() if seed not in known}
-        masks.append((world.honest.index(person.client), unknown))
-        for seed in unknown:
-            seeds.setdefault(seed, len(seeds))
-    equations = np.zeros((len(masks), len(seeds) + len(world.honest)), np.int64)
-    for row, (client, unknown) in enumerate(masks):
-        for seed, sign in unknown.items():
-            equations[row, seeds[seed]] = sign % PRIME
-        equations[row, len(seeds) + client] = 1
-    reduced = _echelon(equations)
-    return reduced[~reduced[:, : len(seeds)].any(axis=1), len(seeds) :]
+def learned(world: World, *earlier: World) -> Combinations:
+    """Return a basis of what the server can compute: one row of coefficients of the honest clients' inputs for each."""
+    return _derive([world, *earlier])[1]
 
 
-def allowed(world: World) -> Combinations:
-    """Return sums over the honest parts of every set that clients helped to open; a part of one is not allowed."""
-    rows = [np.zeros(len(world.honest), np.int64)]
-    for seed, survivors in world.answered:
-        graph = world.terms.graph(seed)
-        left = set(world.terms.aggregated(survivors)) - world.colluders
-        while left:
-            part, frontier = set(), [left.pop()]
-            while frontier:
-                node = frontier.pop()
-                part.add(node)
-                found = left.intersection(graph.neighbours(node))
-                left -= found
-                frontier.extend(found)
-            if len(part) > 1:
-                rows.append(np.array([number in part for number in world.honest], np.int64))
-    return np.array(rows)
+def recovered(world: World, *earlier: World) -> list[tuple[Combinations, RingVector]]:
+    """Return what the server learns as it would compute it: coefficients of inputs, and the vector they add up to.
+
+    The vectors are made from the masked inputs it received and from the expansion of seeds it holds.
+    """
+    worlds = [world, *earlier]
+    ways, rows = _derive(worlds)
+    known, modulus, ring = held_secrets(worlds), _modulus(world), world.terms.ring
+    maskings = [masking for place in worlds for masking in place.witness.maskings]
+    results = []
+    for way, row in zip(ways, rows, strict=True):
+        total = ring.zeros(world.terms.length)
+        for factor, masking in zip(_lift(way, modulus), maskings, strict=True):
+            for _ in range(abs(factor)):
+                part = masking.result.copy()
+                apply_masks(
+                    part, [s for s in masking.subtracted if s in known], [s for s in masking.added if s in known]
+                )
+                total = total + part if factor > 0 else total - part
+        ring.reduce(total)
+        results.append((np.array(_lift(row, modulus)), total))
+    return results
 
 
-def _known_seeds(world: World) -> set[bytes]:
-    keys = world.masking_keys()
-    found = [world.self_seed(person) for person in world.persons]
-    for person in world.persons:
-        peers = (entry for entry in person.book if entry.sender != person.client)
-        found += [world.pair_seed(keys, person, entry) for entry in peers]
-    return {seed for seed in found if seed is not None}
+def _derive(worlds: Sequence[World]) -> tuple[Combinations, Combinations]:
+    """Return how the server combines masked inputs, and the combinations of inputs that come of it."""
+    known, modulus = held_secrets(worlds), _modulus(worlds[0])
+    columns = {person: place for place, person in enumerate(_persons(worlds))}
+    maskings = [masking for world in worlds for masking in world.witness.maskings]
+    masks: list[Counter[bytes]] = []
+    for masking in maskings:
+        times = Counter(masking.added)
+        times.subtract(Counter(masking.subtracted))
+        masks.append(Counter({seed: count for seed, count in times.items() if seed not in known}))
+    wrap = worlds[0].terms.ring.modulus
+    places = {seed: place for place, seed in enumerate(dict.fromkeys(seed for times in masks for seed in times))}
+    equations = np.zeros((len(masks), len(places) + len(columns) + len(masks)), np.int64)
+    for row, (masking, times) in enumerate(zip(maskings, masks, strict=True)):
+        for seed, count in times.items():
+            if count % wrap:  # a mask added as often as the ring has elements is not there
+                equations[row, places[seed]] = count % modulus
+        equations[row, len(places) + columns[masking.who]] = 1  # type: ignore[index]
+        equations[row, len(places) + len(columns) + row] = 1
+    reduced = _echelon(equations, modulus, len(places) + len(columns))
+    inputs = slice(len(places), len(places) + len(columns))
+    free = ~reduced[:, : len(places)].any(axis=1) & reduced[:, inputs].any(axis=1)
+    return reduced[free, inputs.stop :], reduced[free, inputs]
 
 
-def _echelon(matrix: Combinations) -> Combinations:
-    """Return the row echelon form over a prime field; zero rows are left out."""
-    rows, rank = matrix % PRIME, 0
-    for column in range(rows.shape[1]):
+# What the server holds.
+
+
+def held_secrets(worlds: Sequence[World]) -> set[bytes]:
+    """Return every secret that the server can compute: agreed keys and seeds, and whatever it put together from shares.
+
+    It can compute what two clients agreed on if it holds the private key of either, or if one of the two keys is a
+    point of low order. Keys are compared as numbers, since several encodings of one point agree on the same secret.
+    """
+    points = set(LOW_ORDER) | {_point(public) for world in worlds for public in world.keys}
+    shown = {share for world in worlds for share in world.revealed}
+    known: set[bytes] = set()
+    while True:
+        before = len(points), len(known)
+        for world in worlds:
+            for agreed in world.witness.agreed:
+                if not points.isdisjoint((_point(agreed.own), _point(agreed.peer))):
+                    known |= {agreed.derived, agreed.derived[:KEY_BYTES], agreed.derived[KEY_BYTES:]}
+            opened = {content for key, content in world.witness.sealed if key in known}
+            for dealing in world.witness.dealings:
+                for kind in range(len(dealing.shares[0])):
+                    there = [
+                        (point, shares[kind])
+                        for point, shares in zip(dealing.points, dealing.shares, strict=True)
+                        if shares[kind] in shown or b"".join(shares) in opened
+                    ][: dealing.threshold]
+                    if len(there) == dealing.threshold:
+                        known.add(shamir.combine(*zip(*there, strict=True)))
+        points |= {_point(PrivateKey(secret).public) for secret in known if len(secret) == KEY_BYTES}
+        if (len(points), len(known)) == before:
+            return known
+
+
+def _point(public: bytes) -> int:
+    return (int.from_bytes(public, "little") & ((1 << 255) - 1)) % FIELD
+
+
+# What the server may know.
+
+
+def allowed(world: World, *earlier: World) -> Iterator[Combinations]:
+    """Iterate over all that the server may know: sums over one survivor set in each session, or in each key book.
+
+    Honest clients open one set in a session. Where one of them joined twice, which its memory refuses, each key book
+    may have one.
+    """
+    worlds = [world, *earlier]
+    columns = {person: place for place, person in enumerate(_persons(worlds))}
+    choices: list[list[list[frozenset[Person]]]] = []
+    for place in worlds:
+        twice = len({person.client for person in place.persons}) < len(place.persons)
+        stories: dict[Book | None, dict[tuple[Book, frozenset[int]], list[frozenset[Person]]]] = {}
+        for person, told in place.answered:
+            book = _book(person)
+            stories.setdefault(book if twice else None, {})[book, told] = permitted_sums(place, person, told)
+        choices += [list(story.values()) for story in stories.values()]
+    for choice in product(*choices):
+        parts: list[frozenset[Person]] = [frozenset(), *(part for sums in choice for part in sums)]
+        yield np.array([[person in part for person in columns] for part in parts], np.int64)
+
+
+def permitted_sums(world: World, revealer: Person, told: frozenset[int]) -> list[frozenset[Person]]:
+    """Return the sums that may come to light once a client reveals its shares for these survivors.
+
+    The aggregated are all survivors, or those of whole circles. On the complete graph it is the sum of the honest
+    ones, if as many as the terms ask for and ``c + 2`` are aggregated. On a sparse graph they must be in one piece,
+    and it is the sums over the parts they fall into without the colluders. A part of one client is never allowed.
+    """
+    terms, circles = world.terms, world.terms.circles
+    aggregated = {
+        number
+        for number in told
+        if circles is None or all(mate in told for mate, circle in enumerate(circles) if circle == circles[number])
+    }
+    graph = {number: set(terms.graph(revealer.seed).neighbours(number)) for number in range(len(terms.clients))}
+    complete = is_complete(terms.topology, len(terms.clients))
+    fewest = max(terms.minimum, terms.tolerated + 2) if complete else terms.minimum
+    if len(aggregated) < fewest or len(_parts(aggregated, graph)) != 1:
+        return []
+    book = _book(revealer)
+    same_book = {person.client: person for person in world.persons if person.shared and _book(person) == book}
+    persons = {person.client: person for person in world.persons} | same_book
+    return [
+        frozenset(persons[number] for number in part)
+        for part in _parts(aggregated - world.colluders, graph)
+        if len(part) > 1 and part <= set(persons)
+    ]
+
+
+def _book(person: Person) -> Book:
+    return frozenset((entry.sender, entry.sealing_key, entry.masking_key) for entry in person.book)
+
+
+def _parts(nodes: set[int], graph: Mapping[int, set[int]]) -> list[set[int]]:
+    left, parts = set(nodes), []
+    while left:
+        part, frontier = set(), {left.pop()}
+        while frontier:
+            part |= frontier
+            frontier = {peer for node in frontier for peer in graph[node] & left}
+            left -= frontier
+        parts.append(part)
+    return parts
+
+
+# Linear algebra.
+
+
+def _persons(worlds: Sequence[World]) -> list[Person]:
+    return [person for world in worlds for person in world.persons]
+
+
+def _modulus(world: World) -> int:
+    return 2 if world.terms.bits == 1 else PRIME
+
+
+def _lift(row: Combinations, modulus: int) -> list[int]:
+    """Return the smallest integers that stand for these field elements."""
+    return [int(value) - modulus * (2 * int(value) > modulus) for value in row]
+
+
+def _echelon(matrix: Combinations, modulus: int, columns: int) -> Combinations:
+    """Return the reduced row echelon form in the first ``columns``; rows that vanish there are left out."""
+    rows, rank = matrix % modulus, 0
+    for column in range(columns):
         pivots = np.flatnonzero(rows[rank:, column])
         if len(pivots) == 0:
             continue
         rows[[rank, rank + pivots[0]]] = rows[[rank + pivots[0], rank]]
-        rows[rank] = rows[rank] * pow(int(rows[rank, column]), -1, PRIME) % PRIME
+        rows[rank] = rows[rank] * pow(int(rows[rank, column]), -1, modulus) % modulus
         others = np.arange(len(rows)) != rank
-        rows[others] = (rows[others] - rows[others, column, None] * rows[rank]) % PRIME
+        rows[others] = (rows[others] - rows[others, column, None] * rows[rank]) % modulus
         rank += 1
     return rows[:rank]
 
 
-def _rank(matrix: Combinations) -> int:
-    return len(_echelon(matrix))
+def _rank(matrix: Combinations, modulus: int) -> int:
+    return len(_echelon(matrix, modulus, matrix.shape[1]))

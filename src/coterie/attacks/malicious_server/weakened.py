@@ -1,21 +1,27 @@
-"""Rules taken out of the protocol one at a time, in this process and for the length of a ``with``.
+"""Rules taken out of the protocol, in this process and for the length of a ``with``.
 
 **For demonstrations only**, which must show what a rule is there for. There is no switch in the protocol itself that
 could be left on; here its functions are replaced while somebody watches, and put back whatever happens. Every client in
 this process is without the rule meanwhile, so nothing else may run in it. Only attacks may import this module.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
-from coterie.crypto.context import bind
+import msgspec
+
+from coterie.crypto import agreement, signing
+from coterie.crypto.context import bind, digest
 from coterie.errors import ConfigError
-from coterie.secagg import Terms, rules
-from coterie.secagg.messages import encode_members
+from coterie.graphs.guarantees import majority_threshold
+from coterie.secagg import Joined, Terms, messages, rules
+from coterie.secagg.messages import Advertisement, Confirmation, Fingerprints, Statement, encode_members
 
 Replacement: TypeAlias = tuple[Any, str, Any]
 """Where a rule is, its name there, and what takes its place."""
+
+_check_book: Callable[..., None] = Joined._check_book
 
 
 def _allow(*_: object) -> None:
@@ -27,30 +33,187 @@ def _both_kinds(dealers: Sequence[int], _: frozenset[int]) -> tuple[frozenset[in
     return frozenset(dealers), frozenset(dealers)
 
 
+def _any_own_keys(joined: Joined, book: Sequence[Advertisement], own: Advertisement) -> None:
+    """Check a book, but take whatever keys stand there for this client as its own."""
+    mine = next((entry for entry in book if entry.sender == own.sender), own)
+    _check_book(joined, book, msgspec.structs.replace(mine, signature=None))
+
+
+def _survivors(*, include: bool = True, shared: bool = True) -> Callable[..., None]:
+    """Return the check of a survivor set with some of its parts."""
+
+    def check(terms: Terms, seed: bytes, client: int, sharers: Collection[int], told: frozenset[int]) -> None:
+        if include and client not in told:
+            raise ConfigError("this client is not among the survivors")
+        if shared and not told.intersection(terms.graph(seed).neighbours(client)) <= set(sharers):
+            raise ConfigError("a survivor never shared its keys")
+        rules.check_aggregate(terms, seed, terms.aggregated(told))
+
+    return check
+
+
+def _any_number(terms: Terms, seed: bytes, aggregated: frozenset[int]) -> None:
+    size = len(terms.clients)
+    rules.check_company(terms, seed, aggregated)
+    if not rules._connected(terms.topology, size, seed, encode_members(aggregated, size)):
+        raise ConfigError("the graph of those aggregated falls apart")
+
+
+def _uncovered_statements(
+    terms: Terms,
+    seed: bytes,
+    dealers: Collection[int],
+    aggregated: frozenset[int],
+    sharers: frozenset[int],
+    statements: Collection[Statement],
+) -> None:
+    """Check that statements are signed, and not what they say."""
+    signed = {entry.client: entry.signature for entry in statements}
+    for dealer in sorted(aggregated.intersection(dealers)):
+        rules.check_statement(terms, seed, dealer, sharers, signed.get(dealer))
+
+
+def _testimony(*, survive: bool = True, verify: bool = True, count: bool = True) -> Callable[..., None]:
+    """Return the check of a testimony with some of its parts."""
+
+    def check(terms: Terms, seed: bytes, survivors: frozenset[int], confirmations: Collection[Confirmation]) -> None:
+        context = rules.survivors_context(terms, seed, survivors)
+        for entry in confirmations:
+            if survive and entry.sender not in survivors:
+                raise ConfigError("a client that did not survive confirmed")
+            if verify:
+                signing.verify(terms.identities[entry.sender], entry.signature, context)
+        if count and len(confirmations) < terms.quorum:
+            raise ConfigError("too few confirmed")
+
+    return check
+
+
+def _exchange_any(private: Any, public: bytes) -> bytes:  # noqa: ANN401  (the library's key)
+    """Agree with any 32 bytes: bit 255 is ignored, and points of low order give zero."""
+    try:
+        return bytes(private.exchange(vars(agreement)["X25519PublicKey"].from_public_bytes(public)))
+    except ValueError:
+        return bytes(agreement.KEY_BYTES)
+
+
+_WEAK_CONTEXTS: Mapping[str, Replacement] = {
+    "advertisements name the session": (
+        rules,
+        "advertisement_context",
+        lambda _, client, sealing, masking: bind("advertise", client, sealing, masking),
+    ),
+    "advertisements name the client": (
+        rules,
+        "advertisement_context",
+        lambda terms, _, sealing, masking: bind("advertise", terms.digest, sealing, masking),
+    ),
+    "advertisements name the sealing key": (
+        rules,
+        "advertisement_context",
+        lambda terms, client, _, masking: bind("advertise", terms.digest, client, masking),
+    ),
+    "advertisements name the masking key": (
+        rules,
+        "advertisement_context",
+        lambda terms, client, sealing, _: bind("advertise", terms.digest, client, sealing),
+    ),
+    "masks and sealing keys name the book": (
+        rules,
+        "pair_context",
+        lambda purpose, terms, _, *pair: bind(purpose, terms, *sorted(pair)),
+    ),
+    "masks and sealing keys name the session": (
+        rules,
+        "pair_context",
+        lambda purpose, _, seed, *pair: bind(purpose, seed, *sorted(pair)),
+    ),
+    "masks and sealing keys name their purpose": (
+        rules,
+        "pair_context",
+        lambda _, terms, seed, *pair: bind("pair", terms, seed, *sorted(pair)),
+    ),
+    "masks and sealing keys name both clients": (
+        rules,
+        "pair_context",
+        lambda purpose, terms, seed, *_: bind(purpose, terms, seed),
+    ),
+    "envelopes name the book": (rules, "envelope_context", lambda terms, _, *pair: bind("share", terms, *pair)),
+    "envelopes name the session": (rules, "envelope_context", lambda _, seed, *pair: bind("share", seed, *pair)),
+    "envelopes name both clients": (rules, "envelope_context", lambda terms, seed, *_: bind("share", terms, seed)),
+    "statements name the book": (
+        rules,
+        "masks_context",
+        lambda terms, _, client, carried: bind(
+            "masks", terms.digest, client, encode_members(carried, len(terms.clients))
+        ),
+    ),
+    "statements name the session": (
+        rules,
+        "masks_context",
+        lambda terms, seed, client, carried: bind("masks", seed, client, encode_members(carried, len(terms.clients))),
+    ),
+    "statements name the client": (
+        rules,
+        "masks_context",
+        lambda terms, seed, _, carried: bind("masks", terms.digest, seed, encode_members(carried, len(terms.clients))),
+    ),
+    "statements name the masks": (
+        rules,
+        "masks_context",
+        lambda terms, seed, client, _: bind("masks", terms.digest, seed, client),
+    ),
+    "confirmations name the book": (
+        rules,
+        "survivors_context",
+        lambda terms, _, told: bind("survivors", terms.digest, encode_members(told, len(terms.clients))),
+    ),
+    "confirmations name the session": (
+        rules,
+        "survivors_context",
+        lambda terms, seed, told: bind("survivors", seed, encode_members(told, len(terms.clients))),
+    ),
+    "confirmations name the survivors": (
+        rules,
+        "survivors_context",
+        lambda terms, seed, _: bind("survivors", terms.digest, seed),
+    ),
+}
+
 RULES: Mapping[str, Sequence[Replacement]] = {
     "one kind of share": [(rules, "kinds_of_share", _both_kinds)],
     "statements": [(rules, "check_statements", _allow)],
-    "statements name the book": [
-        (
-            rules,
-            "masks_context",
-            lambda terms, _, client, carried: bind(
-                "masks", terms.digest, client, encode_members(carried, len(terms.clients))
-            ),
-        )
-    ],
+    "statements cover those aggregated": [(rules, "check_statements", _uncovered_statements)],
+    "statements are signed": [(rules, "check_statement", _allow)],
     "quorum above the colluders": [(Terms, "quorum", property(lambda terms: len(terms.clients) // 2 + 1))],
+    "threshold above the colluders": [(Terms, "threshold_for", lambda _, shares: majority_threshold(shares))],
     "signed keys": [(rules, "check_advertisement", _allow)],
     "keys name both clients": [  # and repeated keys are refused: either is enough
-        (rules, "pair_context", lambda purpose, terms, seed, *_: bind(purpose, terms, seed)),
+        _WEAK_CONTEXTS["masks and sealing keys name both clients"],
         (rules, "check_distinct", _allow),
     ],
     "keys name the book": [
-        (rules, "pair_context", lambda purpose, terms, _, *pair: bind(purpose, terms, *sorted(pair))),
-        (rules, "envelope_context", lambda terms, _, *pair: bind("share", terms, *pair)),
+        _WEAK_CONTEXTS["masks and sealing keys name the book"],
+        _WEAK_CONTEXTS["envelopes name the book"],
     ],
     "company": [(rules, "check_company", _allow)],
     "whole circles": [(Terms, "aggregated", lambda _, survivors: frozenset(survivors))],
+    "distinct keys": [(rules, "check_distinct", _allow)],
+    "the seed names the book": [(rules, "graph_seed", lambda terms, _: digest(bind("graph", terms.digest)))],
+    "own keys in the book": [(Joined, "_check_book", _any_own_keys)],
+    "order of entries": [(messages, "check_order", _allow)],
+    "enough share holders": [(rules, "check_enough", _allow)],
+    "survivors include the client": [(rules, "check_survivors", _survivors(include=False))],
+    "survivors shared their keys": [(rules, "check_survivors", _survivors(shared=False))],
+    "minimum": [(rules, "check_aggregate", _any_number)],
+    "one piece": [(rules, "_connected", lambda *_: True)],
+    "confirmations by survivors": [(rules, "check_testimony", _testimony(survive=False))],
+    "confirmations are signed": [(rules, "check_testimony", _testimony(verify=False))],
+    "confirmations are counted": [(rules, "check_testimony", _testimony(count=False))],
+    "share marks": [(rules, "share_marks", lambda *_: Fingerprints(bytes(16), bytes(16)))],
+    "canonical keys of large order": [(agreement, "_exchange", _exchange_any)],
+    "messages name the session": [(messages, "check_session", _allow)],
+    **{name: [replacement] for name, replacement in _WEAK_CONTEXTS.items()},
 }
 """What can be taken out, by the name of the rule."""
 
@@ -59,14 +222,16 @@ _WHOLE = {rule: [(owner, name, vars(owner)[name]) for owner, name, _ in places] 
 
 
 @contextmanager
-def without(rule: str) -> Iterator[None]:
-    """Take one rule out, and put it back at the end; where several overlap, the first end puts it back."""
-    if rule not in RULES:
-        raise ConfigError(f"there is no rule {rule!r} to take out; there are {', '.join(RULES)}")
+def without(*taken: str) -> Iterator[None]:
+    """Take rules out, and put them back at the end; where several overlap, the first end puts them back."""
+    if unknown := [rule for rule in taken if rule not in RULES]:
+        raise ConfigError(f"there is no rule {unknown[0]!r} to take out; there are {', '.join(RULES)}")
     try:
-        for owner, name, weak in RULES[rule]:
-            setattr(owner, name, weak)
+        for rule in taken:
+            for owner, name, weak in RULES[rule]:
+                setattr(owner, name, weak)
         yield
     finally:
-        for owner, name, whole in _WHOLE[rule]:
-            setattr(owner, name, whole)
+        for rule in taken:
+            for owner, name, whole in _WHOLE[rule]:
+                setattr(owner, name, whole)

@@ -5,16 +5,18 @@ computes from secrets that it really put together: shares that were revealed to 
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeVar
 
 from coterie.arithmetic.ring import RingVector
+from coterie.attacks.malicious_server.witness import Witness
 from coterie.crypto import shamir
 from coterie.crypto.agreement import PrivateKey
 from coterie.crypto.entropy import DeterministicEntropy, Entropy
 from coterie.crypto.signing import SIGNATURE_BYTES, Identity
-from coterie.errors import CoterieError, LocalProtocolError
+from coterie.errors import CoterieError, LocalProtocolError, VerificationError
 from coterie.secagg import AnyState, Shared, Terms, messages, rules
 from coterie.secagg import client as protocol
 from coterie.secagg.envelopes import open_shares, sealing_keys
@@ -78,12 +80,16 @@ class World:
         self.colluders = frozenset(colluders)
         self.honest = [number for number in range(len(terms.clients)) if number not in self.colluders]
         self.persons: list[Person] = []
-        self.answered: set[tuple[bytes, frozenset[int]]] = set()
-        """The survivor sets, each under a key book, that somebody revealed shares for."""
+        self.answered: list[tuple[Person, frozenset[int]]] = []
+        """Who revealed shares, and for which survivors."""
+        self.revealed: set[bytes] = set()
+        """The shares that were revealed."""
+        self.witness = Witness()
         self.refusals: list[CoterieError] = []
         self._inputs = inputs or {}
         self._identify = identify
-        self._keys: dict[bytes, PrivateKey] = {}
+        self.keys: dict[bytes, PrivateKey] = {}
+        """The keys of the server and its colluders, by their public halves."""
         self._entropy = DeterministicEntropy(b"server" + terms.session)
 
     # What the server and its colluders make.
@@ -94,10 +100,8 @@ class World:
 
     def forge(self, number: int, masking_key: bytes | None = None) -> Advertisement:
         """Return keys of the server's own in the name of a client, with a signature that is nobody's."""
-        keys = [
-            PrivateKey.generate(self._entropy, f"{len(self._keys)}/{purpose}") for purpose in ("sealing", "masking")
-        ]
-        self._keys |= {key.public: key for key in keys}
+        keys = [PrivateKey.generate(self._entropy, f"{len(self.keys)}/{purpose}") for purpose in ("sealing", "masking")]
+        self.keys |= {key.public: key for key in keys}
         sealing, masking = (key.public for key in keys)
         signature = bytes(SIGNATURE_BYTES) if self.terms.active else None
         return Advertisement(self.terms.digest, number, sealing, masking_key or masking, signature)
@@ -134,7 +138,7 @@ class World:
 
     def enter(self, number: int) -> Person:
         """Let an honest client join."""
-        entropy = DeterministicEntropy(f"person {len(self.persons)} in ".encode() + self.terms.session)
+        entropy = self._source(f"person {len(self.persons)} in ".encode() + self.terms.session)
         state, reply = self._join(number, entropy)
         self.persons.append(Person(number, state, self._read(reply, Advertisement), entropy))
         return self.persons[-1]
@@ -153,12 +157,13 @@ class World:
         person.book, person.shared, person.own_marks = shown.advertisements, person.state, dealt.own_marks
         person.envelopes = {envelope.peer: envelope for envelope in dealt.envelopes}
         for entry in person.book:
-            key, envelope = self._keys.get(entry.sealing_key), person.envelopes.get(entry.sender)
+            key, envelope = self.keys.get(entry.sealing_key), person.envelopes.get(entry.sender)
             if key is not None and envelope is not None:
                 binding = self.terms.digest, person.seed
                 _, opening = sealing_keys(key, entry.sender, person.advertisement, *binding)
-                shares = open_shares(opening, envelope, *binding, person.client, entry.sender)
-                person.self_shares[entry.sender], person.key_shares[entry.sender] = shares
+                with suppress(VerificationError):  # a number that stands in the book twice: sealed for the other key
+                    shares = open_shares(opening, envelope, *binding, person.client, entry.sender)
+                    person.self_shares[entry.sender], person.key_shares[entry.sender] = shares
         return True
 
     def mask(self, person: Person, envelopes: Iterable[Envelope | None]) -> bool:
@@ -205,8 +210,11 @@ class World:
             reply = announced and announced[1]
         if reply is None:
             return False
-        self.answered.add((person.seed, person.told))
-        self._file(person.client, self._read(reply, messages.Revelation))
+        self.answered.append((person, person.told))
+        revelation = self._read(reply, messages.Revelation)
+        self.revealed.update(entry.share for entry in revelation.self_shares)
+        self.revealed.update(entry.share for entry in revelation.key_shares)
+        self._file(person.client, revelation)
         return True
 
     def _note_told(self, person: Person, announcement: messages.Announcement) -> None:
@@ -232,11 +240,15 @@ class World:
     def _ask(self, person: Person, message: M) -> tuple[M, bytes] | None:
         """Return what was asked in the end, and the answer; None if it was refused."""
         try:
-            person.state, reply = self._answer(person, messages.encode(message))
+            with self.witness.watch(person):
+                person.state, reply = self._answer(person, messages.encode(message))
         except CoterieError as error:
             self.refusals.append(error)
             return None
         return message, reply
+
+    def _source(self, seed: bytes) -> Entropy:
+        return DeterministicEntropy(seed)
 
     def _join(self, number: int, entropy: Entropy) -> tuple[AnyState, bytes]:
         return protocol.join(self.terms, self.terms.clients[number], entropy, self.identity(number))
@@ -260,7 +272,7 @@ class World:
         """Return every masking key that the server holds, by its public half: its own, and those it put together."""
         recovered = [self._combine(person, person.key_shares) for person in self.persons]
         keys = [PrivateKey(secret) for secret in recovered if secret is not None]
-        return self._keys | {key.public: key for key in keys}
+        return self.keys | {key.public: key for key in keys}
 
     def self_seed(self, person: Person) -> bytes | None:
         """Return a client's self seed, if enough shares of it are there."""

@@ -1,0 +1,100 @@
+"""A witness of what honest clients compute: keys agreed, shares dealt, envelopes sealed, masks applied.
+
+It stands below every rule of the protocol, at the primitives, and writes down their arguments and results. The judge
+(:mod:`~coterie.attacks.malicious_server.learned`) reads these notes, so it needs no rule to know what a client did.
+The server never sees them. Functions are replaced for the length of one client's answer, as in
+:mod:`~coterie.attacks.malicious_server.weakened`: for demonstrations and tests only.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from coterie.arithmetic.ring import RingVector
+from coterie.crypto import shamir
+from coterie.crypto.agreement import PrivateKey
+from coterie.crypto.sealing import seal
+from coterie.secagg import client, envelopes
+from coterie.secagg.masking import mask_vector
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AgreedKey:
+    """Bytes that a client derived from its own private key and a public key it was shown."""
+
+    own: bytes
+    peer: bytes
+    derived: bytes
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dealing:
+    """Secrets that a client shared out, and the share of each at every point."""
+
+    threshold: int
+    points: Sequence[int]
+    shares: Sequence[tuple[bytes, ...]]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Masking:
+    """An input under its masks, as it left the client."""
+
+    who: object
+    added: Sequence[bytes]
+    subtracted: Sequence[bytes]
+    result: RingVector
+
+
+@dataclass(eq=False, repr=False)
+class Witness:
+    """The notes of one session."""
+
+    agreed: list[AgreedKey] = field(default_factory=list)
+    dealings: list[Dealing] = field(default_factory=list)
+    sealed: list[tuple[bytes, bytes]] = field(default_factory=list)
+    """The key and the content of each envelope."""
+    maskings: list[Masking] = field(default_factory=list)
+
+    @contextmanager
+    def watch(self, who: object) -> Iterator[None]:
+        """Write down what the code within computes, in the name of ``who``; nothing of a message that is refused."""
+        notes = Witness()
+        agree, split = PrivateKey.agree, shamir.split
+
+        def noted_agree(key: PrivateKey, peer: bytes, *arguments: Any) -> bytes:  # noqa: ANN401
+            derived = agree(key, peer, *arguments)
+            notes.agreed.append(AgreedKey(key.public, peer, derived))
+            return derived
+
+        def noted_split(secrets: Sequence[bytes], threshold: int, points: Sequence[int], *source: Any) -> Any:  # noqa: ANN401
+            shares = split(secrets, threshold, points, *source)
+            notes.dealings.append(Dealing(threshold, points, shares))
+            return shares
+
+        def noted_seal(key: bytes, plaintext: bytes, *arguments: Any) -> bytes:  # noqa: ANN401
+            notes.sealed.append((key, plaintext))
+            return seal(key, plaintext, *arguments)
+
+        def noted_mask(vector: RingVector, added: Sequence[bytes], subtracted: Sequence[bytes], *how: Any) -> None:  # noqa: ANN401
+            mask_vector(vector, added, subtracted, *how)
+            notes.maskings.append(Masking(who, added, subtracted, vector.copy()))
+
+        places: list[tuple[Any, str, Any, Any]] = [
+            (PrivateKey, "agree", agree, noted_agree),
+            (shamir, "split", split, noted_split),
+            (envelopes, "seal", seal, noted_seal),
+            (client, "mask_vector", mask_vector, noted_mask),
+        ]
+        try:
+            for owner, name, _, noted in places:
+                setattr(owner, name, noted)
+            yield
+        finally:
+            for owner, name, plain, _ in places:
+                setattr(owner, name, plain)
+        self.agreed += notes.agreed
+        self.dealings += notes.dealings
+        self.sealed += notes.sealed
+        self.maskings += notes.maskings

@@ -1,8 +1,8 @@
 """A session of the search: real clients with inputs of their own, and a server that garbles what it says.
 
-Beside what a strategy plans, any message may be garbled: lines left out, repeated, put in another order or under another
-number, fields exchanged, borrowed from other books and sessions, or made up. If the client refuses it, the server says
-what it had planned.
+Beside what a strategy plans, any message may be garbled: lines left out, repeated, put in another order or under
+another number, fields exchanged, borrowed from other books and sessions, or made up. If the client refuses it, the
+server says what it had planned.
 """
 
 import hashlib
@@ -21,19 +21,19 @@ from coterie.crypto.entropy import Entropy
 from coterie.secagg import Terms, messages
 
 #: The fields of a line, without the number that says whose it is.
-FIELDS: dict[type, tuple[str, ...]] = {
+FIELDS: dict[Any, tuple[str, ...]] = {
     messages.Advertisement: ("terms", "sealing_key", "masking_key", "signature"),
     messages.Envelope: ("sealed", "marks"),
     messages.Statement: ("signature",),
     messages.Confirmation: ("terms", "signature"),
 }
-NUMBER = {
+NUMBER: dict[Any, str] = {
     messages.Advertisement: "sender",
     messages.Envelope: "peer",
     messages.Statement: "client",
     messages.Confirmation: "sender",
 }
-LINES = {
+LINES: dict[Any, str] = {
     messages.KeyBook: "advertisements",
     messages.Deliveries: "envelopes",
     messages.Announcement: "statements",
@@ -56,17 +56,18 @@ class FreshEntropy:
 class Scene(World):
     """One session of the search."""
 
-    def __init__(
-        self, terms: Terms, colluders: Collection[int] = (), *, seed: int = 0, garbling: float = 0.0, pool: list[Line] | None = None
-    ) -> None:
+    def __init__(self, terms: Terms, colluders: Collection[int] = (), *, seed: int = 0, garbling: float = 0.0) -> None:
         self.rng = random.Random(seed)
         inputs = np.random.default_rng(seed).integers(
             0, terms.ring.modulus, (len(terms.clients), terms.length), terms.ring.dtype
         )
         super().__init__(terms, colluders, dict(enumerate(inputs)))
         self._garbling = garbling
-        self.pool = [] if pool is None else pool
+        self._secret = self.rng.randbytes(16)
+        self.pool: list[Line] = []
         """Lines that were said in this session and those before it."""
+        self.accepted = 0
+        """How many messages clients answered."""
         self.varied: Counter[str] = Counter()
         """By field, how many messages were garbled there."""
         self.taken: Counter[str] = Counter()
@@ -82,7 +83,7 @@ class Scene(World):
         return total
 
     def _source(self, seed: bytes) -> Entropy:
-        return FreshEntropy(seed)
+        return FreshEntropy(self._secret + seed)  # two sessions may bear one name
 
     def _ask(self, person: Person, message: M) -> tuple[M, bytes] | None:
         name = LINES.get(type(message))
@@ -94,8 +95,11 @@ class Scene(World):
             answer = super()._ask(person, garbled)
             if answer is not None:
                 self.taken[where] += 1
+                self.accepted += 1
                 return answer
-        return super()._ask(person, message)
+        answer = super()._ask(person, message)
+        self.accepted += answer is not None
+        return answer
 
     def _garble(self, message: M) -> tuple[str, M]:
         """Return which field is garbled, and the message."""

@@ -217,8 +217,8 @@ class Masked(State, frozen=True, tag=True):
         told = self._survivors(announcement)
         sharers = messages.decode_members(announcement.sharers, len(terms.clients), SERVER)
         messages.check_order([entry.client for entry in announcement.statements], SERVER)
-        others = [holding.dealer for holding in self.held if holding.dealer != self.me]
-        rules.check_statements(terms, self.seed, others, terms.aggregated(told), sharers, announcement.statements)
+        peers = terms.graph(self.seed).neighbours(self.me)
+        rules.check_statements(terms, self.seed, peers, terms.aggregated(told), sharers, announcement.statements)
         signature = identity.sign(rules.survivors_context(terms, self.seed, told))
         state = Confirmed(terms, self.me, self.seed, self.held, tuple(sorted(told)))
         return state, messages.encode(messages.Confirmation(terms.digest, self.me, signature))

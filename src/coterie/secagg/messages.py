@@ -131,7 +131,7 @@ class Statement(_Wire, frozen=True):
 class Announcement(Message, frozen=True, tag=6):
     """Step 2, server: who survived, as a bit for each client.
 
-    Against an active server also who shared keys, and the statements of those aggregated whose shares the client holds.
+    Against an active server also who shared keys, and the statements of the client's neighbours that are aggregated.
     """
 
     survivors: bytes

@@ -166,25 +166,28 @@ def check_statement(terms: Terms, seed: bytes, client: int, sharers: Collection[
 def check_statements(
     terms: Terms,
     seed: bytes,
-    dealers: Collection[int],
+    peers: Collection[int],
     aggregated: frozenset[int],
     sharers: frozenset[int],
     statements: Collection[Statement],
 ) -> None:
     """Nobody helps to open the self mask of a client without its own word on which masks lie beneath it.
 
-    Each of the ``dealers`` whose shares this client holds, if it is to be aggregated, must have signed that its input
+    Each of the ``peers``, which are this client's neighbours, if it is to be aggregated, must have signed that its input
     carries the masks of all its aggregated neighbours. Otherwise a server that delivers too few envelopes, then says
     that those who sent them were lost, has every mask of an input but the self mask, and the holders open that.
+
+    Peers whose shares this client does not hold are asked for their word too: one that gives none under this key book
+    may not be there at all, and its key may be known from another session or another book.
     """
     graph = terms.graph(seed)
     signed = {entry.client: entry.signature for entry in statements}
-    for dealer in sorted(aggregated.intersection(dealers)):
-        name = terms.clients[dealer]
-        if not aggregated.intersection(graph.neighbours(dealer)) <= sharers:
+    for peer in sorted(aggregated.intersection(peers)):
+        name = terms.clients[peer]
+        if not aggregated.intersection(graph.neighbours(peer)) <= sharers:
             raise PeerProtocolError(SERVER, f"aggregates client {name} with neighbours whose masks it does not carry")
         try:
-            check_statement(terms, seed, dealer, sharers, signed.get(dealer))
+            check_statement(terms, seed, peer, sharers, signed.get(peer))
         except VerificationError:
             raise PeerProtocolError(SERVER, f"has no word of client {name} that it carries these masks") from None
 

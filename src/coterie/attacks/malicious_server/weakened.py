@@ -15,13 +15,14 @@ from coterie.crypto import agreement, signing
 from coterie.crypto.context import bind, digest
 from coterie.errors import ConfigError
 from coterie.graphs.guarantees import majority_threshold
-from coterie.secagg import Joined, Terms, messages, rules
+from coterie.secagg import Joined, Masked, Terms, messages, rules
 from coterie.secagg.messages import Advertisement, Confirmation, Fingerprints, Statement, encode_members
 
 Replacement: TypeAlias = tuple[Any, str, Any]
 """Where a rule is, its name there, and what takes its place."""
 
 _check_book: Callable[..., None] = Joined._check_book
+_confirm: Callable[..., Any] = Masked.confirm
 
 
 def _allow(*_: object) -> None:
@@ -62,15 +63,26 @@ def _any_number(terms: Terms, seed: bytes, aggregated: frozenset[int]) -> None:
 def _uncovered_statements(
     terms: Terms,
     seed: bytes,
-    dealers: Collection[int],
+    peers: Collection[int],
     aggregated: frozenset[int],
     sharers: frozenset[int],
     statements: Collection[Statement],
 ) -> None:
     """Check that statements are signed, and not what they say."""
     signed = {entry.client: entry.signature for entry in statements}
-    for dealer in sorted(aggregated.intersection(dealers)):
-        rules.check_statement(terms, seed, dealer, sharers, signed.get(dealer))
+    for peer in sorted(aggregated.intersection(peers)):
+        rules.check_statement(terms, seed, peer, sharers, signed.get(peer))
+
+
+def _confirm_held(masked: Masked, *arguments: Any) -> Any:  # noqa: ANN401
+    """Confirm survivors with the word of those neighbours only whose shares this client holds."""
+    check, held = rules.check_statements, {holding.dealer for holding in masked.held}
+    checked = lambda terms, seed, peers, *rest: check(terms, seed, held.intersection(peers), *rest)  # noqa: E731
+    setattr(rules, "check_statements", checked)  # noqa: B010
+    try:
+        return _confirm(masked, *arguments)
+    finally:
+        rules.check_statements = check
 
 
 def _testimony(*, survive: bool = True, verify: bool = True, count: bool = True) -> Callable[..., None]:
@@ -184,6 +196,7 @@ RULES: Mapping[str, Sequence[Replacement]] = {
     "one kind of share": [(rules, "kinds_of_share", _both_kinds)],
     "statements": [(rules, "check_statements", _allow)],
     "statements cover those aggregated": [(rules, "check_statements", _uncovered_statements)],
+    "statements of all neighbours": [(Masked, "confirm", _confirm_held)],
     "statements are signed": [(rules, "check_statement", _allow)],
     "quorum above the colluders": [(Terms, "quorum", property(lambda terms: len(terms.clients) // 2 + 1))],
     "threshold above the colluders": [(Terms, "threshold_for", lambda _, shares: majority_threshold(shares))],

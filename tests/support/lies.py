@@ -146,7 +146,7 @@ class Liar:
                 shown |= dict.fromkeys(again, 1)
 
     def forged(self, number: int, person: Person | None) -> Advertisement:
-        """Keys in the name of an honest client that it did not sign, or not like this; some of them the server holds."""
+        """Keys in the name of an honest client that it did not sign, or not like this; some the server holds."""
         scene, own = self.scene, self.scene.forge(number)
         before = [p.advertisement for place in self.earlier for p in place.persons if p.client == number]
         choices = [own]

@@ -428,6 +428,20 @@ def test_mauled_ciphertexts_are_noticed_and_the_round_survives() -> None:
     assert (result.total == ring_sum(cast.terms, cast.inputs, names(6))).all()
 
 
+def test_shares_that_their_dealer_did_not_commit_to_are_not_held() -> None:
+    cast = Cast(make_terms(6)).play_until(Step.MASK)
+    delivery = decode(messages.Deliveries, cast.inbox[VICTIM], cast.terms)
+    first, second, *others = delivery.envelopes
+    exchanged = (msgspec.structs.replace(first, marks=second.marks), second, *others)
+    cast.inbox[VICTIM] = messages.encode(messages.Deliveries(cast.terms.digest, exchanged))
+    cast.play()
+    state = cast.states[VICTIM]
+    assert isinstance(state, client.Masked)
+    assert state.distrusted == (first.peer,)
+    result = cast.finish()
+    assert (result.total == ring_sum(cast.terms, cast.inputs, names(6))).all()
+
+
 def test_mauled_ciphertexts_corrupt_the_sum_without_authentication(monkeypatch: pytest.MonkeyPatch) -> None:
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
@@ -502,3 +516,22 @@ def test_a_key_book_with_a_repeated_key_is_refused() -> None:
     copied = msgspec.structs.replace(second, masking_key=first.masking_key)
     with pytest.raises(PeerProtocolError, match="advertised twice"):
         cast.reply(VICTIM, messages.encode(messages.KeyBook(cast.terms.digest, (first, copied, *others))))
+
+
+# --- Testimonies whose signatures do not count.
+
+
+def test_testimonies_with_signatures_that_do_not_count_are_refused() -> None:
+    cast = Cast(make_terms(7, active=True)).play_until(Step.REVEAL, {Step.MASK: ["client-06"]})
+    good = decode(messages.Testimony, cast.inbox[VICTIM], cast.terms).confirmations
+    stranger = msgspec.structs.replace(good[-1], sender=6)
+    for confirmations, reason in (
+        (good[:1] * cast.terms.quorum, "repeated or unsorted"),
+        ((good[0], *good), "repeated or unsorted"),
+        (good[::-1], "repeated or unsorted"),
+        ((*good, stranger), "did not survive"),
+    ):
+        testimony = messages.encode(messages.Testimony(cast.terms.digest, tuple(confirmations)))
+        with pytest.raises(PeerProtocolError, match=reason):
+            cast.reply(VICTIM, testimony)
+    cast.reply(VICTIM, cast.inbox[VICTIM])

@@ -104,7 +104,7 @@ class Scene(World):
     def _garble(self, message: M) -> tuple[str, M]:
         """Return which field is garbled, and the message."""
         kind = type(message).__name__
-        choices = [name for name in message.__struct_fields__ if name != "terms" or self.rng.random() < 0.1]
+        choices = [name for name in message.__struct_fields__ if name != "terms" or self.rng.random() < 0.3]
         field = self.rng.choice(choices or ["terms"])
         value = getattr(message, field)
         if field == "terms":

@@ -171,6 +171,17 @@ def test_shares_of_the_wrong_kind_or_of_strangers_are_rejected() -> None:
     assert cast.server.receive(VILLAIN, reply) is None
 
 
+def test_repeated_shares_of_a_key_are_rejected() -> None:
+    cast = Cast(make_terms(5)).play_until(Step.REVEAL, {Step.MASK: ["client-04"]})
+    reply = cast.replies([VILLAIN])[VILLAIN]
+    opened = messages.decode(reply, messages.Revelation, "test", cast.terms.digest)
+    bad = messages.encode(msgspec.structs.replace(opened, key_shares=2 * opened.key_shares))
+    rejected = cast.server.receive(VILLAIN, bad)
+    assert rejected is not None
+    assert "repeated" in rejected.reason
+    assert cast.server.receive(VILLAIN, reply) is None
+
+
 # --- Dealers whose shares do not fit together.
 
 

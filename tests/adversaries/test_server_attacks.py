@@ -373,6 +373,16 @@ def test_cutting_the_ring_in_two(defended: bool, monkeypatch: pytest.MonkeyPatch
     assert (partial == ring_sum(cast.terms, cast.inputs, arc)).all()
 
 
+def test_an_honest_server_does_not_even_ask_where_the_ring_falls_apart() -> None:
+    cast = Cast(make_terms(8, topology=Harary(2), threshold=1)).play_until(Step.MASK)
+    attacker = Attacker(cast)
+    near = [VICTIM, *attacker.neighbours(VICTIM)]
+    cut = [peer for name in near[1:] for peer in attacker.neighbours(name) if peer not in near]
+    cast.deliver(cast.replies([name for name in names(8) if name not in cut]))
+    with pytest.raises(PartialSumRisk, match="falls apart"):
+        cast.server.close()
+
+
 # --- Other lies about the survivors.
 
 

@@ -87,9 +87,10 @@ NOT_FOR_PRIVACY = {
 #: What of rules.py is no rule by itself: marks of single shares, which "share marks" stands for, and a blame mark.
 PARTS = {"self_share_mark", "key_share_mark", "self_seed_mark"}
 
-#: Rules that the search finds missing by itself, and the sessions it may take (`make slow`).
-FOUND_WITHIN = 3_000
-FOUND = ("one kind of share",)
+#: Sessions in which the search finds by itself what a needed rule is there for (`make slow`), but for those that take a
+#: coincidence too many; for these the scripts must do.
+FOUND_WITHIN = 1_000
+SCRIPTED_ONLY = {"statements cover those aggregated", "statements name the book", "statements of all neighbours"}
 
 SCRIPTS = [(rule, script) for rule, played in NEEDED.items() for script in played]
 ALL_SCRIPTS = list(dict.fromkeys([script for _, script in SCRIPTS] + [script for _, script in BACKED.values()]))
@@ -196,11 +197,11 @@ def test_the_long_search_finds_nothing_with_all_rules_on(capsys: pytest.CaptureF
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rule", [*NEEDED])
+@pytest.mark.parametrize("rule", [rule for rule in NEEDED if rule not in SCRIPTED_ONLY])
 def test_the_search_finds_what_each_rule_is_there_for(rule: str, capsys: pytest.CaptureFixture[str]) -> None:
     with without(rule):
         found = next((seed for seed in range(FOUND_WITHIN) if make_liar(seed).play()), None)
     with capsys.disabled():
-        print(f"\n{rule:45}{'not found' if found is None else f'found in session {found + 1}'}")
-    assert found is not None or rule not in FOUND
-    assert found is None or not make_liar(found).play()
+        print(f"\nwithout {rule:45}{'no leak' if found is None else f'a leak in session {found + 1}'}")
+    assert found is not None
+    assert not make_liar(found).play()

@@ -173,8 +173,8 @@ def check_statements(
 ) -> None:
     """Nobody helps to open the self mask of a client without its own word on which masks lie beneath it.
 
-    Each of the ``peers``, which are this client's neighbours, if it is to be aggregated, must have signed that its input
-    carries the masks of all its aggregated neighbours. Otherwise a server that delivers too few envelopes, then says
+    Each of the ``peers``, this client's neighbours, that is to be aggregated must have signed that its input carries
+    the masks of all its aggregated neighbours. Otherwise a server that delivers too few envelopes, then says
     that those who sent them were lost, has every mask of an input but the self mask, and the holders open that.
 
     Peers whose shares this client does not hold are asked for their word too: one that gives none under this key book

@@ -19,7 +19,7 @@ from coterie.secagg.invitation import read_invitation
     ("changes", "reason"),
     [
         ({"session": b"short"}, "random bytes"),
-        ({"clients": ("alone",)}, "between 2 and"),
+        ({"clients": ("alone",)}, "a session has between 2 and"),
         ({"clients": ("twin", "twin")}, "distinct"),
         ({"bits": 0}, "bits"),
         ({"bits": 65}, "bits"),

@@ -1,0 +1,43 @@
+"""Committed reports: each is what today's code writes from the committed trials, byte for byte."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from coterie.errors import ConfigError
+from coterie.reproduce.declarations import declared, read_declaration
+from coterie.reproduce.runner import REPORT, RESULTS, Run
+
+RESULTS_FOLDER = Path(__file__).parents[3] / "docs" / "results"
+COMMITTED = sorted(file.parent.name for file in RESULTS_FOLDER.glob(f"*/{RESULTS}"))
+NOT_REWRITTEN = {"multi-round-metrics"}  # its figures show every trial, and its results do not hold them
+
+
+def committed_run(name: str, folder: Path) -> Run:
+    """Return the run whose results are committed under a name, with a copy of them in another folder."""
+    shutil.copy(RESULTS_FOLDER / name / RESULTS, folder)
+    stored = json.loads((folder / RESULTS).read_text())
+    declaration = read_declaration(declared()[stored["experiment"]])
+    return Run(stored["experiment"], declaration, folder, stored["size"], stored["trials"], stored["seed"])
+
+
+def test_every_folder_is_listed_with_its_trials() -> None:
+    folders = {path.name for path in RESULTS_FOLDER.iterdir() if path.is_dir()}
+    assert folders == set(COMMITTED)
+    index = (RESULTS_FOLDER / "README.md").read_text()
+    assert [name for name in COMMITTED if f"({name}/{REPORT})" not in index] == []
+
+
+@pytest.mark.parametrize("name", [name for name in COMMITTED if name not in NOT_REWRITTEN])
+def test_rewriting_gives_the_committed_report(name: str, tmp_path: Path) -> None:
+    committed_run(name, tmp_path).rewrite_report()
+    for file in (REPORT, RESULTS):
+        assert (tmp_path / file).read_text() == (RESULTS_FOLDER / name / file).read_text(), file
+
+
+@pytest.mark.parametrize("name", sorted(NOT_REWRITTEN))
+def test_what_is_not_rewritten_says_so(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="run it again"):
+        committed_run(name, tmp_path).rewrite_report()

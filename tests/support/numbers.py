@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-from tests.support.outputs import NUMBER, PROJECT, Near, NoteError, Value, evaluate, load, mean, run_command
+from tests.support.outputs import NUMBER, PROJECT, Near, NoteError, Value, average, evaluate, load, run_command
 
 MARKS = {
     "constant": "chosen or computed by hand, not measured",
@@ -209,7 +209,7 @@ def compare(note: Note, run: Callable[[str], Any]) -> list[Compared]:
                 values = [item.value(output) for output in outputs]
             except (LookupError, TypeError, ValueError) as error:
                 raise NoteError(f"{note.where}: {item.text}: {error!r}") from None
-            today = values[0] if len(values) == 1 else all(values) if isinstance(values[0], bool) else mean(values)
+            today = values[0] if len(values) == 1 else average(values)
             compared.append(Compared(note, number, item.text, number.printed(today), number.agrees(today)))
     return compared
 

@@ -13,7 +13,7 @@ import shlex
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
@@ -23,8 +23,8 @@ from typing import Any
 PROJECT = Path(__file__).parents[2]
 NUMBER = r"[-+−]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
 
-# Training can take another turn where the last bit of a product differs. So numbers are compared as one kind of processor
-# computes them, which any x86 processor of the last ten years can imitate, and in one order of additions.
+# Training can take another turn where the last bit of a product differs. So numbers are compared as one kind of
+# processor computes them, which any x86 processor of the last ten years can imitate, and in one order of additions.
 ARITHMETIC = {
     "ATEN_CPU_CAPABILITY": "avx2",
     "MKL_ENABLE_INSTRUCTIONS": "AVX2",
@@ -70,7 +70,7 @@ def run_command(command: str) -> Any:  # noqa: ANN401
         environment = {**os.environ, **ARITHMETIC, "PYTHONPATH": path}
         done = subprocess.run(call, cwd=folder, capture_output=True, text=True, env=environment)
         output = _read_output(done.stdout, Path(folder))
-    if done.returncode == 2 and "COTERIE_DATA" in done.stderr:
+    if done.returncode == 2 and "nothing is downloaded" in done.stderr:
         raise DataMissing(done.stderr.strip())
     if done.returncode:
         raise NoteError(f"{command} ended with {done.returncode}: {done.stderr.strip()[-500:]}")
@@ -122,8 +122,15 @@ def _joint(cell: str) -> str:
     return "±" if "±" in cell else "to"
 
 
-def mean(values: Iterable[float | str]) -> float:
-    """Average numbers."""
+def average(values: Sequence[Value]) -> Value:
+    """Average what several commands came to; a comparison must hold for all of them."""
+    if isinstance(values[0], bool):
+        return all(values)
+    mean = _mean(values)
+    return Near(mean, values[0].within) if isinstance(values[0], Near) else mean
+
+
+def _mean(values: Iterable[float | str]) -> float:
     return statistics.fmean(float(value) for value in values)
 
 
@@ -146,7 +153,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "deviation": statistics.stdev,
     "len": len,
     "max": max,
-    "mean": mean,
+    "mean": _mean,
     "median": statistics.median,
     "min": min,
     "near": Near,

@@ -217,6 +217,8 @@ def test_what_differs_in_a_printed_digit_differs(item: str, text: str) -> None:
 def test_several_commands_are_averaged() -> None:
     assert read_values("score", "It is 2.5.", {"score": 1}, {"score": 4}) == [True]
     assert read_values("score > 0", "above 0.0", {"score": 1}, {"score": -1}) == [False]
+    assert read_values("near(score, 0.1)", "It is 2.6.", {"score": 1}, {"score": 4}) == [True]
+    assert read_values("near(score, 0.1)", "It is 2.7.", {"score": 1}, {"score": 4}) == [False]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from tests.support.numbers import MARKS, MOST_MINUTES, Note, Number, compare, documents, faults, read_notes
-from tests.support.outputs import PROJECT, Near, NoteError, load
+from tests.support.outputs import PROJECT, DataMissing, Near, NoteError, load, run_command
 
 from coterie.cli import app
 from coterie.errors import ConfigError
@@ -217,8 +217,8 @@ def test_what_differs_in_a_printed_digit_differs(item: str, text: str) -> None:
 def test_several_commands_are_averaged() -> None:
     assert read_values("score", "It is 2.5.", {"score": 1}, {"score": 4}) == [True]
     assert read_values("score > 0", "above 0.0", {"score": 1}, {"score": -1}) == [False]
-    assert read_values("near(score, 0.1)", "It is 2.6.", {"score": 1}, {"score": 4}) == [True]
-    assert read_values("near(score, 0.1)", "It is 2.7.", {"score": 1}, {"score": 4}) == [False]
+    assert read_values("near(score, 0.15)", "It is 2.6.", {"score": 1}, {"score": 4}) == [True]
+    assert read_values("near(score, 0.15)", "It is 2.7.", {"score": 1}, {"score": 4}) == [False]
 
 
 @pytest.mark.parametrize(
@@ -238,6 +238,23 @@ def test_a_number_agrees_with_what_is_printed_and_with_nothing_else(value: float
     unit = 10.0**-digits / (100 if percent else 1)
     assert not number.agrees(value + 1.5 * unit)
     assert not number.agrees(value - 1.5 * unit)
+
+
+def test_commands_are_run_as_a_user_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run_command("coterie plan --clients 30 --dropout 0.1 --json")["clients"] == 30
+    assert "coterie" in run_command("coterie --version")
+    with pytest.raises(NoteError, match="ended with 2: coterie: "):
+        run_command("coterie audit nothing.csv")
+    with pytest.raises(NoteError, match="only commands of coterie"):
+        run_command("rm README.md")
+    monkeypatch.delenv("COTERIE_DATA", raising=False)
+    with pytest.raises(DataMissing, match="'faces'"):
+        run_command("coterie attack faces --data faces --json")
+
+
+def test_the_last_record_of_a_run_is_at_hand() -> None:
+    settings = "--set rounds=1 --set clients.count=8 --set cohort.size=4 --set training.workers=0"
+    assert run_command(f"coterie run --json {settings}")["last"]["round"] == 1
 
 
 def test_a_report_is_read_by_heading_row_and_column(tmp_path: Path) -> None:

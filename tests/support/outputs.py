@@ -67,7 +67,7 @@ def run_command(command: str) -> Any:  # noqa: ANN401
     with TemporaryDirectory() as folder:
         (Path(folder) / "examples").symlink_to(PROJECT / "examples")
         call = [sys.executable, "-m", "coterie", *words]
-        environment = {**os.environ, **ARITHMETIC, "PYTHONPATH": path}
+        environment = {**os.environ, **ARITHMETIC, "COLUMNS": "80", "PYTHONPATH": path}
         done = subprocess.run(call, cwd=folder, capture_output=True, text=True, env=environment)
         output = _read_output(done.stdout, Path(folder))
     if done.returncode == 2 and "nothing is downloaded" in done.stderr:

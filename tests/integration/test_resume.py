@@ -218,7 +218,7 @@ def test_a_folder_that_lost_something_is_refused(stopped: RunFolder) -> None:
         TrainingRun.open(stopped).play()
     stopped.secret_file.write_bytes(b"short")
     stopped.checkpoint_file.unlink()
-    with pytest.raises(InputError, match="checkpoint.safetensors is missing"):
+    with pytest.raises(InputError, match=r"checkpoint\.safetensors is missing"):
         TrainingRun.open(stopped).play()
     stopped.ledger_file.unlink()
     with pytest.raises(InputError, match="missing or incomplete"):

@@ -1,0 +1,211 @@
+"""A Flower server reads single nodes out of one sum: by how wide ranges travel, by the recipe, by the order of records.
+
+Each of these tests was written by an attacker and failed on the code that it was written against.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvg
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from tests.support.flower import MEMORY, FakeGrid, make_grid
+
+from coterie.errors import ConfigError
+from coterie.secagg.server import Aggregate
+from coterie.transports.flower import PrivateStrategy, private_mod
+from coterie.transports.flower.form import Form, Mean
+from coterie.transports.flower.recipe import STATISTICS, Metric, RosterRecipe
+
+SIZES = (531, 1207)
+ENTRIES = 64
+FARTHEST = 400
+"""Units that a running variance moves by at most, as the attacker supposes."""
+VARIANCES = np.random.default_rng(3).lognormal(2.5, 1.0, (len(SIZES), ENTRIES))
+QUIET: dict[str, Any] = {"fraction_evaluate": 0.0}
+SETTINGS: dict[str, Any] = {"privacy": 2, "deadline": 1, "resume": False, "empty_rounds": 0}
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
+        monkeypatch.setenv("COTERIE_HOME", folder)
+        FakeGrid({})  # makes the identity without which there are no messages
+        yield Path(folder)
+
+
+def received(name: str, length: int) -> RecordDict:
+    return RecordDict({"arrays": ArrayRecord({name: Array(np.zeros(length))})})
+
+
+def reply(name: str, moved: NDArray[np.float64], size: int) -> RecordDict:
+    arrays = ArrayRecord({name: Array(np.asarray(moved))})
+    return RecordDict({"arrays": arrays, "metrics": MetricRecord({"num-examples": size})})
+
+
+@given(
+    st.sampled_from([1e-5, 1e-2, 1.0]),
+    st.sampled_from([(14, 8191), (24, 10_000), (16, 100)]),
+    st.integers(1, 90),
+    st.integers(1, 90),
+    st.integers(-40, 40),
+)
+def test_a_sum_tells_nothing_but_the_weighted_sum(
+    clip: float, bits: tuple[int, int], one: int, other: int, shift: int
+) -> None:
+    """Two circles with the same weights and the same weighted sum of updates have the same vector, but for rounding.
+
+    It failed: digits times weights were summed one by one, and told which of two nodes had moved how far.
+    """
+    precision, most = bits
+    recipe = RosterRecipe(clip=clip, clips=(("*", 1000 * clip), *STATISTICS), precision=precision, most_weight=most)
+    form, given_model = Form(recipe, 2), received("w", 3)
+    ring = form.quantizer.ring
+    start = np.array([[1.0, -30.0, 7.25], [2.0, 11.0, -0.5]]) * clip
+    moved = start + np.array([[other * shift], [-one * shift]]) * clip / 8
+    totals = []
+    for moves in start, moved:
+        vectors = [
+            form.encode(form.scale(given_model, reply("w", move, size)), size, np.random.default_rng(1))
+            for move, size in zip(moves, (one, other), strict=True)
+        ]
+        total = vectors[0] + vectors[1]
+        ring.reduce(total)
+        totals.append(total)
+    difference = totals[1] - totals[0]
+    ring.reduce(difference)
+    # The share of entries that were clipped is a metric of its own; nothing is clipped here.
+    assert np.abs(ring.lift(difference).astype(np.int64)).max() <= 4
+
+
+def sums_of_one_session(monkeypatch: pytest.MonkeyPatch, name: str) -> tuple[int, NDArray[np.int64]]:
+    """Play a session in which nobody lies; return the sum of weights and all that follows the rounded entries."""
+    app = ClientApp(mods=[private_mod])
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        place = int(context.node_config["partition-id"])
+        now = message.content.array_records["arrays"][name].numpy() + VARIANCES[place]
+        return Message(reply(name, now, SIZES[place]), reply_to=message)
+
+    seen: list[NDArray[np.int64]] = []
+    honest = Form.decode
+
+    def decode(form: Form, given_model: RecordDict, aggregate: Aggregate) -> Mean:
+        seen.append(form.quantizer.ring.lift(aggregate.total).astype(np.int64))
+        return honest(form, given_model, aggregate)
+
+    monkeypatch.setattr(Form, "decode", decode)
+    arrays = ArrayRecord({name: Array(np.zeros(ENTRIES))})
+    PrivateStrategy(FedAvg(**QUIET), **SETTINGS).start(make_grid(app, len(SIZES)), arrays, 1, timeout=1)
+    (total,) = seen
+    return int(total[0]), total[1 + ENTRIES + 1 :][:ENTRIES]
+
+
+def test_one_sum_does_not_give_away_the_running_variances_of_two_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Default settings, T = 2, nobody lies: the server only looks at the sum.
+
+    It failed: each entry of a wide range added a small whole number times the node's weight. Only one split of the
+    sum of weights fits all entries, and then each has one solution: both nodes' variances to within 1.0, of up to 338.
+    """
+    total, sums = sums_of_one_session(monkeypatch, "bn.running_var")
+    steps = np.arange(FARTHEST + 1)
+    solved = []
+    for first in range(1, total // 2 + 1):
+        second = total - first
+        left = sums[:, None] - first * steps
+        fits = (left % second == 0) & (left >= 0) & (left // second <= FARTHEST)
+        if (fits.sum(axis=1) == 1).all():
+            mine = fits.argmax(axis=1)
+            solved.append(2.0 * np.array([mine, (sums - first * mine) // second]))
+    assert not any(np.abs(found - VARIANCES).max() <= 1.0 for found in solved)
+
+
+def test_a_recipe_that_asks_for_one_metric_in_many_ranges_is_refused() -> None:
+    """A metric that is declared once for each threshold tells, in one session, what values the nodes of a circle have.
+
+    It failed: nodes accepted such a recipe, though a strategy cannot declare it. It is the attack by ranges that
+    change from session to session, in one go.
+    """
+    steps = tuple(Metric("loss", at / 10, at / 10 + 1e-6) for at in range(10))
+    for metrics in ({"train_metrics": steps}, {"evaluate_metrics": steps}):
+        with pytest.raises(ConfigError, match="once"):
+            RosterRecipe.from_bytes(_unchecked(**metrics))
+
+
+def test_a_recipe_whose_weight_is_a_metric_as_well_is_refused() -> None:
+    """It failed: only the strategy refused it, and a lying server does not ask its own strategy."""
+    with pytest.raises(ConfigError, match="once"):
+        RosterRecipe.from_bytes(_unchecked(train_metrics=(Metric("num-examples", 22.0, 23.0),)))
+
+
+def _unchecked(**changes: Any) -> bytes:  # noqa: ANN401
+    """Write a recipe as a lying server does: nothing is checked."""
+    with pytest.MonkeyPatch.context() as off:
+        off.setattr(RosterRecipe, "__post_init__", lambda _recipe: None)
+        return RosterRecipe(varying=("num-server-rounds", "server-round"), **changes).to_bytes()
+
+
+def test_the_order_of_records_is_part_of_the_configuration() -> None:
+    """Two records with two batch sizes, in both orders: an app that takes the first one works in two ways.
+
+    It failed: names and values were fixed, their order was not, so that there were two equations for one circle.
+    """
+    called: list[int] = []
+    app = ClientApp(mods=[private_mod])
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        config = next(iter(message.content.config_records.values()))
+        called.append(int(str(config["batch-size"])))
+        place = int(context.node_config["partition-id"])
+        steps = -(-SIZES[place] // called[-1])
+        now = message.content.array_records["arrays"]["w"].numpy() + 1e-4 * steps
+        return Message(reply("w", now, SIZES[place]), reply_to=message)
+
+    class TwoRecords(FedAvg):
+        """Sends the records in one order or the other."""
+
+        names: tuple[str, ...] = ("a", "b")
+
+        def _construct_messages(self, record: RecordDict, node_ids: list[int], message_type: str) -> list[Message]:
+            sizes = {"a": 1, "b": 64}
+            more = {name: ConfigRecord({"batch-size": sizes[name]}) for name in self.names}
+            arrays = dict(record.array_records.items())
+            return list(super()._construct_messages(RecordDict({**more, **arrays}), node_ids, message_type))
+
+    for names in ("a", "b"), ("b", "a"):
+        strategy = TwoRecords(**QUIET)
+        strategy.names = names
+        arrays = ArrayRecord({"w": Array(np.zeros(3))})
+        PrivateStrategy(strategy, **SETTINGS).start(make_grid(app, len(SIZES)), arrays, 1, timeout=1)
+    assert set(called) == {1}
+
+
+def test_what_an_app_does_to_the_model_it_received_changes_no_contribution(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An app may put its new model into the records that it received, and reply with them.
+
+    It failed: the change was taken against what the app had left there, and was zero for everybody, without a word.
+    """
+    app = ClientApp(mods=[private_mod])
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        arrays = message.content.array_records["arrays"]
+        arrays["w"] = Array(arrays["w"].numpy() + 0.25)
+        message.content["metrics"] = MetricRecord({"num-examples": 5})
+        return Message(message.content, reply_to=message)
+
+    kept = PrivateStrategy(FedAvg(**QUIET), **SETTINGS)
+    kept.start(make_grid(app, 2), ArrayRecord({"w": Array(np.zeros(3))}), 1, timeout=1)
+    assert kept.grid is not None
+    mean = kept.grid.results[-1].value
+    assert mean is not None
+    assert np.allclose(mean.arrays["w"].numpy(), 0.25, atol=1e-3)

@@ -7,9 +7,11 @@ them all. The server gets back what Flower's own weighted mean would be, and nob
 
 *Wide ranges.* A range of R costs precision in proportion to R, and the running variance of a batch normalisation needs
 both: it may move by thousands, and a small one must not come out negative. So where R is much wider than ``clip``, an
-entry x travels as x = unit * (d_0 + d_1 b + d_2 b^2 + ...) + rest, with whole digits |d_j| <= (b - 1) / 2. A digit of a
-client of weight w is the ring element d_j w, which needs no rounding; the rest is rounded as any other entry. Whole
-numbers have a unit of 1 and no rest, so that their mean is exact: a counter of 44.9999 would be read as 44.
+entry travels twice or more: rounded as any other, which tells the sum coarsely, and in finer steps modulo the ring,
+which tells it but for multiples of 2^k. The coarse sum says which multiple. Each element is a sum of rounded x w / step,
+so that the server learns the weighted sum of an entry and nothing else about it. (Digits of x, times w, would not do: a
+sum of small whole numbers times weights has one solution.) Whole numbers travel in steps of 1, so that their mean is
+exact: a counter of 44.9999 would be read as 44.
 
 Nothing here refuses because of a *value*: a refusal is a message, and would tell the server something about the data of
 one node. What is NaN counts as no change (a metric: as the middle of its range); what is out of range, as its end.
@@ -17,7 +19,7 @@ one node. What is NaN counts as no change (a metric: as the middle of its range)
 
 import fnmatch
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from logging import WARNING
 from typing import Any, NamedTuple, TypeVar
@@ -40,7 +42,7 @@ R = TypeVar("R")
 
 _KINDS = "fiu"  # floating-point numbers, signed and unsigned integers
 _ONE_PART = 16.0  # times clip: a range up to this loses four bits at most, and travels in one part
-_FINEST = 2.0**-40  # of a range: what float64 keeps of it with room to spare
+_FINEST = 2.0**-52  # of a range at full weight: what float64 keeps of it
 TRAIN, EVALUATE = "train", "evaluate"
 
 
@@ -54,10 +56,11 @@ class Mean(NamedTuple):
 
 
 class Scaled(NamedTuple):
-    """A reply before it is rounded: numbers from -1 to 1, digits of wide ranges, and what the reply says it weighs."""
+    """A reply before it is rounded: numbers from -1 to 1, wide ranges in steps, and what the reply says it weighs."""
 
     entries: list[FloatArray]
-    digits: list[NDArray[np.int64]]
+    steps: list[FloatArray]
+    """Entries of wide ranges, counted in each of their steps."""
     weight: int
 
 
@@ -89,10 +92,7 @@ class Form:
     def layout(self, received: RecordDict) -> Layout:
         """Return the shapes of a contribution to work on ``received``."""
         parts = self._parts(received)
-        shapes = [part.base.shape for part in parts]
-        shapes.append((len(self.metrics) + len(parts),))
-        shapes.extend(part.base.shape for part in parts for _ in range(part.scale.digits))
-        return Layout(tuple(shapes), ("float64",) * len(shapes))
+        return self._layout(parts, [part.base.shape for part in parts for _ in part.scale.steps])
 
     def scale(self, received: RecordDict, reply: RecordDict) -> Scaled:
         """Return what is to be rounded of a reply; an :class:`InputError` says what it lacks, whatever its values."""
@@ -100,15 +100,15 @@ class Form:
         weight = self.clamped_weight(_number(measured, self.recipe.weight))
         values = [_scaled(_number(measured, metric.name), metric) for metric in self.metrics]
         entries: list[FloatArray] = []
-        digits: list[NDArray[np.int64]] = []
+        steps: list[FloatArray] = []
         if self.arrays:
             model = _single(reply.array_records, "ArrayRecord")
             for part in self._parts(received):
-                fine, wide, clipped = part.change(model)
-                entries.append(fine)
-                digits.extend(wide)
+                moved, clipped = part.change(model)
+                entries.append(np.asarray(np.clip(moved / part.scale.reach, -1, 1)))
+                steps.extend(np.asarray(moved / step) for step in part.scale.steps)
                 values.append(clipped)
-        return Scaled([*entries, np.array(values)], digits, weight)
+        return Scaled([*entries, np.array(values)], steps, weight)
 
     def clamped_weight(self, weight: float) -> int:
         """Return a weight as it counts: a whole number from 0 to the most there may be, whatever it was."""
@@ -119,27 +119,31 @@ class Form:
     def encode(self, scaled: Scaled, weight: int, rng: np.random.Generator) -> RingVector:
         """Return the vector of a reply that counts for ``weight``."""
         vector = self.quantizer.encode(scaled.entries, rng, weight).vector
-        if not scaled.digits:
+        if not scaled.steps:
             return vector
         ring = self.quantizer.ring
-        words = np.concatenate([np.ravel(digit) for digit in scaled.digits]) * weight
-        wide: RingVector = words.astype(ring.signed).view(ring.dtype)
+        counted = np.concatenate([np.ravel(steps) for steps in scaled.steps]) * weight
+        floors = np.floor(counted)
+        words = floors.astype(np.int64) + (rng.random(counted.size) < counted - floors)
+        wide: RingVector = words.astype(ring.dtype)  # modulo the size of a word, and then modulo the ring
         ring.reduce(wide)
         return np.concatenate([vector, wide])
 
     def decode(self, received: RecordDict, aggregate: Aggregate) -> Mean:
         """Return the weighted mean of all replies behind a sum."""
         quantizer, parts = self.quantizer, self._parts(received)
-        decoded = quantizer.decode(aggregate.total, self.layout(received), len(aggregate.clients))
-        fine, values, digits = (
-            decoded.mean[: len(parts)],
-            decoded.mean[len(parts)],
-            iter(decoded.mean[len(parts) + 1 :]),
-        )
+        rounded = self._layout(parts)
+        end = quantizer.length(rounded)
+        decoded = quantizer.decode(aggregate.total[:end], rounded, len(aggregate.clients))
+        weight, values = decoded.total_weight, decoded.mean[len(parts)]
         model = {}
-        for part, rest in zip(parts, fine, strict=True):
-            wide = [next(digits) * (quantizer.levels / quantizer.max_weight) for _ in range(part.scale.digits)]
-            model[part.name] = Array(part.moved(rest, wide, decoded.total_weight))
+        for part, mean in zip(parts, decoded.mean, strict=False):
+            total = np.asarray(mean * part.scale.reach * weight)
+            for step in part.scale.steps:
+                begin, end = end, end + part.base.size
+                found = quantizer.ring.lift(aggregate.total[begin:end]).astype(np.int64).reshape(total.shape)
+                total = _nearest(total / step, found, quantizer.ring.modulus) * step
+            model[part.name] = Array(part.moved(total, weight))
         measured: dict[str, int | float | list[int] | list[float]] = {self.recipe.weight: decoded.total_weight}
         for metric, value in zip(self.metrics, values, strict=False):
             measured[metric.name] = float(metric.low + (value + 1) / 2 * (metric.high - metric.low))
@@ -156,6 +160,11 @@ class Form:
         fitting = (clip for pattern, clip in self.recipe.clips if fnmatch.fnmatchcase(name, pattern))
         return next(fitting, self.recipe.clip if kind == "f" else self.recipe.counter_clip)
 
+    def _layout(self, parts: "list[_Part]", steps: Iterable[tuple[int, ...]] = ()) -> Layout:
+        """Return the shapes of what is rounded, and of these after it."""
+        shapes = (*(part.base.shape for part in parts), (len(self.metrics) + len(parts),), *steps)
+        return Layout(shapes, ("float64",) * len(shapes))
+
     def _parts(self, received: RecordDict) -> "list[_Part]":
         return list(self._scaled_parts(received)) if self.arrays else []
 
@@ -169,25 +178,29 @@ class Form:
 
 
 class _Scale(NamedTuple):
-    """How numbers of one range travel: ``rest`` is the range of what is rounded, beside so many digits of a base."""
+    """How numbers up to ``reach`` travel: rounded as parts of it, and modulo the ring in ever finer ``steps``.
+
+    Let a sum of n clients be known to within n of the steps before, and q finer steps make one of these. In finer steps
+    it is known to within n (q + 1), as each client rounds once more. With q <= Q / 2 that is less than n Q, and so less
+    than half of the ring: one number of the right residue is near enough (see :class:`Quantizer` for Q).
+    """
 
     reach: float
-    rest: float
-    unit: float = 0.0
-    base: int = 3
-    digits: int = 0
+    steps: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, reach: float, recipe: RosterRecipe, *, whole: bool) -> "_Scale":
-        if reach < 1 if whole else reach <= _ONE_PART * recipe.clip:
-            return cls(reach, reach)
         quantizer = recipe.quantizer(2)
-        base = 2 * (quantizer.levels // quantizer.max_weight) + 1  # so that a digit times a weight is an entry
-        unit = max(1.0 if whole else 2 * recipe.clip, reach * _FINEST)
-        digits = 1
-        while unit * (base**digits - 1) / 2 < reach:
-            digits += 1
-        return cls(reach, unit / 2, unit, base, digits)
+        levels, most = quantizer.levels, quantizer.max_weight
+        finer = levels // 2
+        if finer < 2 or (reach < 1 if whole else reach <= _ONE_PART * recipe.clip):
+            return cls(reach)
+        step = max(1.0 if whole else recipe.clip * most / levels, reach * most * _FINEST)
+        steps: list[float] = []
+        while step < reach * most / levels:
+            steps.append(step)
+            step *= finer
+        return cls(reach, tuple(reversed(steps)))
 
 
 class _Part(NamedTuple):
@@ -197,8 +210,8 @@ class _Part(NamedTuple):
     base: NDArray[np.generic]
     scale: _Scale
 
-    def change(self, model: ArrayRecord) -> tuple[FloatArray, list[NDArray[np.int64]], float]:
-        """Return how far a model moved it, what is to be rounded and digits, and the share of entries clipped."""
+    def change(self, model: ArrayRecord) -> tuple[FloatArray, float]:
+        """Return how far a model moved it, within the range, and the share of entries that were clipped."""
         if self.name not in model:
             raise InputError(f"the reply lacks array {self.name!r}, which was received")
         now = model[self.name].numpy()
@@ -210,29 +223,22 @@ class _Part(NamedTuple):
             log(
                 WARNING, "Coterie: %s entries of array %r of this node are NaN, and count as no change", lost, self.name
             )
-        scale = self.scale
-        inside = int(np.count_nonzero(np.abs(moved) <= scale.reach))
-        moved = np.clip(np.where(np.isnan(moved), 0.0, moved), -scale.reach, scale.reach)
-        digits: list[NDArray[np.int64]] = []
-        if scale.digits:
-            whole = np.rint(moved / scale.unit).astype(np.int64)
-            moved = moved - whole * scale.unit
-            for _ in range(scale.digits):
-                digit = (whole + scale.base // 2) % scale.base - scale.base // 2
-                digits.append(np.asarray(digit))
-                whole = (whole - digit) // scale.base
-        fine = np.asarray(np.clip(moved / scale.rest, -1, 1))
-        return fine, digits, 1 - inside / fine.size if fine.size else 0.0
+        reach = self.scale.reach
+        inside = int(np.count_nonzero(np.abs(moved) <= reach))
+        moved = np.asarray(np.clip(np.where(np.isnan(moved), 0.0, moved), -reach, reach))
+        return moved, 1 - inside / moved.size if moved.size else 0.0
 
-    def moved(self, fine: FloatArray, digits: list[FloatArray], total_weight: int) -> NDArray[np.generic]:
+    def moved(self, total: FloatArray, total_weight: int) -> NDArray[np.generic]:
         """Return it moved by a mean change. Whole numbers become fractions, as in Flower's own mean."""
-        change = fine * self.scale.rest
-        for place, digit in enumerate(digits):
-            change = change + digit * (self.scale.unit * self.scale.base**place)
-        if self.base.dtype.kind != "f" and self.scale.unit == 1:  # a sum of whole numbers times whole weights
-            change = np.rint(change * total_weight) / total_weight
-        moved = np.asarray(self.base, dtype=np.float64) + change
+        if self.base.dtype.kind != "f" and self.scale.reach >= 1:  # a sum of whole numbers times whole weights
+            total = np.rint(total)
+        moved = np.asarray(self.base, dtype=np.float64) + total / total_weight
         return np.asarray(moved, dtype=self.base.dtype if self.base.dtype.kind == "f" else np.float64)
+
+
+def _nearest(about: FloatArray, found: NDArray[np.int64], modulus: int) -> FloatArray:
+    """Return the numbers of these residues that are nearest to others."""
+    return np.asarray(found + np.rint((about - found) / modulus) * float(modulus))
 
 
 def whole_numbers(arrays: ArrayRecord) -> dict[str, np.dtype[np.integer[Any]]]:

@@ -108,7 +108,7 @@ def test_arrays_of_every_kind_come_back(dtype: type[Any]) -> None:
 def test_a_wide_range_keeps_the_precision_of_a_narrow_one(
     moves: list[tuple[float, int]], clip: float, bits: tuple[int, int]
 ) -> None:
-    """Digits of a base, each a whole number times the weight, carry what one rounded number could not."""
+    """Finer steps modulo the ring carry what one rounded number could not."""
     precision, most = bits
     if precision == 53:
         moves = moves[:1]
@@ -121,7 +121,7 @@ def test_a_wide_range_keeps_the_precision_of_a_narrow_one(
     ]  # fmt: skip
     mean, _, clipped = mean_of(form, received, replies)
     expected = sum(move * weight for (move, _), weight in zip(moves, weights, strict=True)) / sum(weights)
-    unit = max(clip, 1e6 * 2.0**-40)
+    unit = max(clip, 1e6 * form.quantizer.levels * 2.0**-52)
     error = unit * form.quantizer.error_bound(len(moves), sum(weights)) + 1e-9
     assert abs(float(mean["bn.running_var"].numpy()[0]) - expected) <= error
     assert clipped["bn.running_var"] == 0

@@ -99,7 +99,7 @@ class NodeContribution:
     def _reply(self, received: RecordDict) -> RecordDict:
         message = self._message
         ours = message.content
-        message.content = received
+        message.content = _copied(received)  # an app may change what it is given, and reply with that
         try:
             reply = self._call_next(message, self._context)
         except Exception as error:  # the server would be told its text, which may quote data
@@ -111,3 +111,8 @@ class NodeContribution:
             raise TrainingError("the app's function answered with an error")
         content: RecordDict = reply.content
         return content
+
+
+def _copied(received: RecordDict) -> RecordDict:
+    """Return records that can be changed without changing those that were received; the arrays' bytes are shared."""
+    return RecordDict({key: record.copy() for key, record in received.items()})

@@ -3,8 +3,8 @@
 A configuration turns data into a contribution as much as a recipe does. With a small learning rate a node's update is
 about rate * steps * gradient, and its number of steps is epochs * ceil(examples / batch size): a batch size of the
 server's choice is another coefficient for each node. So a node keeps, for each function of its app, what it was first
-asked with: the run's configuration, that of the message, and names, order, shapes and kinds of the arrays, which decide
-on ranges. Keys that the recipe names as varying may differ.
+asked with: the run's configuration, that of the message, names, kinds and order of the records, and names, order,
+shapes and kinds of the arrays, which decide on ranges. Keys that the recipe names as varying may differ.
 """
 
 from collections.abc import Iterator, Mapping
@@ -54,8 +54,8 @@ def _entries(
     for key, value in run_config.items():
         if key not in varying:
             yield f"{key!r} of the run", repr(value).encode()
-    for record, found in received.items():
-        yield f"record {record!r}", type(found).__name__.encode()
+    for place, (record, found) in enumerate(received.items()):  # an app may take the first that there is
+        yield f"record {record!r}", repr((place, type(found).__name__)).encode()
     records: dict[str, ConfigRecord | MetricRecord] = {**received.config_records, **received.metric_records}
     for record, entries in records.items():
         for key, value in dict(entries).items():

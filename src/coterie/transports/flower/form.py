@@ -8,10 +8,10 @@ them all. The server gets back what Flower's own weighted mean would be, and nob
 *Wide ranges.* A range of R costs precision in proportion to R, and the running variance of a batch normalisation needs
 both: it may move by thousands, and a small one must not come out negative. So where R is much wider than ``clip``, an
 entry travels twice or more: rounded as any other, which tells the sum coarsely, and in finer steps modulo the ring,
-which tells it but for multiples of 2^k. The coarse sum says which multiple. Each element is a sum of rounded x w / step,
-so that the server learns the weighted sum of an entry and nothing else about it. (Digits of x, times w, would not do: a
-sum of small whole numbers times weights has one solution.) Whole numbers travel in steps of 1, so that their mean is
-exact: a counter of 44.9999 would be read as 44.
+which tells it but for multiples of 2^k. The coarse sum says which multiple. Each element is a sum of rounded numbers
+x w / step, so that the server learns the weighted sum of an entry and nothing else about it. (Digits of x, times w,
+would not do: a sum of small whole numbers times weights has one solution.) Whole numbers travel in steps of 1, so that
+their mean is exact: a counter of 44.9999 would be read as 44.
 
 Nothing here refuses because of a *value*: a refusal is a message, and would tell the server something about the data of
 one node. What is NaN counts as no change (a metric: as the middle of its range); what is out of range, as its end.

@@ -79,6 +79,11 @@ class RosterRecipe(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
         force_setattr(self, "varying", tuple(sorted({str(name) for name in self.varying})))
         if not all(metric.usable for metric in self.train_metrics + self.evaluate_metrics):
             raise ConfigError("a metric is declared by a name and a range (low, high), with numbers in between")
+        for metrics in self.train_metrics, self.evaluate_metrics:
+            # In many ranges one metric would tell what values the nodes of a circle have.
+            names = [self.weight, *(metric.name for metric in metrics)]
+            if len(set(names)) < len(names):
+                raise ConfigError("a metric is declared once, and is not the weight")
         ranges = [self.clip, self.counter_clip, *(clip for _, clip in self.clips)]
         if not all(1e-30 <= value <= 1e30 for value in ranges):
             raise ConfigError("the ranges of arrays are positive numbers")

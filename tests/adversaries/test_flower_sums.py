@@ -17,12 +17,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.support.flower import MEMORY, FakeGrid, make_grid
+from typer.testing import CliRunner
 
+from coterie.cli.roster import app as roster_commands
+from coterie.cohorts.circles import Circles
+from coterie.cohorts.roster import Client, Roster
 from coterie.errors import ConfigError
 from coterie.secagg.server import Aggregate
 from coterie.transports.flower import PrivateStrategy, private_mod
 from coterie.transports.flower.form import Form, Mean
 from coterie.transports.flower.recipe import STATISTICS, Metric, RosterRecipe
+from coterie.transports.flower.roster_folder import RosterFolder
 
 SIZES = (531, 1207)
 ENTRIES = 64
@@ -209,3 +214,33 @@ def test_what_an_app_does_to_the_model_it_received_changes_no_contribution(monke
     mean = kept.grid.results[-1].value
     assert mean is not None
     assert np.allclose(mean.arrays["w"].numpy(), 0.25, atol=1e-3)
+
+
+@given(st.lists(st.text(max_size=6), max_size=3), st.lists(st.text(max_size=6), max_size=3), st.text(max_size=6))
+def test_recipes_that_differ_are_described_by_different_words(one: list[str], other: list[str], weight: str) -> None:
+    """Operators pin a roster after they have read its recipe, and a strategy compares it by these words.
+
+    It failed: the keys "a" and "b" were written like the one key "a, b".
+    """
+    recipes = [RosterRecipe(weight=weight, varying=tuple(names)) for names in (one, other)]
+    recipes += [
+        RosterRecipe(varying=("a", "b")),
+        RosterRecipe(varying=("a, b",)),
+        RosterRecipe(varying=("none",)),
+        RosterRecipe(varying=()),
+        RosterRecipe(weight="x; clip 1.0"),
+    ]
+    words = {tuple(recipe.settings().items()) for recipe in recipes}
+    assert len(words) == len({recipe.to_bytes() for recipe in recipes})
+    assert recipes[-1].settings()["weighted_by_key"] == "'x; clip 1.0'"
+
+
+def test_a_roster_is_shown_with_its_whole_recipe(home: Path) -> None:
+    """It failed: a name of 500 letters before it hid that a batch size may vary."""
+    recipe = RosterRecipe(varying=("a" * 500, "batch-size"))
+    clients = [Client("one", bytes([1]) * 32), Client("two", bytes([2]) * 32)]
+    circles = Circles.of([(0, 1)])
+    RosterFolder(home / "server" / "rosters").add(Roster.found(clients, circles, 2, recipe.to_bytes()))
+    shown = CliRunner().invoke(roster_commands, ["show", "--home", str(home)])
+    assert shown.exit_code == 0
+    assert "batch-size" in shown.output

@@ -121,6 +121,6 @@ def _show_recipe(roster: "Roster", console: "Console") -> None:
     if recipe := _recipe(roster):
         console.print("How contributions are made, for good:")
         for name, value in recipe.items():
-            console.print(f"  {name:<16} {printable(value, 500)}", markup=False, soft_wrap=True)
+            console.print(f"  {name:<16} {printable(value, len(value) * 10)}", markup=False, soft_wrap=True)
     else:
         console.print("It does not say how contributions are made: an older version founded it, and nodes refuse it.")

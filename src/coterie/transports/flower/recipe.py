@@ -7,6 +7,7 @@ recipe once, when it founds the roster. The roster's digest covers it, and nodes
 """
 
 import math
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -17,6 +18,7 @@ from coterie.cohorts.roster import Roster
 from coterie.errors import ConfigError
 
 WIDE = 1e6
+_PLAIN = re.compile(r"(?!none$)[\w.*?/:+-]+")
 STATISTICS = (("*running_mean", WIDE), ("*running_var", WIDE), ("*num_batches_tracked", WIDE))
 """Ranges of the running statistics of batch normalisation, which move far in a round."""
 VARYING = ("num-server-rounds", "server-round")
@@ -37,7 +39,7 @@ class Metric(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
         force_setattr(self, "high", float(self.high))
 
     def __str__(self) -> str:
-        return f"{self.name} from {self.low!r} to {self.high!r}"
+        return f"{_word(self.name)} from {self.low!r} to {self.high!r}"
 
     @property
     def middle(self) -> float:
@@ -124,14 +126,16 @@ class RosterRecipe(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     def settings(self) -> dict[str, str]:
         """Return each setting, by the name that a strategy gives it, in words that differ if settings do."""
         return {
-            "weighted_by_key": self.weight,
+            "weighted_by_key": _word(self.weight),
             "most_examples": f"{self.most_weight:,}",
             "precision": f"{self.precision} bits",
             "clip": repr(self.clip),
-            "clips": ", ".join(f"{name} {clip!r}" for name, clip in [*self.clips, ("integers", self.counter_clip)]),
+            "clips": ", ".join(
+                [*(f"{_word(name)} {clip!r}" for name, clip in self.clips), f"integers {self.counter_clip!r}"]
+            ),
             "train_metrics": ", ".join(map(str, self.train_metrics)) or "none",
             "evaluate_metrics": ", ".join(map(str, self.evaluate_metrics)) or "none",
-            "varying": ", ".join(self.varying) or "none",
+            "varying": ", ".join(map(_word, self.varying)) or "none",
         }
 
     def check_kept(self, asked: "RosterRecipe") -> None:
@@ -143,6 +147,11 @@ class RosterRecipe(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
                     f"{name} is {theirs[name]!r}, and the roster was founded with {founded!r}. How contributions are "
                     f"made is fixed for a roster: set {name} back, or {NEW_POPULATION}"
                 )
+
+
+def _word(name: str) -> str:
+    """Return a name that anybody may have chosen, so that it cannot be taken for several, or for other words."""
+    return name if _PLAIN.fullmatch(name) and name.isascii() else repr(name)
 
 
 def declared(ranges: Mapping[str, tuple[float, float]]) -> tuple[Metric, ...]:

@@ -244,3 +244,60 @@ def test_a_roster_is_shown_with_its_whole_recipe(home: Path) -> None:
     shown = CliRunner().invoke(roster_commands, ["show", "--home", str(home)])
     assert shown.exit_code == 0
     assert "batch-size" in shown.output
+
+
+def sums_by_rate(rates: NDArray[np.float64], steps: tuple[int, ...]) -> NDArray[np.float64]:
+    """Play a session for each learning rate, on one model; nodes take so many steps towards their own optimum."""
+    optima = np.array([[0.3, -0.2], [-0.1, 0.4]])
+    app = ClientApp(mods=[private_mod])
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        place = int(context.node_config["partition-id"])
+        rate = float(str(message.content.config_records["config"]["lr"]))
+        now = (1 - (1 - rate) ** steps[place]) * optima[place]
+        return Message(reply("w", now, SIZES[place]), reply_to=message)
+
+    found = []
+    for rate in rates:
+        kept = PrivateStrategy(FedAvg(**QUIET), **SETTINGS, varying=("lr",), precision=40)
+        config = ConfigRecord({"lr": float(rate)})
+        arrays = ArrayRecord({"w": Array(np.zeros(2))})
+        kept.start(make_grid(app, len(SIZES)), arrays, 1, timeout=1, train_config=config)
+        assert kept.grid is not None
+        mean = kept.grid.results[-1].value
+        assert mean is not None
+        found.append(sum(SIZES) * mean.arrays["w"].numpy())
+    degree = np.vander(1 - rates, len(rates), increasing=True)
+    return np.asarray(np.linalg.solve(degree, np.array(found)))
+
+
+@pytest.mark.parametrize(("steps", "told"), [((2, 4), True), ((1, 1), False)])
+def test_a_rate_that_varies_tells_nodes_apart_if_they_take_different_numbers_of_steps(
+    steps: tuple[int, int], told: bool
+) -> None:
+    """What is documented as not protected: n local steps of rate r on a common curvature move by 1 - (1 - r)^n.
+
+    The sums are a polynomial in 1 - r. Its coefficients are the updates of nodes with as many steps, one by one.
+    """
+    by_degree = sums_by_rate(np.linspace(0.2, 1.8, 5), steps)
+    apart = [np.abs(-by_degree[2] / SIZES[0] - [0.3, -0.2]).max(), np.abs(-by_degree[4] / SIZES[1] - [-0.1, 0.4]).max()]
+    assert (max(apart) < 1e-4) == told
+
+
+def test_a_clip_far_below_the_updates_tells_the_sign_of_each_of_them() -> None:
+    """What is documented as not protected: clipped updates are signs, and signs times different weights add up once."""
+    recipe = RosterRecipe(clip=1e-9)
+    form, model = Form(recipe, 2), received("w", 20)
+    updates = np.random.default_rng(1).normal(0, 0.05, (2, 20))
+    rng = np.random.default_rng(2)
+    vectors = [
+        form.encode(form.scale(model, reply("w", update, size)), size, rng)
+        for update, size in zip(updates, SIZES, strict=True)
+    ]
+    total = vectors[0] + vectors[1]
+    form.quantizer.ring.reduce(total)
+    sums = form.quantizer.ring.lift(total)[1:21].astype(float) * recipe.most_weight / form.quantizer.levels
+    pairs = np.array([(one, other) for one in (-1, 1) for other in (-1, 1)])
+    signs = pairs[np.abs(sums[:, None] - pairs @ SIZES).argmin(axis=1)].T
+    assert (signs == np.sign(updates)).all()

@@ -44,7 +44,7 @@ def test_how_contributions_are_made_is_shown_in_words(home: Path, tmp_path: Path
     assert "  most_examples    500" in lines
     assert "  evaluate_metrics accuracy from 0.0 to 1.0" in lines
     assert "  varying          num-server-rounds, server-round" in lines
-    assert "  clips            odd\\n* 2.0, integers 1000000.0" in lines
+    assert "  clips            'odd\\n*' 2.0, integers 1000000.0" in lines
     record = json.loads(run("show", "--home", str(tmp_path / "other"), "--json"))
     assert record["recipe"] == recipe.settings()
 

@@ -159,8 +159,10 @@ class _Asking:
 
     def _read(self, node: int, name: str, message: Message, now: float) -> Reply | None:
         """Return what came, or None if the node is to be asked again."""
-        if not message.has_error():
+        if message.has_content():
             return Reply(node, message.content)
+        if not message.has_error():
+            return Reply(node, None, "sent a reply with nothing in it")
         code = message.error.code
         if code == REFUSED:
             return Reply(node, None, self._exchange.asked.refusal(message.error.reason))

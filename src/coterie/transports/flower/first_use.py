@@ -17,7 +17,6 @@ from coterie.errors import PeerProtocolError
 from coterie.secagg.messages import SERVER
 from coterie.transports.flower.recipe import NEW_POPULATION
 
-_NAME_BYTES = 16
 _SHOWN = 5  # names of what differs
 
 
@@ -30,7 +29,7 @@ def task_name(message_type: str) -> str:
 def configured(run_config: Mapping[str, object], received: RecordDict, varying: tuple[str, ...]) -> bytes:
     """Return all that a task is configured with, each entry by its name and a digest of what it is."""
     entries = _entries(run_config, received, frozenset(varying))
-    return msgspec.msgpack.encode(sorted((name, digest(bind(name, said))[:_NAME_BYTES]) for name, said in entries))
+    return msgspec.msgpack.encode(sorted((name, digest(bind(name, said))) for name, said in entries))
 
 
 def check_unchanged(kept: bytes | None, asked: bytes) -> None:

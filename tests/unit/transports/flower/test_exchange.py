@@ -51,6 +51,16 @@ def test_a_lost_message_is_sent_again_whatever_node_the_error_comes_from(code: i
     assert reply.records is not None
 
 
+def test_a_reply_with_nothing_in_it_is_that_nodes_failure() -> None:
+    def deliver(message: Message, _answer: Answer) -> Message:
+        reply = echo(message)
+        reply.__dict__["_content"] = None
+        return reply
+
+    (reply,) = ask(deliver, nodes=1)
+    assert (reply.records, reply.reason) == (None, "sent a reply with nothing in it")
+
+
 def test_a_node_that_keeps_failing_is_given_up() -> None:
     clock = Clock()
     (reply,) = ask(failing(8, times=99), nodes=1, clock=clock)

@@ -16,7 +16,7 @@ import coterie
 from coterie.cohorts.ledger import Ledger
 from coterie.cohorts.memory import MemoryFile
 from coterie.errors import ConfigError, InputError, TrainingError
-from coterie.runs import changes
+from coterie.runs import changes, run
 from coterie.runs.config_file import load_config
 from coterie.runs.folder import Checkpoint, RunFolder
 from coterie.runs.observers import Observer, RunStart
@@ -49,10 +49,22 @@ def interrupted(path: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str) ->
     return folder
 
 
+def test_more_rounds_do_not_stretch_the_schedule_of_a_round_that_was_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = interrupted(tmp_path / "run", monkeypatch)
+    with Ledger.open(folder.ledger_file) as ledger:
+        before = ledger.head()
+    assert len(TrainingRun.open(folder, changes=["rounds=5"]).play().records) == 5
+    with Ledger.open(folder.ledger_file) as ledger:
+        ledger.verify(before)
+
+
 def test_an_open_sum_is_not_opened_again_under_another_learning_rate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More rounds stretch the cosine: the round that was interrupted would have another rate, and another sum."""
+    """Where more rounds stretch the cosine, the interrupted round has another rate: its clients refuse another sum."""
+    monkeypatch.setattr(run, "with_schedule_length", lambda config, _begun=None: config)
     folder = interrupted(tmp_path / "run", monkeypatch)
     with pytest.raises(TrainingError, match=r"took part in round 2 before it was interrupted, under another recipe"):
         TrainingRun.open(folder, changes=["rounds=5"]).play()

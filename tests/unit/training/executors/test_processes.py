@@ -139,7 +139,8 @@ def test_closing_ends_what_is_running_and_leaves_no_process() -> None:
     problem = small_problem()
     before = set(multiprocessing.active_children())
     with make_trainer(problem, 2) as trainer:
-        assert len(set(multiprocessing.active_children()) - before) == 2
+        # A second worker is started on demand: one that is idle already takes the next task.
+        assert 1 <= len(set(multiprocessing.active_children()) - before) <= 2
         trainer.start(tasks_for(problem, [10] * 6, WaitUntilStopped()))
         time.sleep(0.1)
     assert set(multiprocessing.active_children()) <= before

@@ -47,7 +47,9 @@ def totals_of_one_session(
     def train(message: Message, context: Context) -> Message:
         place = int(context.node_config["partition-id"])
         model = message.content.array_records["arrays"]
-        arrays = ArrayRecord({name: Array(model[name].numpy() + moved) for name, moved in updates[place].items()})
+        arrays = ArrayRecord(
+            {name: Array(np.asarray(model[name].numpy() + moved)) for name, moved in updates[place].items()}
+        )
         reply = RecordDict({"arrays": arrays, "metrics": MetricRecord({"num-examples": sizes[place]})})
         return Message(reply, reply_to=message)
 
@@ -128,3 +130,40 @@ def test_the_order_of_keys_in_a_record_is_part_of_the_configuration() -> None:
     assert asked("small", "large") != asked("large", "small")
     assert asked("small", "large") == asked("server-round", "small", "large") == asked("small", "large", "server-round")
     check_unchanged(asked("small", "large"), asked("small", "server-round", "large"))
+
+
+@pytest.mark.parametrize(("sizes", "told"), [((310, 531, 1207, 2203), True), ((500, 500, 500, 500), False)])
+def test_a_model_with_huge_gradients_tells_the_sign_of_each_update(
+    sizes: tuple[int, ...], told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is documented as not protected: the server chooses the model, and far above the clip only signs are left.
+
+    Sums of signs times different weights tell the weights, and then all signs. Equal ones tell how many are negative.
+    """
+    rng = np.random.default_rng(4)
+    moves = [rng.normal(0, 1e6, 512) for _ in sizes]
+    _, total = totals_of_one_session(monkeypatch, [{"w": move} for move in moves], sizes)
+    recipe = RosterRecipe()
+    sums = np.rint(total[1:513] * recipe.quantizer(len(sizes)).step).astype(int)
+    negative = (total[0] - sums) // 2  # the weights of those that moved down
+    weights: list[int] = []
+    subsets = {0: ()}
+    for found in sorted(set(negative.tolist())):
+        if found not in subsets:
+            subsets |= {found + known: (*members, found) for known, members in subsets.items()}
+            weights.append(found)
+    solved = np.array([[weight in subsets[found] for found in negative.tolist()] for weight in weights])
+    assert (len(weights) == len(sizes) and np.array_equal(solved, np.array(moves) < 0)) == told
+
+
+def test_a_counter_of_batches_tells_how_many_examples_two_nodes_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is documented as not protected: the sum of weights, and of weights times batches, are two equations."""
+    batches: list[dict[str, NDArray[Any]]] = [{"bn.num_batches_tracked": np.array(-(-size // 32))} for size in SIZES]
+    _, total = totals_of_one_session(monkeypatch, batches, SIZES)
+    weights, counted = int(total[0]), int(total[-1])
+    solved = [
+        (one, weights - one)
+        for one in range(1, weights // 2 + 1)
+        if one * -(-one // 32) + (weights - one) * -(-(weights - one) // 32) == counted
+    ]
+    assert solved == [SIZES]

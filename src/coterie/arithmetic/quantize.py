@@ -28,6 +28,9 @@ Arrays: TypeAlias = FloatArray | Sequence[FloatArray]
 _FLOATS = ("float16", "float32", "float64")
 _EXACT = 2**53  # float64 holds every integer up to here
 _CHUNK = 2**14  # entries worked on at a time, so that the float64 temporaries stay in cache
+_SPREAD, _FARTHEST = 1.5, 7.0  # of dither: its standard deviation, and where it ends, in units of a ring element
+MARGIN = 8
+"""Units that a dithered integer may be away from what it stands for."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,13 @@ class Quantizer:
     *Expectation.* The random numbers are multiples of 2^-53, and v + 1 is rounded if -1 < v < 0: the
     expectation is off v by less than 2^-52. The generator decides only how entries are rounded; it does not
     hide them.
+
+    *Dither.* How much an integer varies depends on the fraction of v: a sum of two halves is 0, 1 or 2, while one of 0
+    and 1 is 1. Whoever has many sums of the same entries learns from it what was added. With ``dither`` a normal random
+    number g of deviation 1.5, cut off at 7, is added to v before it is rounded. The characteristic function of g is
+    exp(-11) at pi, so the distribution of a sum of two or more integers is that of any others with the same sum of v,
+    but for about 10^-6 (the cut-off). The integer is less than 8 from v. So v is scaled to Q - 8 in place of Q, and all
+    bounds above stay. A client that weighs nothing is dithered like the others.
     """
 
     clip: float
@@ -107,6 +117,7 @@ class Quantizer:
     clients: int
     max_weight: int = 1
     min_weight: int = 1
+    dither: bool = False
 
     def __post_init__(self) -> None:
         # Kept as Python's numbers: numpy's integers overflow, and its short floats would round the bounds.
@@ -120,6 +131,8 @@ class Quantizer:
         if self.max_weight > self.levels:
             needed = self.max_weight.bit_length() + 1
             raise ConfigError(f"weights up to {self.max_weight} need at least {needed} bits of precision")
+        if self.dither and self.levels < 2 * MARGIN:
+            raise ConfigError(f"rounding that tells nothing needs at least {MARGIN.bit_length() + 2} bits of precision")
         if self.clients * self.levels > _EXACT:
             raise OverflowRisk(
                 f"sums of {self.clients} vectors of {self.precision} bits can exceed 2^53, "
@@ -138,8 +151,8 @@ class Quantizer:
 
     @property
     def step(self) -> float:
-        """What one unit of a ring element adds to the weighted sum of the entries: c W / Q."""
-        return self.clip * self.max_weight / self.levels
+        """What one unit of a ring element adds to the weighted sum of the entries: c W / Q, or c W / (Q - 8)."""
+        return self.clip * self.max_weight / self._scaled_levels
 
     def length(self, layout: Layout) -> int:
         """Return the length of the ring vector for arrays of this layout: the weight, then every entry."""
@@ -171,7 +184,9 @@ class Quantizer:
             entries /= self.clip
             entries *= reach
             words = vector[start : start + entries.size]
-            _round_at_random(entries, rng, words.view(ring.signed))
+            if self.dither:
+                add_dither(entries, rng)
+            round_at_random(entries, rng, words.view(ring.signed))
             ring.reduce(words)
             start += entries.size
         return Encoded(vector, clipped)
@@ -192,8 +207,9 @@ class Quantizer:
             raise RoundAborted("all weights are 0: there is no mean")
         if not count * self.min_weight <= total_weight <= count * self.max_weight:
             raise RoundAborted(f"the sum of weights is impossible for {count} clients: the sum is corrupt")
-        # Client i's integers are at most ceil(Q w_i / W) <= Q, and ceil(y) < y + 1.
-        largest = min(count * self.levels, total_weight * self.levels // self.max_weight + count)
+        # Client i's integers are at most ceil(Q w_i / W) <= Q, and ceil(y) < y + 1; dithered ones less than 8 more.
+        away = count * (MARGIN if self.dither else 1)
+        largest = min(count * self.levels, total_weight * self._scaled_levels // self.max_weight + away)
         reach = self._reach(total_weight)
         mean: list[FloatArray] = []
         start = 1
@@ -214,25 +230,35 @@ class Quantizer:
     def error_bound(self, count: int, total_weight: int) -> float:
         """Bound |decoded mean - weighted mean of the clipped inputs|, before the cast to float16 or float32.
 
-        Each of the ``count`` integers is less than 1 from its v, which moves the mean by less than q =
-        count * step / total_weight. Float64 adds the three roundings of each v (in the mean, relative to c)
-        and the three of decoding (relative to c + q): with u = 2^-53, less than 8u (c + q) in all.
+        Each of the ``count`` integers is less than 1 from its v, or 8 with dither. It moves the mean by less than q =
+        count * step / total_weight, or 8 times that. Float64 adds the three roundings of each v (in the mean, relative
+        to c) and the three of decoding (relative to c + q): with u = 2^-53, less than 8u (c + q) in all.
         """
         count = self._checked(count)
         least = max(1, count * self.min_weight)
         total_weight = _whole("the sum of weights", total_weight, least, count * self.max_weight, InputError)
-        rounding = count * self.step / total_weight
+        rounding = (MARGIN if self.dither else 1) * count * self.step / total_weight
         return rounding + 2.0**-50 * (self.clip + rounding)
 
     def _reach(self, weight: int) -> float:
         """Return the integer level, before rounding, at which c stands in a vector or sum of this weight."""
-        return self.levels * weight / self.max_weight
+        return self._scaled_levels * weight / self.max_weight
+
+    @property
+    def _scaled_levels(self) -> int:
+        return self.levels - MARGIN if self.dither else self.levels
 
     def _checked(self, count: int) -> int:
         return _whole("the number of clients in the sum", count, 1, self.clients, InputError)
 
 
-def _round_at_random(
+def add_dither(values: npt.NDArray[np.float64], rng: np.random.Generator) -> None:
+    """Add a random number to each value, so that how it is rounded does not depend on its fraction."""
+    noise = rng.standard_normal(values.size) * _SPREAD
+    values += np.clip(noise, -_FARTHEST, _FARTHEST, out=noise)
+
+
+def round_at_random(
     values: npt.NDArray[np.float64], rng: np.random.Generator, out: npt.NDArray[np.signedinteger[Any]]
 ) -> None:
     """Write floor(v) or floor(v) + 1 for each v, the latter with probability v - floor(v); overwrites ``values``.

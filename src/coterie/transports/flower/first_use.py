@@ -3,8 +3,9 @@
 A configuration turns data into a contribution as much as a recipe does. With a small learning rate a node's update is
 about rate * steps * gradient, and its number of steps is epochs * ceil(examples / batch size): a batch size of the
 server's choice is another coefficient for each node. So a node keeps, for each function of its app, what it was first
-asked with: the run's configuration, that of the message, names, kinds and order of the records, and names, order,
-shapes and kinds of the arrays, which decide on ranges. Keys that the recipe names as varying may differ.
+asked with: the run's configuration, that of the message with the order of its keys, names, kinds and order of the
+records, and names, order, shapes and kinds of the arrays, which decide on ranges. Keys that the recipe names as varying
+may differ, and be anywhere. (A run's configuration is a map for Flower, which has no order.)
 """
 
 from collections.abc import Iterator, Mapping
@@ -57,9 +58,9 @@ def _entries(
         yield f"record {record!r}", repr((place, type(found).__name__)).encode()
     records: dict[str, ConfigRecord | MetricRecord] = {**received.config_records, **received.metric_records}
     for record, entries in records.items():
-        for key, value in dict(entries).items():
-            if key not in varying:
-                yield f"{key!r} of {record!r}", repr(value).encode()
+        fixed = ((key, value) for key, value in entries.items() if key not in varying)
+        for place, (key, value) in enumerate(fixed):
+            yield f"{key!r} of {record!r}", repr((place, value)).encode()
     for record, arrays in received.array_records.items():
         for place, (name, array) in enumerate(arrays.items()):
             now = array.numpy()

@@ -10,8 +10,9 @@ both: it may move by thousands, and a small one must not come out negative. So w
 entry travels twice or more: rounded as any other, which tells the sum coarsely, and in finer steps modulo the ring,
 which tells it but for multiples of 2^k. The coarse sum says which multiple. Each element is a sum of rounded numbers
 x w / step, so that the server learns the weighted sum of an entry and nothing else about it. (Digits of x, times w,
-would not do: a sum of small whole numbers times weights has one solution.) Whole numbers travel in steps of 1, so that
-their mean is exact: a counter of 44.9999 would be read as 44.
+would not do: a sum of small whole numbers times weights has one solution.) Every number is dithered before it is
+rounded, as how much it varies would tell it (see :class:`Quantizer`). Only whole numbers that come back as such travel
+in steps of 1 as they are, so that their mean is exact: a counter of 44.9999 would be read as 44.
 
 Nothing here refuses because of a *value*: a refusal is a message, and would tell the server something about the data of
 one node. What is NaN counts as no change (a metric: as the middle of its range); what is out of range, as its end.
@@ -29,7 +30,7 @@ from flwr.app import Array, ArrayRecord, MetricRecord, RecordDict
 from flwr.common.logger import log
 from numpy.typing import NDArray
 
-from coterie.arithmetic.quantize import FloatArray, Layout, Quantizer
+from coterie.arithmetic.quantize import MARGIN, FloatArray, Layout, Quantizer, add_dither, round_at_random
 from coterie.arithmetic.ring import RingVector
 from coterie.cohorts.roster import Roster
 from coterie.crypto.context import bind, digest
@@ -59,8 +60,8 @@ class Scaled(NamedTuple):
     """A reply before it is rounded: numbers from -1 to 1, wide ranges in steps, and what the reply says it weighs."""
 
     entries: list[FloatArray]
-    steps: list[FloatArray]
-    """Entries of wide ranges, counted in each of their steps."""
+    steps: list[tuple[FloatArray, bool]]
+    """Entries of wide ranges, counted in each of their steps, and whether these counts are whole numbers."""
     weight: int
 
 
@@ -100,13 +101,14 @@ class Form:
         weight = self.clamped_weight(_number(measured, self.recipe.weight))
         values = [_scaled(_number(measured, metric.name), metric) for metric in self.metrics]
         entries: list[FloatArray] = []
-        steps: list[FloatArray] = []
+        steps: list[tuple[FloatArray, bool]] = []
         if self.arrays:
             model = _single(reply.array_records, "ArrayRecord")
             for part in self._parts(received):
                 moved, clipped = part.change(model)
+                whole = part.whole and model[part.name].numpy().dtype.kind != "f"
                 entries.append(np.asarray(np.clip(moved / part.scale.reach, -1, 1)))
-                steps.extend(np.asarray(moved / step) for step in part.scale.steps)
+                steps.extend((np.ravel(moved / step), whole and step == 1) for step in part.scale.steps)
                 values.append(clipped)
         return Scaled([*entries, np.array(values)], steps, weight)
 
@@ -118,16 +120,16 @@ class Form:
 
     def encode(self, scaled: Scaled, weight: int, rng: np.random.Generator) -> RingVector:
         """Return the vector of a reply that counts for ``weight``."""
-        vector = self.quantizer.encode(scaled.entries, rng, weight).vector
-        if not scaled.steps:
-            return vector
-        ring = self.quantizer.ring
-        counted = np.concatenate([np.ravel(steps) for steps in scaled.steps]) * weight
-        floors = np.floor(counted)
-        words = floors.astype(np.int64) + (rng.random(counted.size) < counted - floors)
-        wide: RingVector = words.astype(ring.dtype)  # modulo the size of a word, and then modulo the ring
-        ring.reduce(wide)
-        return np.concatenate([vector, wide])
+        ring, vectors = self.quantizer.ring, [self.quantizer.encode(scaled.entries, rng, weight).vector]
+        for steps, whole in scaled.steps:
+            counted = np.asarray(steps * weight, dtype=np.float64)
+            if not whole:
+                add_dither(counted, rng)
+            words = np.empty(counted.size, np.int64)
+            round_at_random(counted, rng, words)
+            vectors.append(words.astype(ring.dtype))  # modulo the size of a word, and then modulo the ring
+            ring.reduce(vectors[-1])
+        return np.concatenate(vectors)
 
     def decode(self, received: RecordDict, aggregate: Aggregate) -> Mean:
         """Return the weighted mean of all replies behind a sum."""
@@ -135,7 +137,7 @@ class Form:
         rounded = self._layout(parts)
         end = quantizer.length(rounded)
         decoded = quantizer.decode(aggregate.total[:end], rounded, len(aggregate.clients))
-        weight, values = decoded.total_weight, decoded.mean[len(parts)]
+        weight, values = decoded.total_weight, np.clip(decoded.mean[len(parts)], -1, 1)  # dither may lead out of it
         model = {}
         for part, mean in zip(parts, decoded.mean, strict=False):
             total = np.asarray(mean * part.scale.reach * weight)
@@ -147,13 +149,13 @@ class Form:
         measured: dict[str, int | float | list[int] | list[float]] = {self.recipe.weight: decoded.total_weight}
         for metric, value in zip(self.metrics, values, strict=False):
             measured[metric.name] = float(metric.low + (value + 1) / 2 * (metric.high - metric.low))
-        shares = values[len(self.metrics) :]
+        shares = np.maximum(values[len(self.metrics) :], 0)
         clipped = {part.name: float(share) for part, share in zip(parts, shares, strict=True)}
         return Mean(ArrayRecord(model), MetricRecord(measured), clipped)
 
     def to_bytes(self) -> bytes:
         """Return a name of the form: equal forms have equal bytes."""
-        return bind("flower form", self.recipe.to_bytes(), self.clients, int(self.arrays))
+        return bind("flower form 2", self.recipe.to_bytes(), self.clients, int(self.arrays))
 
     def reach(self, name: str, kind: str) -> float:
         """Return how far the entries of an array of this name and numpy kind may move."""
@@ -180,9 +182,10 @@ class Form:
 class _Scale(NamedTuple):
     """How numbers up to ``reach`` travel: rounded as parts of it, and modulo the ring in ever finer ``steps``.
 
-    Let a sum of n clients be known to within n of the steps before, and q finer steps make one of these. In finer steps
-    it is known to within n (q + 1), as each client rounds once more. With q <= Q / 2 that is less than n Q, and so less
-    than half of the ring: one number of the right residue is near enough (see :class:`Quantizer` for Q).
+    Let a sum of n clients be known to within 8 n of the steps before, and q finer steps make one of these. In finer
+    steps it is known to within 8 n (q + 1), as each client rounds once more. With q <= Q / 8 - 2 that is less than n Q,
+    and so less than half of the ring: one number of the right residue is near enough (see :class:`Quantizer` for Q, and
+    for the 8). What is left, 8 n steps, is more than float64 is wrong by, as no step is finer than 2^-52 of the range.
     """
 
     reach: float
@@ -192,12 +195,12 @@ class _Scale(NamedTuple):
     def of(cls, reach: float, recipe: RosterRecipe, *, whole: bool) -> "_Scale":
         quantizer = recipe.quantizer(2)
         levels, most = quantizer.levels, quantizer.max_weight
-        finer = levels // 2
+        finer = levels // MARGIN - 2
         if finer < 2 or (reach < 1 if whole else reach <= _ONE_PART * recipe.clip):
             return cls(reach)
         step = max(1.0 if whole else recipe.clip * most / levels, reach * most * _FINEST)
         steps: list[float] = []
-        while step < reach * most / levels:
+        while step < reach * quantizer.step:
             steps.append(step)
             step *= finer
         return cls(reach, tuple(reversed(steps)))
@@ -209,6 +212,11 @@ class _Part(NamedTuple):
     name: str
     base: NDArray[np.generic]
     scale: _Scale
+
+    @property
+    def whole(self) -> bool:
+        """Whether it was received as whole numbers."""
+        return self.base.dtype.kind != "f"
 
     def change(self, model: ArrayRecord) -> tuple[FloatArray, float]:
         """Return how far a model moved it, within the range, and the share of entries that were clipped."""
@@ -230,7 +238,7 @@ class _Part(NamedTuple):
 
     def moved(self, total: FloatArray, total_weight: int) -> NDArray[np.generic]:
         """Return it moved by a mean change. Whole numbers become fractions, as in Flower's own mean."""
-        if self.base.dtype.kind != "f" and self.scale.reach >= 1:  # a sum of whole numbers times whole weights
+        if self.whole and self.scale.reach >= 1:  # a sum of whole numbers times whole weights
             total = np.rint(total)
         moved = np.asarray(self.base, dtype=np.float64) + total / total_weight
         return np.asarray(moved, dtype=self.base.dtype if self.base.dtype.kind == "f" else np.float64)

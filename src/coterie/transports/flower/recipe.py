@@ -96,7 +96,7 @@ class RosterRecipe(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 
         The number of clients sets only how many bits an element has, not what is made of a number.
         """
-        return Quantizer(1.0, self.precision, clients, self.most_weight, min_weight=0)
+        return Quantizer(1.0, self.precision, clients, self.most_weight, min_weight=0, dither=True)
 
     @staticmethod
     def from_bytes(data: bytes) -> "RosterRecipe":

@@ -246,6 +246,30 @@ def test_a_roster_is_shown_with_its_whole_recipe(home: Path) -> None:
     assert "batch-size" in shown.output
 
 
+@pytest.mark.parametrize(
+    "name", ["two\n  varying          none", "two\x1b[8m", "two, three", "two (retired)", "\u202eowt"]
+)
+def test_names_on_a_roster_cannot_be_taken_for_other_words(home: Path, name: str) -> None:
+    """An operator is handed the rosters of a server that lies, and reads them before pinning one.
+
+    It failed: a name with ends of lines wrote lines of a recipe, one with a comma was two nodes, and one with a control
+    sequence hid all that followed.
+    """
+    clients = [Client("one", bytes([1]) * 32), Client(name, bytes([2]) * 32)]
+    roster = Roster.found(clients, Circles.of([(0, 1)]), 2, RosterRecipe(varying=("batch-size",)).to_bytes())
+    RosterFolder(home / "server" / "rosters").add(roster)
+    shown = CliRunner().invoke(roster_commands, ["show", "--home", str(home)])
+    assert shown.exit_code == 0
+    assert all(sign.isprintable() for sign in shown.output.replace("\n", ""))
+    assert f"circle 0: {name!r}, one" in shown.output or f"circle 0: one, {name!r}" in shown.output
+    assert shown.output.count("  varying ") == 1
+
+
+def test_a_pattern_is_not_taken_for_the_range_of_whole_numbers() -> None:
+    """It failed: the ranges of a recipe were said to be "integers 3.0, integers 1000000.0"."""
+    assert RosterRecipe(clips=(("integers", 3.0),)).settings()["clips"] == "'integers' 3.0, integers 1000000.0"
+
+
 def sums_by_rate(rates: NDArray[np.float64], steps: tuple[int, ...]) -> NDArray[np.float64]:
     """Play a session for each learning rate, on one model; nodes take so many steps towards their own optimum."""
     optima = np.array([[0.3, -0.2], [-0.1, 0.4]])

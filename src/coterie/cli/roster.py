@@ -108,7 +108,7 @@ def _show(roster: "Roster", versions: int, *, whole: bool = False) -> None:
         f"[bold]Roster version {roster.version}[/bold] of {versions}: {len(roster.clients)} nodes, T = {roster.privacy}"
     )
     for line in roster.lines():
-        console.print(f"  {line}", markup=False)
+        console.print(f"  {line}", markup=False, soft_wrap=True)
     if whole:
         _show_recipe(roster, console)
     console.print(f"digest  {roster.digest.hex()}", soft_wrap=True)

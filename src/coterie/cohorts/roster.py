@@ -23,6 +23,7 @@ server to it.
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import TYPE_CHECKING, Self
 
 import msgspec
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
 _DOMAIN = b"coterie roster 1\x00"
+_PLAIN = re.compile(r"[\w.@+-]+", re.ASCII)
 
 
 class Client(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -204,14 +206,15 @@ class Roster(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
         return None
 
     def lines(self) -> list[str]:
-        """Say who is in which circle and who waits, one line each."""
+        """Say who is in which circle and who waits, one line each; a name that could be other words is quoted."""
         gone = set(self.retired)
+        names = [name if _PLAIN.fullmatch(name) else repr(name) for name in self.names]
         lines = [
-            f"circle {number}{' (retired)' if number in gone else ''}: {', '.join(self.names[at] for at in circle)}"
+            f"circle {number}{' (retired)' if number in gone else ''}: {', '.join(names[at] for at in circle)}"
             for number, circle in enumerate(self.circles)
         ]
         if self.queue:
-            lines.append(f"waiting until they are {self.privacy}: {', '.join(self.names[at] for at in self.queue)}")
+            lines.append(f"waiting until they are {self.privacy}: {', '.join(names[at] for at in self.queue)}")
         return lines
 
     def _next(self, **changes: object) -> Self:

@@ -18,7 +18,7 @@ from coterie.cohorts.roster import Roster
 from coterie.errors import ConfigError
 
 WIDE = 1e6
-_PLAIN = re.compile(r"(?!none$)[\w.*?/:+-]+")
+_PLAIN = re.compile(r"(?!(?:none|integers)$)[\w.*?/:+-]+")
 STATISTICS = (("*running_mean", WIDE), ("*running_var", WIDE), ("*num_batches_tracked", WIDE))
 """Ranges of the running statistics of batch normalisation, which move far in a round."""
 VARYING = ("num-server-rounds", "server-round")

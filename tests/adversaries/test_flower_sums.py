@@ -262,7 +262,7 @@ def test_names_on_a_roster_cannot_be_taken_for_other_words(home: Path, name: str
     assert shown.exit_code == 0
     assert all(sign.isprintable() for sign in shown.output.replace("\n", ""))
     assert f"circle 0: {name!r}, one" in shown.output or f"circle 0: one, {name!r}" in shown.output
-    assert shown.output.count("  varying ") == 1
+    assert shown.output.count("\n  varying ") == 1
 
 
 def test_a_pattern_is_not_taken_for_the_range_of_whole_numbers() -> None:

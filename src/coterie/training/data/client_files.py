@@ -19,14 +19,16 @@ def read_client_files(folder: Path, target: str, *, regression: bool) -> Dataset
     """Read every npz and CSV file of a folder; a client is called as its file, without the ending.
 
     An npz file has the inputs as ``x`` and the targets as ``y``. A CSV file has a header and numbers; the column
-    ``target``, the last one if that is empty, is the target and the others are inputs. Targets that are whole in all
-    files are labels, unless ``regression`` says otherwise.
+    ``target``, the last one if that is empty, is the target and the others are inputs; all CSV files have the same
+    columns. Targets that are whole in all files are labels, unless ``regression`` says otherwise.
     """
     files = sorted(path for path in folder.iterdir() if path.suffix in _ENDINGS)
     names = [path.stem for path in files]
     if twice := [name for name in names if names.count(name) > 1]:
         raise InputError(f"{folder} has two files of {twice[0]!r}")
-    read = {path.stem: _read(path, target) for path in files}
+    tables = {path: read_columns(path) for path in files if path.suffix == ".csv"}
+    _check_columns({path: names for path, (names, _) in tables.items()})
+    read = {path.stem: _chosen(path, *tables[path], target) if path in tables else _pair(path) for path in files}
     if not read.keys() - {TEST}:
         raise ConfigError(f"{folder} has no files of clients, {' or '.join(_ENDINGS)}; nothing is downloaded")
     whole = all((np.asarray(y) == np.floor(y)).all() for _, y in read.values())
@@ -36,13 +38,27 @@ def read_client_files(folder: Path, target: str, *, regression: bool) -> Dataset
     return from_clients(typed, test, name="client-files", one_hot=not regression)
 
 
-def _read(path: Path, target: str) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.float64]]:
-    if path.suffix == ".npz":
-        x, y = read_pair(path)
-        if y.dtype.kind not in "biuf":
-            raise InputError(f"{path}: the targets 'y' are no numbers")
-        return x, y.astype(np.float64)
-    names, table = read_columns(path)
+def _check_columns(columns: dict[Path, list[str]]) -> None:
+    """Refuse tables whose columns are not the same: a number would be taken for another one of the same place."""
+    first = next(iter(columns), None)
+    for path, names in columns.items():
+        if first and names != columns[first]:
+            raise InputError(
+                f"{path} has the columns {', '.join(names)}, and {first.name} has {', '.join(columns[first])}: all "
+                "files need the same ones in the same order"
+            )
+
+
+def _pair(path: Path) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.float64]]:
+    x, y = read_pair(path)
+    if y.dtype.kind not in "biuf":
+        raise InputError(f"{path}: the targets 'y' are no numbers")
+    return x, y.astype(np.float64)
+
+
+def _chosen(
+    path: Path, names: list[str], table: npt.NDArray[np.float64], target: str
+) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.float64]]:
     if target and target not in names:
         raise ConfigError(f"{path} has no column {target!r}; it has {', '.join(names)}")
     column = names.index(target) if target else len(names) - 1

@@ -136,6 +136,10 @@ def _dataset(
         return Dataset(name, train_x, columns[0], test_x, columns[1], None, notes=tuple(notes), **kept)
     if not {train_y.dtype.kind, test_y.dtype.kind} <= set("biu"):
         raise InputError(f"{name}: labels must be whole numbers, not {train_y.dtype} and {test_y.dtype}")
+    for client, one in {**read, **({"test set": test} if test else {})}.items():
+        if (least := one.y.min(initial=0)) < 0:
+            who = f"{name}, {client}" if client else name
+            raise InputError(f"{who}: labels are whole numbers from 0 on, not {least}; number them anew")
     count = classes or 1 + int(max(y.max(initial=0) for y in (train_y, test_y)))
     whole = [y.astype(np.int64) for y in (train_y, test_y)]
     return Dataset(name, train_x, whole[0], test_x, whole[1], count, notes=tuple(notes), **kept)

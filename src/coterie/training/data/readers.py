@@ -4,6 +4,7 @@ Every reader checks what it reads and raises :class:`InputError` with the file's
 A file that is not there stays a :class:`FileNotFoundError`: only the caller knows what else could be done.
 """
 
+import csv
 import gzip
 import math
 import pickle
@@ -123,8 +124,14 @@ def read_hourly(path: Path, column: str) -> tuple[npt.NDArray[np.datetime64], np
 def read_columns(path: Path) -> tuple[list[str], npt.NDArray[np.float64]]:
     """Read a CSV file of finite numbers under a header: the names of its columns, and its rows."""
     with _reading(path), _text(path) as stream:
-        names = [name.strip().strip('"') for name in stream.readline().split(",")]
-    table = _table(path, np.dtype(np.float64), skiprows=1, quotechar='"', ndmin=2)
+        names = [name.strip() for name in next(csv.reader([stream.readline().lstrip("\ufeff")]), [])]
+    if names and all(map(_is_number, names)):
+        _fail(path, f"begins with numbers ({', '.join(names)[:80]}); its first line has to name the columns")
+    try:
+        table = _table(path, np.dtype(np.float64), skiprows=1, quotechar='"', ndmin=2)
+    except InputError:
+        _blame_cell(path, names)
+        raise
     if table.shape[1] != len(names):
         _fail(path, f"has {len(names)} names of columns and {table.shape[1]} columns")
     _check_rows(path, np.isfinite(table).all(axis=1), "not all are finite numbers", header=1)
@@ -134,6 +141,9 @@ def read_columns(path: Path) -> tuple[list[str], npt.NDArray[np.float64]]:
 def read_pair(path: Path) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Read the arrays ``x`` and ``y`` of an npz file; one that holds anything but plain numbers is refused."""
     with _reading(path):
+        with path.open("rb") as stream:
+            if not zipfile.is_zipfile(stream):
+                _fail(path, "is no npz file, as numpy.savez writes them")
         try:
             with np.load(path, allow_pickle=False) as arrays:
                 return arrays["x"], arrays["y"]
@@ -200,6 +210,25 @@ def _table(path: Path, dtype: np.dtype[Any], header: str = "", **options: Any) -
     if not table.size:
         _fail(path, "has no rows")
     return table
+
+
+def _blame_cell(path: Path, names: list[str]) -> None:
+    """Name the first cell under a header that is no number, by its line; numpy counts from elsewhere."""
+    with _reading(path), _text(path) as stream:
+        rows = csv.reader(stream)
+        next(rows, None)
+        for row in rows:
+            for name, cell in zip(names, row, strict=False):
+                if not _is_number(cell):
+                    _fail(path, f"is wrong in row {rows.line_num}: {cell[:40]!r} in the column {name!r} is no number")
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def _text(path: Path) -> TextIO:

@@ -226,17 +226,39 @@ def test_a_column_can_be_chosen_and_fractions_make_a_regression(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("file", "content", "wrong"),
     [
-        ("bad.csv", b"a,b\n1,x\n", "cannot be read"),
+        ("bad.csv", b"a,b\n1,2\n1,x\n", "wrong in row 3: 'x' in the column 'b' is no number"),
+        ("bad.csv", b"a,b\n1,2\n,2\n", "wrong in row 3: '' in the column 'a' is no number"),
+        ("bad.csv", b"a;b\n1;2\n", "wrong in row 2: '1;2' in the column 'a;b' is no number"),
         ("bad.csv", b"a,b\n1,nan\n", "row 2"),
+        ("bad.csv", b"0.5,1.5,2\n1,2,0\n", r"begins with numbers \(0.5, 1.5, 2\); its first line has to name"),
         ("bad.csv", b"a,b,c\n1,2\n", "3 names of columns and 2"),
         ("bad.csv", b"a,b\n", "no rows"),
-        ("bad.npz", b"PK", "bad.npz"),
+        ("bad.npz", b"PK", "bad.npz is no npz file, as numpy.savez writes them$"),
+        ("bad.npz", b"\x93NUMPY", "bad.npz is no npz file"),
         ("ann.csv", b"a,b,c\n1,2,3\n", "two files of 'ann'"),
     ],
 )
 def test_files_that_are_wrong_are_named(tmp_path: Path, file: str, content: bytes, wrong: str) -> None:
     (client_folder(tmp_path) / file).write_bytes(content)
     with pytest.raises(InputError, match=wrong):
+        load("client-files", tmp_path)
+
+
+def test_columns_in_another_order_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "ann.csv").write_text("age,dose,ill\n50,1,0\n60,2,1\n")
+    (tmp_path / "bob.csv").write_text('\ufeff"age",dose, ill\n50,1,0\n60,2,1\n')
+    assert load("client-files", tmp_path).train_x.shape == (4, 2)
+    for name in ("bob", "test"):
+        (tmp_path / f"{name}.csv").write_text("dose,age,ill\n1,50,0\n2,60,1\n")
+        with pytest.raises(InputError, match=rf"{name}.csv has the columns dose, age, ill, and ann.csv has age, dose"):
+            load("client-files", tmp_path)
+        (tmp_path / f"{name}.csv").unlink()
+
+
+def test_labels_below_zero_are_told_with_their_client(tmp_path: Path) -> None:
+    (tmp_path / "ann.csv").write_text("age,ill\n50,0\n60,1\n")
+    (tmp_path / "bob.csv").write_text("age,ill\n50,-1\n60,1\n")
+    with pytest.raises(InputError, match="client-files, bob: labels are whole numbers from 0 on, not -1"):
         load("client-files", tmp_path)
 
 

@@ -277,7 +277,7 @@ def test_hugging_face_columns_become_arrays() -> None:
         ([([1.0], "cat")], None, "whole numbers"),
         ([([1.0], 0.5)], 2, "whole numbers"),
         ([([1.0], 3)], 2, "from 0 to 1"),
-        ([([1.0], -1)], None, "from 0 to"),
+        ([([1.0], -1)], None, "from 0 on, not -1"),
         ([([1.0], [1, 2])], None, "from 0 to"),
         ([([np.nan], 1)], None, "finite"),
         ([([1.0], np.inf)], None, "finite"),

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from coterie.reports.words import count
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -218,13 +220,13 @@ def _show_one(plan: "PopulationPlan", console: "Console") -> None:
     else:
         console.print(
             f"[bold]T = {row.privacy}[/]: in whatever the server computes from the sums of all rounds, every client "
-            f"has the same weight as at least {row.privacy - 1} others.\n"
+            f"has the same weight as at least {count(row.privacy - 1, 'other')}.\n"
         )
         if row.colluders:
             style = "bold" if row.protects else "bold red"
             console.print(
-                f"A circle may have {row.colluders:,} colluders, who know their own updates: [{style}]T - c = "
-                f"{row.honest:,}[/] honest members are left.\n"
+                f"A circle may have {count(row.colluders, 'colluder')}, who know their own updates. Honest members "
+                f"left: [{style}]T - c = {row.honest:,}[/].\n"
             )
     table = Table(box=None, show_header=len(plan.choices) > 1, padding=(0, 2, 0, 0))
     table.add_column("")
@@ -249,9 +251,9 @@ def _lines(choice: "Choice", plan: "PopulationPlan") -> "Iterator[tuple[str, str
     row = choice.expected
     more = " or more" if plan.population % row.privacy else ""
     yield "circles", f"{row.circles:,}, of {row.privacy:,}{more} clients"
-    yield "in a cohort", f"{row.chosen:,} circles"
+    yield "in a cohort", count(row.chosen, "circle")
     if plan.over_select:
-        yield "selected, to make up for loss", f"{row.selected:,} circles, up to {row.most_clients:,} clients"
+        yield "selected, to make up for loss", f"{count(row.selected, 'circle')}, up to {row.most_clients:,} clients"
     yield "different cohorts", _humanise(row.family)
     yield "rounds skipped", _percent(row.skipped)
     yield "clients selected in a round, C", _number(row.cardinality)
@@ -263,15 +265,17 @@ def _lines(choice: "Choice", plan: "PopulationPlan") -> "Iterator[tuple[str, str
         yield f"  after {plan.rounds:,} rounds, {mode}*", f"{gap:.4f}"
 
 
-def _humanise(count: int) -> str:
+def _humanise(number: int) -> str:
     """Exactly up to a million, then as 1.05e16; floats end at 1e308 but families do not."""
-    if count < 1_000_000:
-        return f"{count:,}"
-    exponent = math.floor(math.log10(count))
-    return f"{10 ** (math.log10(count) - exponent):.2f}e{exponent}"
+    if number < 1_000_000:
+        return f"{number:,}"
+    exponent = math.floor(math.log10(number))
+    return f"{10 ** (math.log10(number) - exponent):.2f}e{exponent}"
 
 
 def _number(value: float) -> str:
+    if value >= 10_000:
+        return f"{value:,.0f}"
     return f"{value:,.4g}" if value >= 0.001 else "< 0.001"
 
 

@@ -164,12 +164,18 @@ def _cost_table(found: "Plan") -> "Table":
 def _show_prices(found: "Plan", console: "Console") -> None:
     from rich.table import Table
 
-    console.print("\nRounds that fail if so many clients are lost in each step (complete graph)", style="italic")
+    from coterie.secagg.steps import TABLE
+
+    console.print(
+        f"\nRounds that fail if clients are lost in each of the {len(TABLE)} steps, unlike --lost, which counts all "
+        "steps together (complete graph)",
+        style="italic",
+    )
     table = Table()
     for heading in ("colluders withstood", "must confirm"):
         table.add_column(heading, justify="right")
     for leaving in found.prices[0].failed_rounds:
-        table.add_column(f"{leaving:.0%} lost", justify="right")
+        table.add_column(f"{leaving:.0%} a step, {1 - (1 - leaving) ** len(TABLE):.0%} in all", justify="right")
     for price in found.prices:
         style = "bold" if price.colluders == found.colluders else None
         chances = (f"{chance:.1%}" for chance in price.failed_rounds.values())

@@ -180,3 +180,9 @@ def test_many_rounds_end_with_the_settings_to_paste(tmp_path: Path) -> None:
     config = pasted(RUNNER.invoke(app, arguments).stdout, tmp_path)
     assert (config.clients.count, config.cohort.size, config.cohort.policy) == (120, 12, "multi-round")
     assert config.cohort.privacy > 1
+
+
+def test_the_price_of_colluders_is_told_apart_from_lost_clients() -> None:
+    result = RUNNER.invoke(app, ["plan", "--clients", "100", "--lost", "0.1", "--active"], env={"COLUMNS": "120"})
+    assert "lost in each of the 5 steps, unlike --lost" in " ".join(result.output.split())
+    assert "10% a step, 41% in all" in result.output

@@ -129,7 +129,7 @@ def test_colluders_count_in_many_rounds_too() -> None:
     assert "10 clients must confirm" in output
     assert "it must cover all colluders among the 120 clients" in shown(*PAPER, "--absent", "0.05", "--active")
     detail = shown(*PAPER, "--absent", "0.05", "--collusion", "0.05", "--active", "--privacy", "12")
-    assert "T - c = 6 honest members" in detail
+    assert "Honest members left: T - c = 6." in detail
     assert "no plan exists for sessions of 12" in refusal(*PAPER, "--absent", "0.1", "--collusion", "0.1", "--active")
 
 
@@ -282,3 +282,13 @@ def test_equal_kinds_of_circles_are_recognised() -> None:
     dropout = np.resize([0.1, 0.2, 0.3], 3_000)
     circles = _compose("random", dropout, 0, 5)
     assert np.unique(circles.availability(dropout)).size <= 21  # multisets of 5 out of 3 levels
+
+
+def test_numbers_and_nouns_are_written_as_people_do() -> None:
+    said = shown("--population", "100000", "--cohort", "60000", "--absent", "0.01", "--privacy", "2", "--lost", "0.01")
+    assert "has the same weight as at least 1 other." in said
+    assert "e+" not in said
+    assert "clients aggregated in a round 58,806" in said
+    said = shown(*PAPER, "--absent", "0.3", "--privacy", "7", "--collusion", "0.05")
+    assert "in a cohort 1 circle different" in said
+    assert "A circle may have 6 colluders, who know their own updates. Honest members left: T - c = 1." in said

@@ -98,6 +98,20 @@ def test_circles_are_aggregated_whole_or_not_at_all(tmp_path: Path) -> None:
     assert aggregated | stranded == set(names) - gone
 
 
+def test_a_sparse_graph_against_a_lying_server_is_told_to_be_weaker(tmp_path: Path) -> None:
+    for options, weaker in (
+        (("--active",), True),
+        (("--active", "--circles", "2", "--dropout", "0"), True),
+        (("--active", "--topology", "complete"), False),
+        ((), False),
+    ):
+        code, output, _ = invoke(tmp_path, *options)
+        assert code == 0
+        told = " ".join(output.split())
+        assert ("can choose who drops out once it knows a sparse graph" in told) is weaker
+        assert ("T does not hold for parts" in told) is ("--circles" in options)
+
+
 def test_without_matplotlib_everything_but_the_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     code, output, errors = invoke(tmp_path)

@@ -162,6 +162,13 @@ def _introduction(show: "Demo") -> "Iterator[str]":
             f"risk that the graph exposes somebody: {_odds(plan.privacy_failure_log2)}; that the round is lost: "
             f"{_odds(plan.reliability_failure_log2)}."
         )
+    if settings.active and _graph(plan.topology) != "Complete":
+        held = ", and T does not hold for parts" if settings.circle_size else ""
+        yield (
+            "[yellow]This counts dropouts by chance. A server that lies can choose who drops out once it knows a "
+            f"sparse graph, and learn sums of parts, each of at least two honest clients{held}; --topology complete leaves "
+            "nothing to cut.[/]"
+        )
 
 
 def _regrets(show: "Demo", error: "RoundAborted") -> "Iterator[str]":

@@ -221,6 +221,10 @@ def train(
 
     if (train_set is None) == isinstance(clients, int):
         raise ConfigError("train takes either a train_set, to be divided, or the examples of each client in clients")
+    if resume and out is None:
+        raise ConfigError(
+            "resume=True goes on with the run in out, so give its folder: train(..., out=..., resume=True)"
+        )
     dataset = own_dataset(train_set, test_set, clients, one_hot=loss is None)
     count = clients if isinstance(clients, int) else len(clients)
     wanted = Wanted(count, cohort, privacy, rounds, policy, settings or {})
@@ -237,7 +241,9 @@ def train(
 
         everybody.insert(0, Warner())
     path = Path(out) if out is not None else None
-    if resume and path and (path / "config.toml").exists():
+    if path and (path / "config.toml").exists():
+        if not resume:
+            raise ConfigError(f"{path} holds a run already; resume=True goes on with it, another out begins a new one")
         folder, federation = RunFolder.open(path), replace(federation, decisions=())  # said when the run began
         return TrainingRun.open(folder, federation, everybody, reconciled(folder, config, wanted)).play()
     return TrainingRun.begin(path, config, federation, everybody).play()

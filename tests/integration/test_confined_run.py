@@ -84,6 +84,7 @@ def test_only_explicit_noise_counts(tmp_path: Path) -> None:
     page = " ".join((tmp_path / "run" / "report.html").read_text().split())
     assert "Only explicit noise counts towards (epsilon, delta). The random starts do not" in page
     assert "-differential privacy for each client with all its data, by skellam noise" in page
+    assert "the public displacement, is itself a model, with" in page  # nobody knows how usable
 
 
 PRIVATE = {"spread", "worst", "refused", "stale", "train_loss", "test_loss", "accuracy", "clipped", "compute_seconds"}

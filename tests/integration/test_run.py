@@ -389,7 +389,7 @@ def test_ctrl_c_stops_after_the_round_and_resume_goes_on(tmp_path: Path, monkeyp
     assert len(RunFolder.open(folder).records()) == 2
     code, output = command("resume", str(folder))
     assert code == 0
-    assert "5 rounds from round 3" in output
+    assert "Rounds 3 to 5 on digits: " in output
     assert len(RunFolder.open(folder).records()) == 5
 
 
@@ -519,8 +519,10 @@ def test_own_model_own_data_and_resuming_from_python(tmp_path: Path, capsys: pyt
     assert len(longer.records) == 9
     with pytest.raises(ConfigError, match=r"began under other settings: cohort\.size was 6 and is 4"):
         train(small_model, rings(200, 1), rings(100, 2), clients=10, cohort=4, settings=settings, out=out, resume=True)
-    with pytest.raises(ConfigError, match="holds a run already"):
+    with pytest.raises(ConfigError, match="holds a run already; resume=True goes on with it"):
         go(8)
+    with pytest.raises(ConfigError, match="resume=True goes on with the run in out, so give its folder"):
+        train(small_model, rings(200, 1), clients=10, resume=True)
 
 
 def test_own_regression(tmp_path: Path) -> None:

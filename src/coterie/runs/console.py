@@ -13,9 +13,10 @@ from rich.text import Text
 from coterie.cohorts.ledger import Outcome
 from coterie.reports.words import duration, size
 from coterie.runs.clipping import ClippingWatch
+from coterie.runs.config import OWN
 from coterie.runs.observers import Observer, RunStart
 from coterie.runs.records import RoundRecord, own_columns
-from coterie.runs.summary import Summary, in_words
+from coterie.runs.summary import Summary, in_words, named
 from coterie.runs.yardstick import ACCURACY, Yardstick
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -207,12 +208,18 @@ def split(records: Sequence[RoundRecord]) -> Text:
 
 
 def _introduction(start: RunStart) -> list[str]:
-    config, count = start.config, len(start.clients)
-    again = f" from round {len(start.records) + 1}" if start.records else ""
-    what = f"{config.rounds} rounds{again} on {config.data.name}: {count} clients, {config.cohort.size} in a round"
+    config, count, played = start.config, len(start.clients), len(start.records)
+    rounds = f"{config.rounds} rounds"
+    if played >= config.rounds:
+        rounds = f"All {played} rounds were played before; nothing is left to do"
+    elif played:
+        rounds = f"Rounds {played + 1} to {config.rounds}"
+    chosen_here = config.cohort.policy != OWN and ":" not in config.cohort.policy  # others choose as many as they like
+    cohort_size = f", {config.cohort.size} in a round" if chosen_here else ""
+    what = f"{rounds} on {named(config.data.name, 'data')}: {count} clients{cohort_size}"
     return [
         f"[bold]{what}; {config.algorithm.introduction(config, start.promise)}[/]",
-        f"{config.model.name} with {start.parameters:,} parameters, {config.cohort.policy} selection; "
+        f"{named(config.model.name, 'model')} with {start.parameters:,} parameters, {config.cohort.policy} selection; "
         f"results in {escape(str(start.folder))}",
         *(f"[yellow]{escape(note)}.[/]" for note in start.notes),
     ]

@@ -5,6 +5,8 @@ import numpy as np
 from coterie.cohorts.circles import Circles, Indices, Reals, circle_sizes, circles_per_round
 from coterie.cohorts.policies import MultiRound
 from coterie.cohorts.theory import intact_share, selection_rates
+from coterie.graphs.failures import part_of
+from coterie.planning.collusion import share_of
 from coterie.runs.build import BuiltRun
 from coterie.runs.config import FaultSettings, RunConfig
 from coterie.runs.curriculum import schedule_notes
@@ -16,7 +18,25 @@ _DAY = 24
 
 def notes_before(built: BuiltRun) -> tuple[str, ...]:
     """Return what is to be said before the first round, a sentence or two each."""
-    return (*built.federation.notes, *built.federation.decisions, *cohort_notes(built), *schedule_notes(built.config))
+    federation, config = built.federation, built.config
+    return (
+        *federation.notes,
+        *federation.decisions,
+        *cohort_notes(built),
+        *collusion_notes(built),
+        *schedule_notes(config),
+    )
+
+
+def collusion_notes(built: BuiltRun) -> tuple[str, ...]:
+    """Say where a share of colluders comes to none, because it is one of a session's few clients."""
+    share, size = built.config.aggregation.collusion, built.config.cohort.size
+    if not built.protections or share <= 0 or part_of(share, size):
+        return ()
+    return (
+        f"aggregation.collusion = {share:g} of {size} clients in a session is less than one client: c = 0, nobody may "
+        f"help the server. c = 1 needs aggregation.collusion = {share_of(1, size)}",
+    )
 
 
 def cohort_notes(built: BuiltRun) -> tuple[str, ...]:

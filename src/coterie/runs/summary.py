@@ -12,7 +12,7 @@ from coterie.reports.words import duration, size
 from coterie.rounds.outcome import Tally
 from coterie.runs.algorithms.participants import WITHHELD
 from coterie.runs.clipping import MUCH_CLIPPED
-from coterie.runs.config import RunConfig
+from coterie.runs.config import OWN, RunConfig
 from coterie.runs.promise import NO_PROMISE, Promise
 from coterie.runs.records import RoundRecord, own_columns
 from coterie.runs.yardstick import ACCURACY, Yardstick
@@ -209,8 +209,13 @@ def in_words(summary: Summary) -> Iterator[tuple[str, str]]:
         )
 
 
+def named(name: str, kind: str) -> str:
+    """Return what data or a model are called: those that a Python program brings along have no name."""
+    return f"{name} {kind}" if name == OWN else name
+
+
 def _model(summary: Summary) -> str:
-    what = f"{summary.config.model.name} with {summary.parameters:,} parameters"
+    what = f"{named(summary.config.model.name, 'model')} with {summary.parameters:,} parameters"
     personal = summary.config.algorithm.personal
     what += f" that each of {summary.clients:,} clients has for itself" if personal else ""
     tests = "the test examples on average" if personal else "the test examples"

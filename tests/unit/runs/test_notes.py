@@ -17,7 +17,7 @@ from coterie.runs.clipping import MUCH_CLIPPED, ClippingWatch
 from coterie.runs.config_file import make_config
 from coterie.runs.curriculum import make_schedule, schedule_notes, with_schedule_length
 from coterie.runs.federation import find_federation
-from coterie.runs.notes import cohort_notes, filled, fitting_privacy
+from coterie.runs.notes import cohort_notes, collusion_notes, filled, fitting_privacy
 from coterie.runs.records import RoundRecord
 from coterie.training.schedules import Cosine
 
@@ -114,3 +114,15 @@ def test_a_run_of_an_older_version_takes_its_length_from_what_it_began_with() ->
     longer = with_schedule_length(make_config({"rounds": 30}), begun)
     assert longer.training.schedule.rounds == 10
     assert with_schedule_length(make_config({"rounds": 40}), longer).training.schedule.rounds == 10
+
+
+@pytest.mark.parametrize("threat", ["honest-but-curious", "active-server"])
+def test_a_share_of_colluders_that_comes_to_none_is_said(threat: str) -> None:
+    def notes(collusion: float) -> tuple[str, ...]:
+        config = make_config({"aggregation.threat": threat, "aggregation.collusion": collusion, "cohort.privacy": 4})
+        return collusion_notes(build_run(config, find_federation(config)))
+
+    (said,) = notes(0.05)  # of 8
+    assert "collusion = 0.05 of 8 clients in a session is less than one client: c = 0" in said
+    assert said.endswith("c = 1 needs aggregation.collusion = 0.125")
+    assert notes(0.125) == notes(0.0) == notes(-1.0) == ()

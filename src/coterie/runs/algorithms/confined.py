@@ -226,8 +226,9 @@ class ConfinedTraining(FederatedAveraging):
 def _displacement(summary: "Summary") -> str:
     found = summary.extras.get("displacement")
     known = "" if found is None else f", with {summary.yardstick.told(found)}"
+    usable = "a usable model" if summary.epsilon is None else "a model"  # which noise may spoil
     return (
-        f"Whoever sees the sums can add them up. The result, the public displacement, is itself a usable model{known}: "
+        f"Whoever sees the sums can add them up. The result, the public displacement, is itself {usable}{known}: "
         "what participants keep to themselves is their random start, not what all of them learnt."
     )
 

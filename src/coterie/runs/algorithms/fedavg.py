@@ -60,7 +60,8 @@ class FederatedAveraging(Algorithm):
         if promise.cut:
             return "secure aggregation on a sparse graph, no T promised against a server that lies"
         helped = f" (T - c = {promise.honest} with c = {promise.colluders} colluders)" if promise.colluders else ""
-        return "secure aggregation" + (f", T = {promise.privacy} promised{helped}" if promise.privacy > 1 else "")
+        lasting = f"T = {promise.privacy} promised{helped}" if promise.privacy > 1 else "no T promised over many rounds"
+        return f"secure aggregation, {lasting}"
 
     def words(self, summary: "Summary") -> Iterator[tuple[str, str]]:
         """Say what the server can compute from all that it saw."""

@@ -306,6 +306,10 @@ DATASETS = {
     "location30": Source(location30, "location30/bangkok"),
     "energy": Source(energy),
     "pjm": Source(pjm, "hec/ (or the folder itself): REGION_hourly.csv for each region, as it is or as .gz"),
-    "client-files": Source(client_files, "a file for each client, npz or CSV, and perhaps test.npz or test.csv"),
+    "client-files": Source(
+        client_files,
+        "a file for each client, npz (arrays x and y) or CSV (a header; the target last), and perhaps test.npz or "
+        "test.csv",
+    ),
 }
 """The data sets that :func:`load` knows, by name."""

@@ -134,12 +134,16 @@ class Collector:
                 "who was aggregated"
             )
         if not self._rounds:
-            why = f": line {self._problems[0].line}: {self._problems[0].reason}" if self._problems else ""
+            why = (
+                f": line {self._problems[0].line}: {self._problems[0].reason}" if self._problems else ": it has no rows"
+            )
             raise InputError(f"nothing in the log is readable{why}")
         rounds, order = put_in_order(list(self._rounds), keep=self._keep_order)
         numbers = [label for label in rounds if isinstance(label, int)]
         if len(numbers) == len(rounds) and (missing := max(numbers) - min(numbers) + 1 - len(numbers)):
             self.note(f"{missing:,} round numbers never occur; they do not count as rounds")
+        if len(rounds) > len(self._clients) > 1 and all(len(members) == 1 for members in self._rounds.values()):
+            self.note(f"every round has one client: is {reading.rounds} the round, or the time of a message?")
         reading = replace(
             reading,
             order=order,

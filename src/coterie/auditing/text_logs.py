@@ -65,6 +65,8 @@ class TextLog:
             except (ValueError, RecursionError) as error:
                 if isinstance(error, InputError):
                     raise
+                if wanted is None and _is_object(self._sample[0], self._limit):  # records with odd fields, on each line
+                    return RecordLog(self._options, self._found).read_lines(self._lines)
                 if wanted == "json" or self._sample[0].lstrip().startswith("{"):
                     raise InputError(f"nothing in the log is readable: not JSON: {error}") from error
         table = Table(self._lines.__iter__, self._cut)
@@ -114,6 +116,13 @@ class TextLog:
 
 def _is_records(value: object) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(record, dict) for record in value)
+
+
+def _is_object(line: str, limit: int) -> bool:
+    try:
+        return isinstance(load_json(line, limit), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _is_record(line: str, limit: int) -> bool:

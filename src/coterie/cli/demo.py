@@ -166,8 +166,8 @@ def _introduction(show: "Demo") -> "Iterator[str]":
         held = ", and T does not hold for parts" if settings.circle_size else ""
         yield (
             "[yellow]This counts dropouts by chance. A server that lies can choose who drops out once it knows a "
-            f"sparse graph, and learn sums of parts, each of at least two honest clients{held}; --topology complete leaves "
-            "nothing to cut.[/]"
+            "sparse graph, and learn sums of parts, each of at least two honest "
+            f"clients{held}; --topology complete leaves nothing to cut.[/]"
         )
 
 

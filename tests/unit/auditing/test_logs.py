@@ -367,3 +367,24 @@ def test_a_large_log() -> None:
     found = read("round,client\n" + pairs)
     order = [int(name[-3:]) for name in found.clients]
     assert np.array_equal(found.matrix, matrix[:, order])
+
+
+def test_lines_with_objects_of_clients_are_told_by_line() -> None:
+    log = '{"rnd": 1, "results": [{"client": "a"}]}\n{"rnd": 2, "results": [{"client": "b"}]}\n'
+    with pytest.raises(InputError, match=r'line 1: one "round" and either .* the columns are rnd, results'):
+        read(log)
+    with pytest.raises(InputError, match="line 1: not a name"):
+        read_log(io.StringIO(log), round_column="rnd", client_column="results")
+
+
+def test_a_header_alone_has_no_rows() -> None:
+    with pytest.raises(InputError, match="nothing in the log is readable: it has no rows"):
+        read("round,client\n")
+
+
+def test_rounds_of_one_client_each_may_be_times() -> None:
+    times = "time,client\n" + "".join(f"2024-05-01T10:00:0{n}Z,{'ab'[n % 2]}\n" for n in range(4))
+    notes = read_log(io.StringIO(times), round_column="time").notes
+    assert "every round has one client: is column time the round, or the time of a message?" in notes
+    together = read_log(io.StringIO(times + "2024-05-01T10:00:00Z,c\n"), round_column="time")
+    assert not any("every round" in note for note in together.notes)

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from coterie.cohorts.ledger import Outcome
-from coterie.reports.words import duration, size
+from coterie.reports.words import count, duration, size
 from coterie.runs.clipping import ClippingWatch
 from coterie.runs.config import OWN
 from coterie.runs.observers import Observer, RunStart
@@ -208,15 +208,15 @@ def split(records: Sequence[RoundRecord]) -> Text:
 
 
 def _introduction(start: RunStart) -> list[str]:
-    config, count, played = start.config, len(start.clients), len(start.records)
-    rounds = f"{config.rounds} rounds"
+    config, clients, played = start.config, len(start.clients), len(start.records)
+    rounds, before = count(config.rounds, "round"), ""
     if played >= config.rounds:
-        rounds = f"All {played} rounds were played before; nothing is left to do"
+        rounds, before = f"All {count(played, 'round')}", " were played before"
     elif played:
         rounds = f"Rounds {played + 1} to {config.rounds}"
     chosen_here = config.cohort.policy != OWN and ":" not in config.cohort.policy  # others choose as many as they like
     cohort_size = f", {config.cohort.size} in a round" if chosen_here else ""
-    what = f"{rounds} on {named(config.data.name, 'data')}: {count} clients{cohort_size}"
+    what = f"{rounds} on {named(config.data.name, 'data')}{before}: {clients} clients{cohort_size}"
     return [
         f"[bold]{what}; {config.algorithm.introduction(config, start.promise)}[/]",
         f"{named(config.model.name, 'model')} with {start.parameters:,} parameters, {config.cohort.policy} selection; "

@@ -40,8 +40,8 @@ def watch(owner: type, name: str, moment: Callable[[str], None]) -> None:
     @functools.wraps(method)
     def watched(*args: object, **kwargs: object) -> object:
         label = f"{type(args[0]).__name__}.{name}"
-        if isinstance(args[0], Path):
-            label += f" {args[0].name.removesuffix('.draft')}"
+        if isinstance(args[0], Path) and isinstance(args[1], Path):
+            label += f" {args[1].name}"  # which file is replaced, and not by which draft
         moment(f"before {label}")
         result = method(*args, **kwargs)
         moment(f"after {label}")

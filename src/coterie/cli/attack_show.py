@@ -26,8 +26,13 @@ Trials = Annotated[int, typer.Option(help="How often everything is tried, with o
 
 def show(attack: "Attack", html: Path | None, as_json: bool) -> None:
     """Say who attacks and with what, run the attack, and show what came of it."""
-    if html is not None:
-        _check(html)
+    from coterie.files import check_output, write_output
+
+    if html is not None:  # a page that cannot be drawn or written is refused before any work is done
+        from coterie.reports.plots import require_matplotlib
+
+        require_matplotlib()
+        check_output(html)
     console = new_console()
     if not as_json:
         console.print(f"[bold]{attack.title}[/]")
@@ -37,7 +42,7 @@ def show(attack: "Attack", html: Path | None, as_json: bool) -> None:
     if html is not None:
         from coterie.attacks.page import attack_page
 
-        html.write_text(attack_page(attack, finding), "utf-8")
+        write_output(html, attack_page(attack, finding).encode())
     if as_json:
         from coterie.attacks.finding import record
 
@@ -52,28 +57,6 @@ def _played(attack: "Attack", *, silent: bool) -> "AttackFinding":
     with progress_bars(silent) as progress:
         task = progress.add_task(attack.title, total=100)
         return attack.play(lambda doing, share: progress.update(task, description=doing, completed=round(100 * share)))
-
-
-def _check(file: Path) -> None:
-    """Refuse, before any work is done, to promise a page that cannot be written or drawn."""
-    from coterie.errors import ConfigError
-    from coterie.reports.plots import require_matplotlib
-
-    require_matplotlib()
-    try:
-        _try_to_write(file)
-    except OSError as error:
-        raise ConfigError(f"cannot write to {file}: {error.strerror}") from None
-
-
-def _try_to_write(file: Path) -> None:
-    """Open a file for writing, leaving what is there as it was: the page, or no page."""
-    try:
-        file.open("x").close()
-    except FileExistsError:
-        file.open("a").close()
-    else:
-        file.unlink()
 
 
 def _show_threat(console: "Console", threat: "Adversary") -> None:

@@ -147,7 +147,8 @@ def audit(
 
     from coterie.auditing.preview import gather_evidence
     from coterie.auditing.verdict import Requirement
-    from coterie.errors import CoterieError, LedgerTampered, LogTooLarge
+    from coterie.errors import ConfigError, CoterieError, LedgerTampered, LogTooLarge
+    from coterie.files import write_output
     from coterie.host import install_command
 
     if require is None and weak:
@@ -203,9 +204,9 @@ def audit(
             report, participation, log_input.name, requirement=requirement, witnesses=witnesses, options=options
         )
         try:
-            html.write_text(page, encoding="utf-8")
-        except OSError as error:
-            errors.print(f"coterie: cannot write {html}: {error.strerror}", style="red", markup=False)
+            write_output(html, page.encode())
+        except ConfigError as error:
+            errors.print(f"coterie: {error}", style="red", markup=False)
             raise typer.Exit(ExitStatus.BAD_INPUT) from None
         errors.print(f"The page is in {html}", markup=False)
     if participation.problems:  # a missing line can make a verdict worse as well as better

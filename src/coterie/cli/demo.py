@@ -54,6 +54,7 @@ def demo(
 
     from coterie.demo import Demo, Settings, draw
     from coterie.errors import ConfigError, RoundAborted
+    from coterie.files import write_output
     from coterie.host import install_command
 
     console, errors = Console(quiet=as_json, highlight=False), Console(stderr=True, highlight=False)
@@ -80,7 +81,7 @@ def demo(
     else:
         report = replace(report, plot=PLOT)
     data = msgspec.json.format(msgspec.json.encode(report), indent=2)
-    (out / REPORT).write_bytes(data + b"\n")
+    write_output(out / REPORT, data + b"\n")
     console.print(_summary(report, out))
     if as_json:
         typer.echo(data)

@@ -36,16 +36,12 @@ def show_population(
     """Plan the rounds, draw the trade-off if asked to, and print the plan for people or for machines."""
     from rich.console import Console
 
-    from coterie.errors import ConfigError
     from coterie.planning.population import draw_trade_off, plan_population
 
     shown = plan_population(population, cohort, absent, privacy=privacy, **options)
     if plot:
         every = shown if privacy is None else plan_population(population, cohort, absent, **options)
-        try:
-            draw_trade_off(every, plot)
-        except OSError as error:
-            raise ConfigError(f"cannot write {plot}: {error.strerror}") from None
+        draw_trade_off(every, plot)
     if as_json:
         typer.echo(json.dumps(shown.as_dict(), indent=2))
         return

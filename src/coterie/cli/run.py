@@ -97,19 +97,17 @@ def init(
 ) -> None:
     """Write a file with every setting of coterie run, its default and what it means."""
     from coterie.errors import ConfigError
+    from coterie.files import create_output, write_output
     from coterie.runs.config_file import commented_toml
 
     if str(file) == "-":
         typer.echo(commented_toml(algorithm=algorithm), nl=False)
         return
-    text = commented_toml(str(file), algorithm)
-    try:
-        with file.open("w" if force else "x", encoding="utf-8") as target:
-            target.write(text)
-    except FileExistsError:
-        raise ConfigError(f"{file} is there already; --force replaces it") from None
-    except OSError as error:
-        raise ConfigError(f"cannot write {file}: {error.strerror}") from None
+    text = commented_toml(str(file), algorithm).encode()
+    if force:
+        write_output(file, text)
+    elif not create_output(file, text):
+        raise ConfigError(f"{file} is there already; --force replaces it")
     typer.echo(f"Wrote {file}. Change what you like, then: coterie run {file}")
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from coterie.reports.plots import HAIRLINE, QUIET, STYLE, TEXT
+from coterie.reports.plots import HAIRLINE, QUIET, STYLE, TEXT, save_png
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,7 +70,7 @@ def draw_columns(path: Path, title: str, subtitle: str, shape: tuple[int, int], 
             else:
                 _overlay(axes, column.below, column.color)
             axes.text(0, -0.21, column.caption, transform=axes.transAxes, va="top", linespacing=1.4, color=QUIET)
-        figure.savefig(path, dpi=150, format="png")
+        save_png(figure, path)
 
 
 def picture_uri(pixels: npt.NDArray[Any]) -> str:
@@ -106,7 +106,7 @@ def draw_strip(path: Path, rows: Sequence[tuple[str, npt.NDArray[Any]]]) -> None
                     axes.set_ylabel(
                         "\n".join(textwrap.wrap(label, 30)), rotation=0, ha="right", va="center", labelpad=8, color=TEXT
                     )
-        figure.savefig(path, dpi=150, format="png")
+        save_png(figure, path)
 
 
 def _picture(axes: "Axes", column: Column, shape: tuple[int, int]) -> None:

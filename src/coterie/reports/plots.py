@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from coterie.errors import ConfigError
+from coterie.files import write_output
 from coterie.host import install_command
 
 if TYPE_CHECKING:
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 TEXT, QUIET, HAIRLINE = "#111827", "#6b7280", "#d1d5db"
 BLUE, RUST, GREEN, OCHRE, SKY, SLATE = "#1d3557", "#c1440e", "#2a7f62", "#d99a2b", "#3f8fc4", "#7a8494"
@@ -80,7 +83,14 @@ def page(
             one.set_title(heading, loc="left", fontsize=11, fontweight="bold", pad=8)
             one.tick_params(length=0)
         yield axes
-        figure.savefig(path, dpi=150, format="png")
+        save_png(figure, path)
+
+
+def save_png(figure: Figure, path: Path) -> None:
+    """Write a figure as every picture is written."""
+    file = io.BytesIO()
+    figure.savefig(file, dpi=150, format="png")
+    write_output(path, file.getbuffer())
 
 
 def foot_legend(axes: Axes) -> None:

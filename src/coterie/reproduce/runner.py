@@ -24,6 +24,7 @@ from typing import Any
 import msgspec
 
 from coterie.errors import ConfigError
+from coterie.files import write_output
 from coterie.host import cores
 from coterie.reports import markdown
 from coterie.reproduce.declarations import FULL, Declaration, Experiment, Findings, Job, JobContext, Record
@@ -197,8 +198,8 @@ class Run:
             results=report.summary,
         )
         text = json.dumps(msgspec.to_builtins(results), indent=1)
-        (self.folder / RESULTS).write_text(text + "\n", encoding="utf-8")
-        (self.folder / REPORT).write_text(self._markdown(report, finished, version), encoding="utf-8")
+        write_output(self.folder / RESULTS, f"{text}\n".encode())
+        write_output(self.folder / REPORT, self._markdown(report, finished, version).encode())
         return report
 
     def _markdown(self, report: Findings, finished: int, version: str) -> str:

@@ -1,8 +1,8 @@
 """The folder of a run: what is in it, and how it survives a crash.
 
-Whatever a run needs to go on is replaced as a whole or not at all: written under another name, brought to disk, and
-renamed. Metrics are appended and brought to disk before the checkpoint that counts them, so that after a crash the
-checkpoint never knows of more than there is, and what goes beyond it is cut off.
+Whatever a run needs to go on is replaced as a whole or not at all (:mod:`coterie.files`). Metrics are appended and
+brought to disk before the checkpoint that counts them, so that after a crash the checkpoint never knows of more than
+there is, and what goes beyond it is cut off.
 """
 
 import io
@@ -20,6 +20,7 @@ from safetensors.numpy import save
 from coterie.arithmetic import FloatArray
 from coterie.cohorts.ledger import Head
 from coterie.errors import ConfigError, InputError
+from coterie.files import remove_drafts, write_file, write_secret
 from coterie.runs.config import RunConfig
 from coterie.runs.config_file import load_config, to_toml
 from coterie.runs.locks import locked
@@ -76,8 +77,8 @@ class RunFolder:
             folder._refuse_another()
             with locked(path):
                 folder._refuse_another()
-                _write_secret(folder.secret_file, os.urandom(SECRET_BYTES))
-                write_whole(folder.config_file, to_toml(config).encode())
+                write_secret(folder.secret_file, os.urandom(SECRET_BYTES))
+                write_file(folder.config_file, to_toml(config).encode())
         except OSError as error:
             raise ConfigError(f"cannot write to {path or RUNS}: {error.strerror}") from None
         return folder
@@ -162,7 +163,12 @@ class RunFolder:
         self.sums_folder.mkdir(exist_ok=True)
         file = io.BytesIO()
         np.save(file, np.concatenate([np.asarray(array, np.float32).ravel() for array in mean]))
-        write_whole(self.sums_folder / f"{number:06}.npy", file.getvalue())
+        write_file(self.sums_folder / f"{number:06}.npy", file.getbuffer())
+
+    def clean(self) -> None:
+        """Delete what a process that was killed left half written; call it with the lock held."""
+        for folder in self.path, self.sums_folder:
+            remove_drafts(folder)
 
     def config(self, changes: Sequence[str] = ()) -> RunConfig:
         """Read the settings of the run, with changes written ``section.key=value``."""
@@ -180,7 +186,7 @@ class RunFolder:
         """Replace the checkpoint."""
         arrays = {name: np.ascontiguousarray(array) for name, array in checkpoint.state.items()}
         progress = msgspec.json.encode(checkpoint.progress).decode()
-        write_whole(self.checkpoint_file, save(arrays, {"progress": progress}))
+        write_file(self.checkpoint_file, save(arrays, {"progress": progress}))
 
     def checkpoint(self) -> Checkpoint | None:
         """Read the checkpoint; None if the run was stopped before its first one."""
@@ -219,33 +225,6 @@ def _new_folder(parent: Path, name: str) -> Path:
             path = parent / f"{name}-{number}"
         else:
             return path
-
-
-def _write_secret(path: Path, secret: bytes) -> None:
-    """Write a file that only its owner can read, whatever was in its place: a link is replaced, not followed."""
-    draft = path.with_name(path.name + ".draft")
-    draft.unlink(missing_ok=True)
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(secret)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Replace a file so that, whenever the machine stops, it is there as it was or as it is now."""
-    draft = path.with_name(path.name + ".draft")
-    with draft.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def named_arrays(models: Mapping[str, Mapping[str, FloatArray]]) -> bytes:

@@ -12,10 +12,11 @@ from typing import Any
 import msgspec
 
 from coterie.errors import ConfigError
+from coterie.files import write_file
 from coterie.host import install_command
 from coterie.runs.clipping import ClippingWatch
 from coterie.runs.config import RunConfig
-from coterie.runs.folder import RunFolder, write_whole
+from coterie.runs.folder import RunFolder
 from coterie.runs.promise import NO_PROMISE, Promise
 from coterie.runs.records import RoundRecord, own_columns, record_type
 from coterie.runs.summary import Summary
@@ -89,7 +90,7 @@ class Journal:
 
     def __init__(self, folder: RunFolder, records: Sequence[RoundRecord]) -> None:
         """Go on after these records; whatever else is in the files is cut off."""
-        write_whole(folder.metrics_file, b"".join(_line(record) for record in records))
+        write_file(folder.metrics_file, b"".join(_line(record) for record in records))
         self._lines = folder.metrics_file.open("ab")
         self._table = folder.table_file.open("w", newline="", encoding="utf-8")
         self._rows = csv.writer(self._table)
@@ -148,7 +149,7 @@ class MLflow(Observer):
         run = self._mlflow.start_run(run_id=known, run_name=start.folder.name)
         self._status = "KILLED"
         if known is None:
-            write_whole(note, run.info.run_id.encode())
+            write_file(note, run.info.run_id.encode())
             self._mlflow.log_params(_flat(start.config.model_dump()))
 
     def played(self, record: RoundRecord) -> None:

@@ -7,9 +7,10 @@ from coterie.cohorts.circles import Indices
 from coterie.cohorts.ledger import Ledger
 from coterie.cohorts.roster import Client, Roster
 from coterie.errors import InputError
+from coterie.files import write_file
 from coterie.runs.build import Cohorts
 from coterie.runs.config import RunConfig
-from coterie.runs.folder import RunFolder, write_whole
+from coterie.runs.folder import RunFolder
 from coterie.runs.played import Observe
 from coterie.runs.secrets import ClientSecrets
 from coterie.training.executors.processes import Trainer
@@ -38,7 +39,7 @@ def open_roster(
     clients = [Client(name, secrets.identity(name).public if active else b"") for name in names]
     roster = Roster.found(clients, cohorts.circles, cohorts.circles.privacy)
     if not folder.roster_file.exists():
-        write_whole(folder.roster_file, roster.to_bytes())
+        write_file(folder.roster_file, roster.to_bytes())
     elif folder.roster_file.read_bytes() != roster.to_bytes():
         raise InputError(f"{folder.roster_file} is not the roster of this run")
     return roster

@@ -18,6 +18,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from coterie.files import write_file
 from coterie.host import cores
 from coterie.runs.build import BuiltRun, build_run
 from coterie.runs.changes import check_changes, check_fingerprints
@@ -25,7 +26,7 @@ from coterie.runs.config import RunConfig
 from coterie.runs.config_file import parse_config, to_toml
 from coterie.runs.curriculum import with_schedule_length
 from coterie.runs.federation import Federation, find_federation, fingerprint
-from coterie.runs.folder import RunFolder, checked_records, named_arrays, write_whole
+from coterie.runs.folder import RunFolder, checked_records, named_arrays
 from coterie.runs.forecasts import draw_forecasts, forecast_courses
 from coterie.runs.locks import locked
 from coterie.runs.loop import Engine
@@ -114,7 +115,7 @@ class TrainingRun:
         if checkpoint is not None:
             check_fingerprints(checkpoint.progress.fingerprints, fingerprint(built.federation))
         if changes:
-            write_whole(folder.config_file, to_toml(config).encode())
+            write_file(folder.config_file, to_toml(config).encode())
         return cls(folder, built, observers)
 
     @property
@@ -135,6 +136,7 @@ class TrainingRun:
 
     def _play(self) -> RunResult:
         with locked(self.folder.path):
+            self.folder.clean()
             found = self.folder.checkpoint()
             records: list[RoundRecord] = []
             if found is None:
@@ -175,7 +177,7 @@ class TrainingRun:
         choice = choose_executor(self._built.federation.problem, tasks, workers)
         settled = training.model_copy(update={"executor": choice.executor})
         self._built = replace(self._built, config=self.config.model_copy(update={"training": settled}))
-        write_whole(self.folder.config_file, to_toml(self.config).encode())
+        write_file(self.folder.config_file, to_toml(self.config).encode())
 
     def _begin(self, records: Sequence[RoundRecord]) -> None:
         clients = tuple(self._built.federation.parts)
@@ -202,7 +204,7 @@ class TrainingRun:
         models = {name: problem.instance(state) for name, state in built.strategy.models().items()}
         public = built.public_models()
         states = {name: named_state(models[name]) for name in public}
-        write_whole(self.folder.model_file, named_arrays(states))
+        write_file(self.folder.model_file, named_arrays(states))
         clients = tuple(built.federation.parts)
         summary = Summary.of(
             self.config,
@@ -219,7 +221,7 @@ class TrainingRun:
         if courses:
             draw_forecasts(self.folder.forecast_file, courses)
         page = run_page(summary, clients, records, self.folder.path.name, courses)
-        write_whole(self.folder.report_file, page.encode())
+        write_file(self.folder.report_file, page.encode())
         return RunResult(self.folder.path, summary, tuple(records), models)
 
     @property

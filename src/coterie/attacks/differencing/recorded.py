@@ -6,6 +6,7 @@ the answer to be worth anything shows in the sums: if there are more of them tha
 explain them all.
 """
 
+import io
 import re
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -27,6 +28,7 @@ from coterie.cohorts.circles import Mask
 from coterie.cohorts.log_size import MEGABYTE, check_size
 from coterie.cohorts.participation import Label, Participation, as_label
 from coterie.errors import ConfigError, InputError, LogTooLarge
+from coterie.files import write_output
 from coterie.reports.html import Figure
 from coterie.reports.words import Level, count, printable
 from coterie.runs.folder import RunFolder
@@ -150,17 +152,14 @@ def _write(path: Path, audited: AuditReport, clients: tuple[str, ...], seen: Mas
     """Write the estimates of all clients in the sums, and which of them the sums determine."""
     exposed = {exposure.client for exposure in audited.exposed}
     names = [client for client, present in zip(clients, seen.tolist(), strict=True) if present]
-    draft = path.with_name(path.name + ".draft.npz")
-    try:
-        np.savez(
-            draft,
-            clients=np.array(names, np.str_),
-            updates=estimate[seen],
-            determined=np.array([name in exposed for name in names], np.bool_),
-        )
-        draft.replace(path)
-    except OSError as error:
-        raise ConfigError(f"cannot write to {path}: {error.strerror}") from None
+    file = io.BytesIO()
+    np.savez(
+        file,
+        clients=np.array(names, np.str_),
+        updates=estimate[seen],
+        determined=np.array([name in exposed for name in names], np.bool_),
+    )
+    write_output(path, file.getbuffer())
 
 
 def _tell(

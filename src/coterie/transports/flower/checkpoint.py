@@ -23,8 +23,8 @@ from flwr.serverapp.strategy import FedAvg, FedAvgM, Result, Strategy
 from flwr.serverapp.strategy.fedopt import FedOpt
 
 from coterie.errors import ConfigError
+from coterie.files import write_secret
 from coterie.locks import lock
-from coterie.transports.flower.home import write_safely
 
 _STATE: dict[type[Strategy], tuple[str, ...]] = {
     FedAvg: (),
@@ -102,7 +102,7 @@ class StrategyCheckpoint:
             for number, metrics in getattr(progress.result, kind).items():
                 records[f"{kind}.{number}"] = metrics
         body = recorddict_to_proto(records).SerializeToString(deterministic=True)
-        write_safely(self._path, hashlib.sha256(body).digest() + body)
+        write_secret(self._path, hashlib.sha256(body).digest() + body)
 
     def load(self, strategy: Strategy, like: ArrayRecord) -> StrategyProgress | None:
         """Return the progress of an interrupted run and put the strategy back into its state; None if there is none."""

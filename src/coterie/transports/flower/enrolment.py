@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from coterie.cohorts.circles import random_circles
 from coterie.cohorts.roster import Client, Roster
 from coterie.errors import ConfigError, PeerProtocolError
+from coterie.files import write_secret
 from coterie.transports.flower.credentials import Introduction, Voucher, read_introduction
 from coterie.transports.flower.exchange import Exchange
-from coterie.transports.flower.home import write_safely
 from coterie.transports.flower.link import steadily
 from coterie.transports.flower.logs import grouped, shown
 from coterie.transports.flower.reasons import FIRST
@@ -214,7 +214,7 @@ class _VoucherFile:
     def add(self, name: str, voucher: Voucher) -> None:
         """Keep a voucher, in place of an earlier one: that may be of somebody who was never enrolled."""
         self._vouchers[name] = voucher
-        write_safely(self._path, self.to_bytes())
+        write_secret(self._path, self.to_bytes())
 
     def to_bytes(self) -> bytes:
         return msgspec.msgpack.encode(self._vouchers) if self._vouchers else b""

@@ -115,7 +115,8 @@ class PrivateMod:
             with each_signature_once():  # in a simulation this process plays many nodes
                 reply = member.answer(payload)
             until = useful_until(message.metadata.created_at, message.metadata.ttl)
-            place.write(Parked(request, reply, member.park() if member.waiting else b""), until)
+            with regarding(Reason.SETTINGS):  # the node's folder may be full
+                place.write(Parked(request, reply, member.park() if member.waiting else b""), until)
             return reply
 
 

@@ -22,9 +22,10 @@ from coterie.cohorts.roster import Client
 from coterie.crypto.entropy import SystemEntropy
 from coterie.crypto.signing import Identity
 from coterie.errors import ConfigError
+from coterie.files import write_once
 from coterie.rounds.floor import Floor
 from coterie.secagg.terms import ThreatMode
-from coterie.transports.flower.home import node_home, own_folder, write_safely
+from coterie.transports.flower.home import node_home, own_folder
 from coterie.transports.flower.sessions import SessionFile, hold_place
 
 PREFIX = "coterie-"
@@ -122,7 +123,7 @@ class Node:
     def _identity(self) -> Identity:
         path = self.folder / "identity.key"
         if not path.exists():
-            write_safely(path, Identity.generate(SystemEntropy()).secret(), once=True)
+            write_once(path, Identity.generate(SystemEntropy()).secret())
         secret = path.read_bytes()
         try:
             return Identity(secret)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from coterie.cohorts.roster import Roster
 from coterie.errors import ConfigError
-from coterie.transports.flower.home import write_safely
+from coterie.files import write_once
 
 _SUFFIX = ".roster"
 
@@ -43,7 +43,7 @@ class RosterFolder:
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._folder / f"{roster.version:06d}{_SUFFIX}"
         # Clients trust it for good: a version lost with the power, or half of one, would be a fork.
-        if not write_safely(path, body, once=True):
+        if not write_once(path, body):
             raise ConfigError(f"{path} is there already: another run changes this roster")
         self.versions.append(roster)
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 
 from coterie.errors import ConfigError
+from coterie.files import write_secret
 from coterie.locks import lock
-from coterie.transports.flower.home import write_safely
 
 STALE = 2 * 24 * 3600.0
 """Seconds after which no message of a run can be alive, whatever its server says."""
@@ -52,7 +52,7 @@ class SessionFile:
 
     def write(self, parked: Parked, until: float) -> None:
         """Replace it, on disk when this returns; from this time on its secrets are of no use to anybody."""
-        write_safely(self._path, msgspec.msgpack.encode(parked), until=until)
+        write_secret(self._path, msgspec.msgpack.encode(parked), until=until)
 
 
 @contextlib.contextmanager

@@ -1,9 +1,6 @@
-import errno
 import math
 import os
 import stat
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,7 +8,6 @@ import pytest
 from coterie.errors import ConfigError
 from coterie.rounds import Floor
 from coterie.secagg import ThreatMode
-from coterie.transports.flower.home import write_safely
 from coterie.transports.flower.node import Node, NodeSettings, run_config_digest
 
 
@@ -127,37 +123,6 @@ def test_runs_with_other_configurations_have_other_names() -> None:
     assert run_config_digest({"lr": 1}) != run_config_digest({"lr": "1"})
 
 
-def test_two_processes_that_start_at_once_become_one_node(home: Path) -> None:
-    write_safely(home / "key", b"first", once=True)
-    write_safely(home / "key", b"second", once=True)
-    assert (home / "key").read_bytes() == b"first"
-    write_safely(home / "key", b"third")
-    assert (home / "key").read_bytes() == b"third"
-    assert [path.name for path in home.iterdir()] == ["key"]
-
-
-def test_of_many_that_write_at_once_one_is_believed(home: Path) -> None:
-    """Threads here; on a volume that containers share, processes have the same numbers, too."""
-    for number in range(20):
-        path, begin = home / f"{number}", threading.Barrier(4)
-
-        def write(content: bytes, path: Path = path, begin: threading.Barrier = begin) -> bytes:
-            begin.wait()
-            return content if write_safely(path, content, once=True) else b""
-
-        with ThreadPoolExecutor(4) as pool:
-            contents = [bytes([65 + place]) * 10_000 for place in range(4)]
-            assert [said for said in pool.map(write, contents) if said] == [path.read_bytes()]
-
-
-def test_a_file_that_somebody_else_put_there_is_not_written_to(home: Path) -> None:
-    (home / f".key.{os.getpid()}").symlink_to(home / "elsewhere")
-    write_safely(home / "key", b"secret")
-    assert stat.S_IMODE((home / "key").stat().st_mode) == 0o600
-    assert not (home / "key").is_symlink()
-    assert not (home / "elsewhere").exists()
-
-
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o702])
 def test_a_folder_that_everybody_may_write_to_is_refused(home: Path, mode: int) -> None:
     shared = home / "shared"
@@ -167,15 +132,3 @@ def test_a_folder_that_everybody_may_write_to_is_refused(home: Path, mode: int) 
         NodeSettings.read({"coterie-folder": str(shared)})
     inside = NodeSettings.read({"coterie-folder": str(shared / "mine")}).folder
     assert stat.S_IMODE(inside.stat().st_mode) == 0o700
-
-
-def test_a_full_disk_leaves_no_secret_behind(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_safely(home / "state", b"before")
-
-    def full(_descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
-        write_safely(home / "state", b"secret")
-    assert [(path.name, path.read_bytes()) for path in home.iterdir()] == [("state", b"before")]

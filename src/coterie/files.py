@@ -1,0 +1,192 @@
+"""Files that are written whole: a reader finds the old content or the new one, never a part of it.
+
+The content is written to a draft in the same folder, which is then renamed. The draft's name is random and the draft is
+created exclusively, so that a link which somebody put there is never followed and two writers never share a draft, even
+on two machines where process numbers are equal. A draft is deleted if writing fails, because it may hold a secret. Only
+a process that is killed leaves one behind, and :func:`remove_drafts` deletes it.
+
+====================  ======================================  =============  ======================
+function              use                                     on disk when   a link at the path
+                                                              it returns
+====================  ======================================  =============  ======================
+:func:`write_file`    what a program reads again              yes            is replaced
+:func:`write_secret`  the same, readable by its owner alone   yes            is replaced
+:func:`write_once`    a secret that is never replaced         yes            counts as a file
+:func:`write_output`  what a user asked for, at a path that   no             is followed
+                      the user may have chosen
+====================  ======================================  =============  ======================
+
+What the system refuses is raised as a :class:`~coterie.errors.ConfigError` that names the path.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from coterie.errors import ConfigError
+
+Content = bytes | memoryview
+
+_PUBLIC, _SECRET = 0o666, 0o600  # the first less the process's umask, as for every file
+_NAME_KEPT = 40  # characters of a file's name in its draft's: a name may have 255 bytes
+_NOT_REPLACEABLE = {errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS}
+
+
+def write_file(path: Path, content: Content) -> None:
+    """Replace a file; whenever the machine stops, the file has its old content or the new one."""
+    with _reported(path):
+        with _draft(path, content, _PUBLIC, durable=True) as draft:
+            draft.replace(path)
+        _sync(path.parent)
+
+
+def write_secret(path: Path, content: Content, *, until: float | None = None) -> None:
+    """Replace a file like :func:`write_file`, readable by its owner alone from the start.
+
+    ``until`` becomes the file's modification time, from the moment it is in place.
+    """
+    with _reported(path):
+        with _draft(path, content, _SECRET, durable=True, time=until) as draft:
+            draft.replace(path)
+        _sync(path.parent)
+
+
+def write_once(path: Path, content: Content) -> bool:
+    """Write a secret unless something is at the path already, and return whether it was written.
+
+    Of several writers one succeeds. The folder must be on a file system with hard links.
+    """
+    written = True
+    with _reported(path):
+        with _draft(path, content, _SECRET, durable=True) as draft:
+            try:
+                os.link(draft, path)
+            except FileExistsError:
+                written = False
+        _sync(path.parent)
+    return written
+
+
+def write_output(path: Path, content: Content) -> None:
+    """Write a file as a user expects: links are followed, permissions are kept, and devices and pipes get the content.
+
+    A plain file is replaced whole. It is written in place where replacing it would change more than its content (it has
+    another owner or further names), or is not possible (its folder is not writable, or it is a mount point).
+    """
+    with _reported(path):
+        found = _stat(path)
+        target = Path(os.path.realpath(path))
+        if found is None or _may_replace(target, found):
+            mode = _PUBLIC if found is None else stat.S_IMODE(found.st_mode)
+            try:
+                with _draft(target, content, mode, durable=False) as draft:
+                    if found is not None:
+                        draft.chmod(mode)
+                    draft.replace(target)
+                return
+            except OSError as error:
+                if found is None or error.errno not in _NOT_REPLACEABLE:
+                    raise
+        path.write_bytes(content)
+
+
+def create_output(path: Path, content: Content) -> bool:
+    """Write a new file where a user asked for it, and return False if something is there already."""
+    with _reported(path):
+        try:
+            file = path.open("xb")
+        except FileExistsError:
+            return False
+        try:
+            with file:
+                file.write(content)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+    return True
+
+
+def check_output(path: Path) -> None:
+    """Refuse a path that cannot be written to, before the work whose result belongs there; nothing is changed."""
+    with _reported(path):
+        try:
+            path.open("xb").close()
+        except FileExistsError:
+            path.open("ab").close()
+        else:
+            path.unlink()
+
+
+def private_folder(folder: Path) -> Path:
+    """Return a folder for secrets, made if it is missing; one that everybody may write to is refused.
+
+    Missing parents are private as well. Otherwise others could replace the folder in them.
+    """
+    try:
+        for missing in reversed([one for one in (folder, *folder.parents) if not one.exists()]):
+            missing.mkdir(exist_ok=True, mode=0o700)
+        folder.mkdir(exist_ok=True)
+        mode = folder.stat().st_mode
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be a private folder: {error.strerror}") from None
+    if mode & stat.S_IWOTH:
+        raise ConfigError(f"everybody may write to {folder}: name a folder inside it, which is then made private")
+    return folder
+
+
+def remove_drafts(folder: Path) -> None:
+    """Delete drafts that killed processes left in a folder; no other process may be writing to it."""
+    for draft in folder.glob(f".*.{'[0-9a-f]' * 16}.draft"):
+        draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def _draft(path: Path, content: Content, mode: int, *, durable: bool, time: float | None = None) -> Iterator[Path]:
+    """Write the content to a new file beside the path; unless the caller moves that file, it is deleted."""
+    draft = path.with_name(f".{path.name[:_NAME_KEPT]}.{os.urandom(8).hex()}.draft")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            if time is not None:
+                os.utime(file.fileno(), (time, time))
+            if durable:
+                os.fsync(file.fileno())
+        yield draft
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _sync(folder: Path) -> None:
+    """Bring a folder's names to disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None
+
+
+def _may_replace(target: Path, found: os.stat_result) -> bool:
+    """Tell whether a rename to ``target`` changes nothing but the content of the file that was found."""
+    at_target = _stat(target)  # of an open file that was deleted (/dev/fd/3), the name leads elsewhere
+    same = at_target is not None and os.path.samestat(at_target, found)
+    return same and stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and found.st_nlink == 1
+
+
+@contextmanager
+def _reported(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}") from None

@@ -75,3 +75,14 @@ def test_whoever_comes_while_a_folder_is_made_is_refused(tmp_path: Path, monkeyp
     folder = RunFolder.create(tmp_path / "run", RunConfig())
     assert refused
     assert folder.config() == RunConfig()
+
+
+def test_what_a_killed_process_left_half_written_is_deleted(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run", RunConfig())
+    folder.sums_folder.mkdir()
+    left = [folder.path / ".model.0123456789abcdef.draft", folder.sums_folder / ".1.npy.0123456789abcdef.draft"]
+    for draft in left:
+        draft.touch()
+    folder.clean()
+    assert not any(draft.exists() for draft in left)
+    assert folder.config() == RunConfig()

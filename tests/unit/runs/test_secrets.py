@@ -1,5 +1,6 @@
 """What only the simulated clients know: kept to its owner, and noise that never hides two different updates."""
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.errors import InputError
+from coterie.errors import ConfigError, InputError
 from coterie.runs.config import RunConfig
 from coterie.runs.folder import SECRET_BYTES, RunFolder
 from coterie.runs.secrets import ClientSecrets
@@ -58,6 +59,27 @@ def test_a_file_that_others_can_read_is_not_kept(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run", RunConfig())
     assert stat.S_IMODE(folder.secret_file.stat().st_mode) == 0o600
     assert folder.secret() != bytes(SECRET_BYTES)
+
+
+def test_a_full_disk_leaves_no_secret_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ConfigError, match=r"cannot write .*: No space left on device"):
+        RunFolder.create(tmp_path / "run", RunConfig())
+    assert [path.name for path in (tmp_path / "run").iterdir() if path.name != ".lock"] == []
+
+
+@pytest.mark.parametrize("name", ["clients.secret.draft", "config.toml.draft"])
+def test_a_link_at_a_name_that_can_be_guessed_is_not_written_to(tmp_path: Path, name: str) -> None:
+    """As somebody could put there who may write to the folder above a run, but not to the victim."""
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / name).symlink_to(victim)
+    RunFolder.create(tmp_path / "run", RunConfig())
+    assert victim.read_text() == "precious"
 
 
 def test_a_link_is_not_read_either(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from tests.support.flower import FakeGrid, FakeNode, initial_arrays, make_app, m
 
 from coterie.crypto import signing
 from coterie.crypto.entropy import DeterministicEntropy
+from coterie.errors import ConfigError
 from coterie.rounds import Member
 from coterie.rounds.member import ANY_TERMS
 from coterie.secagg import Server, Terms
@@ -185,6 +186,24 @@ def test_what_goes_wrong_in_training_stays_on_the_node(failure: Exception) -> No
     errors = [reply.error for reply in replies if reply.has_error()]
     assert errors
     assert {(error.code, error.reason) for error in errors} == {(6, "app")}
+
+
+def test_a_full_disk_is_told_as_a_matter_of_the_nodes_own_folder(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(_path: Path, _content: bytes, *, until: float) -> None:
+        raise ConfigError("cannot write 7: No space left on device")
+
+    monkeypatch.setattr("coterie.transports.flower.sessions.write_secret", full)
+    replies: list[Message] = []
+
+    def listen(message: Message, answer: Answer) -> Message:
+        replies.append(answer(message))
+        return replies[-1]
+
+    play(make_grid(make_app([private_mod]), 4, listen))
+    assert {reply.error.reason for reply in replies if reply.has_error()} == {Reason.SETTINGS}
+    assert "No space left on device" in caplog.text
 
 
 def test_a_server_can_go_wrong_in_any_way_and_gets_one_word(home: Path) -> None:

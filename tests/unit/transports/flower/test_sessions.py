@@ -82,7 +82,7 @@ def test_a_session_that_was_given_up_is_deleted_with_its_secrets(folder: Path, m
 
 def test_what_a_process_left_that_was_killed_while_it_wrote_goes_too(folder: Path) -> None:
     file = park(folder, 7, 60)
-    scratch = folder / ".7.abcdefgh"
+    scratch = folder / ".7.0123456789abcdef.draft"
     scratch.write_bytes(b"secret")
     os.utime(scratch, (1, 1))
     forget_given_up(folder)

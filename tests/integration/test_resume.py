@@ -71,6 +71,7 @@ def content(folder: Path) -> dict[str, Any]:
         "model": (folder / "model.safetensors").read_bytes(),
         "checkpoint": (folder / "checkpoint.safetensors").read_bytes(),
         "table": len((folder / "metrics.csv").read_text().splitlines()),
+        "drafts": [path.name for path in folder.iterdir() if path.suffix == ".draft"],
     }
 
 

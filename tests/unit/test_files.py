@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import resource
 import shutil
 import signal
@@ -14,9 +15,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import coterie
 from coterie.errors import ConfigError
 from coterie.files import (
     check_output,
@@ -75,6 +77,7 @@ def closed() -> Iterator[Path]:
             folder.chmod(0o755)
 
 
+@settings(max_examples=25)  # each waits for the disk
 @given(st.binary(max_size=1000), st.binary(max_size=1000))
 def test_what_was_written_is_read_and_nothing_else_is_left(first: bytes, second: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -161,7 +164,8 @@ def test_a_process_killed_before_the_rename_leaves_the_old_file(tmp_path: Path, 
     assert mode(path) == 0o640
     (draft,) = set(tmp_path.iterdir()) - {path, other}
     assert draft.read_bytes() == b"after"
-    assert mode(draft) == {write_file: 0o666, write_secret: 0o600, write_output: 0o640}[write]
+    modes: dict[Write, int] = {write_file: 0o666, write_secret: 0o600, write_output: 0o640}
+    assert mode(draft) == modes[write]
     remove_drafts(tmp_path)
     assert names(tmp_path) == [".file.other", "file"]
 
@@ -456,3 +460,10 @@ def test_only_drafts_are_removed(tmp_path: Path) -> None:
     assert names(tmp_path) == sorted(kept)
     shutil.rmtree(tmp_path)
     remove_drafts(tmp_path)
+
+
+def test_no_other_module_replaces_files_on_its_own() -> None:
+    root = Path(coterie.__file__).parent
+    own_ways = re.compile(r"os\.(replace|rename|link)\(|mkstemp|NamedTemporaryFile|\.draft\b|O_EXCL")
+    found = {path.name for path in root.rglob("*.py") if own_ways.search(path.read_text(encoding="utf-8"))}
+    assert found == {"files.py"}

@@ -281,7 +281,12 @@ def audit(
     if isinstance(source, Participation):
         history = source
     elif isinstance(source, str | PathLike):
-        history = read_log(source)
+        try:
+            history = read_log(source)
+        except InputError as error:
+            if error.remedies:
+                error.add_note("coterie.auditing.logs.read_log has these parameters: audit(read_log(source, ...))")
+            raise
         if history.problems:
             first, unread = history.problems[0], count(history.unread, "line")
             raise InputError(f"{unread} of the log cannot be read; line {first.line}: {printable(first.reason)}")

@@ -27,9 +27,9 @@
 No message of any error ever contains key material, a share, a mask or an input.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 _NAMES_SHOWN = 5
 
@@ -45,8 +45,51 @@ class ConfigError(CoterieError, ValueError):
     """Parameters that contradict each other or cannot be met."""
 
 
+class Remedy(NamedTuple):
+    """A parameter that resolves what an error is about, and the value to give it; None if only the caller knows it.
+
+    A message contains it as Python has it, as in ``keep_order=True``. A command line writes its own option instead.
+    """
+
+    parameter: str
+    value: object = None
+
+    def __str__(self) -> str:
+        return f"{self.parameter}={'...' if self.value is None else repr(self.value)}"
+
+
+class ErrorText(str):
+    """The text of an error, which remembers where it names a parameter."""
+
+    __slots__ = ("parts",)
+    parts: tuple[str | Remedy, ...]
+
+    def __new__(cls, *parts: str | Remedy) -> Self:
+        """Join the parts; another text among them keeps its own."""
+        flat = [inner for part in parts for inner in (part.parts if isinstance(part, ErrorText) else (part,))]
+        text = super().__new__(cls, "".join(map(str, flat)))
+        text.parts = tuple(flat)
+        return text
+
+    def spelled(self, spell: Callable[[Remedy], str]) -> str:
+        """Return the text with its parameters as ``spell`` writes them."""
+        return "".join(spell(part) if isinstance(part, Remedy) else part for part in self.parts)
+
+
 class InputError(CoterieError, ValueError):
-    """A vector, weight or array that cannot be encoded; raised before anything is sent."""
+    """A vector, weight, array or log that cannot be used; raised before anything is sent.
+
+    Its text may be given in parts, some of which are parameters that help (:class:`Remedy`).
+    """
+
+    def __init__(self, *parts: str | Remedy) -> None:
+        self.text = ErrorText(*parts)
+        super().__init__(self.text)
+
+    @property
+    def remedies(self) -> tuple[Remedy, ...]:
+        """The parameters that help."""
+        return tuple(part for part in self.text.parts if isinstance(part, Remedy))
 
 
 class LogTooLarge(InputError):

@@ -58,8 +58,11 @@ def preview(participation: Participation) -> list[tuple[str, str]]:
     span = f": {printable(rounds[0])} to {printable(rounds[-1])}" if len(rounds) > 1 else ""
     order = f", by {reading.order}" if reading and reading.order not in ("", "number") else ""
     words = [
-        ("Rounds", f"{len(rounds):,}{span}" + (f", from {reading.rounds}" if reading else "") + order),
-        ("Clients", f"{_some(clients)}" + (f", from {reading.clients}" if reading else "")),
+        (
+            "Rounds",
+            f"{len(rounds):,}{span}" + (f", from {reading.rounds}" if reading and reading.rounds else "") + order,
+        ),
+        ("Clients", f"{_some(clients)}" + (f", from {reading.clients}" if reading and reading.clients else "")),
     ]
     if reading:
         words.insert(0, ("Read as", reading.format))

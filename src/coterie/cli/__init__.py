@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from coterie.cli import attack, audit, bench, demo, plan, reproduce, roster, run
+from coterie.cli.audit_input import AuditCommand, spell
 from coterie.cli.common import ExitStatus
 from coterie.cli.output import finish_output, watch_output
 from coterie.errors import ConfigError, CoterieError, InputError, LedgerTampered, LogTooLarge
@@ -25,7 +26,7 @@ app.command()(run.resume)
 app.command()(run.init)
 app.command()(demo.demo)
 app.command()(plan.plan)
-app.command()(audit.audit)
+app.command(cls=AuditCommand)(audit.audit)
 app.command()(reproduce.reproduce)
 app.add_typer(attack.app, name="attack")
 app.add_typer(bench.app, name="bench")
@@ -62,7 +63,7 @@ def _run() -> None:
     try:
         app()
     except CoterieError as error:
-        typer.secho(f"coterie: {error}", fg=typer.colors.RED, err=True)
+        typer.secho(f"coterie: {spell(error)}", fg=typer.colors.RED, err=True)
         sys.exit(_status(error))
     except (MemoryError, OverflowError) as error:
         typer.secho(f"coterie: these numbers are too large for this machine: {error}", fg=typer.colors.RED, err=True)

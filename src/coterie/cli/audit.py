@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coterie.cli.audit_input import LogFormat, LogInput, complain, plain
+from coterie.cli.audit_input import FormatName, LogInput, complain, plain, spell
 from coterie.cli.common import ExitStatus
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ def audit(
         typer.Argument(metavar="LOG", help="A file, a ledger (file or database URL), a run's folder, or - for stdin."),
     ],
     log_format: Annotated[
-        LogFormat | None,
+        str | None,
         typer.Option(
-            "--format", help="Told from the content unless given; csv is pairs, lists or matrix.", show_default=False
+            "--format", click_type=FormatName(), help="Told from the content unless given.", show_default=False
         ),
     ] = None,
     round_column: Annotated[
@@ -116,13 +116,9 @@ def audit(
 ) -> None:
     """Find out whom the sums of past rounds give away: on the log of any federated learning system.
 
-    LOG says who was aggregated in each round. It is a file, or - for standard input, with one of
-    · CSV lines: round,client
-    · CSV lines with all clients of a round in one cell: round,"a;b;c"
-    · a CSV matrix of 0 and 1, a row for each round
-    · JSON, also by lines: {"round": 7, "clients": ["a", "b"]}
-    · a .npy or .npz matrix, or a Parquet table
-    any of them packed with gzip; or a ledger of Coterie, its file or the URL of its database; or the folder of a run.
+    LOG says who was aggregated in each round. It is a file, which may be packed with gzip,
+    - for standard input, the URL of a ledger's database, or the folder of a run. The formats are
+    FORMATS
 
     What could mean several things is refused, with the option that settles it.
     Rounds are put in the order of their numbers, dates or times.
@@ -158,7 +154,7 @@ def audit(
     if html and not all(map(find_spec, ("jinja2", "plotly"))):
         raise typer.BadParameter(f"--html needs more packages; get them with: {install_command('report')}")
     given = {
-        "--format": log_format and log_format.value,
+        "--format": log_format,
         "--round-column": round_column,
         "--client-column": client_column,
         "--where": where,
@@ -178,7 +174,7 @@ def audit(
         with errors.status("Reading the log ...") if errors.is_terminal else nullcontext():
             participation = log_input.read()
     except CoterieError as error:
-        errors.print(f"coterie: {plain(str(error))}", style="red", markup=False)
+        errors.print(f"coterie: {plain(spell(error))}", style="red", markup=False)
         refused = isinstance(error, LedgerTampered | LogTooLarge)
         raise typer.Exit(ExitStatus.REFUSED if refused else ExitStatus.BAD_INPUT) from None
     complain(participation, errors, notes=as_json)

@@ -1,39 +1,72 @@
 """The input of ``coterie audit``: which log it is, how it is to be read, and what is said of how that went."""
 
-from enum import StrEnum
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import click
 import typer
+from typer.core import TyperCommand
+
+from coterie.errors import CoterieError, ErrorText, InputError, Remedy
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from coterie.auditing.logs import Format, Participation
+    from coterie.auditing.logs import Participation
 
 _COMPLAINTS = 5  # unreadable lines that are shown
 
+OPTIONS = {
+    "format": ("--format", "NAME"),
+    "round_column": ("--round-column", "NAME"),
+    "client_column": ("--client-column", "NAME"),
+    "where": ("--where", ""),
+    "encoding": ("--encoding", ""),
+    "keep_order": ("--keep-order", ""),
+    "limit": ("--limit", "MB"),
+}
+"""For each parameter that an error may name, the option and what stands for its value."""
 
-class LogFormat(StrEnum):
-    """The kinds of logs."""
 
-    CSV = "csv"
-    PAIRS = "pairs"
-    LISTS = "lists"
-    MATRIX = "matrix"
-    JSONL = "jsonl"
-    JSON = "json"
-    NPY = "npy"
-    NPZ = "npz"
-    PARQUET = "parquet"
-    LEDGER = "ledger"
+class FormatName(click.ParamType[str]):
+    """A choice among the formats in the library's table, which takes time to import and is looked at when needed."""
+
+    name = "format"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name if there is such a format."""
+        return self._choice().convert(value, param, ctx)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:
+        """Return the names for the help."""
+        return self._choice().get_metavar(param, ctx)
+
+    def _choice(self) -> click.Choice[str]:
+        from coterie.auditing.logs.formats import FORMATS
+
+        return click.Choice([row.name for row in FORMATS])
+
+
+class AuditCommand(TyperCommand):
+    """A command whose help lists the formats in the library's table, where it says FORMATS."""
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the help."""
+        from rich.markup import escape
+
+        from coterie.auditing.logs.formats import FORMATS
+
+        rows = [f"· [bold]{row.name}[/]  {escape(row.looks_like.replace('`', ''))}" for row in FORMATS]
+        self.help = (self.help or "").replace("FORMATS", "\n".join(rows))
+        super().format_help(ctx, formatter)
 
 
 class LogInput(NamedTuple):
     """A log, and what the user says about it."""
 
     source: str
-    format: LogFormat | None
+    format: str | None
     round_column: str | None
     client_column: str | None
     where: list[str]
@@ -43,7 +76,7 @@ class LogInput(NamedTuple):
     keep_order: bool = False
 
     def read(self) -> "Participation":
-        """Read the log."""
+        """Read the log; what is said of its lines names options."""
         from coterie.auditing.logs import read_log
         from coterie.cohorts.log_size import MEGABYTE
 
@@ -52,9 +85,9 @@ class LogInput(NamedTuple):
             from coterie.cohorts.ledger import Head
 
             kept = Head.parse(self.head)
-        return read_log(
+        participation = read_log(
             self.source,
-            self._format(),
+            self.format,
             round_column=self.round_column,
             client_column=self.client_column,
             where=self._conditions(),
@@ -63,6 +96,8 @@ class LogInput(NamedTuple):
             limit=int(self.limit * MEGABYTE),
             head=kept,
         )
+        problems = [replace(problem, reason=spell(problem.reason)) for problem in participation.problems]
+        return replace(participation, problems=tuple(problems))
 
     @property
     def name(self) -> str:
@@ -73,21 +108,6 @@ class LogInput(NamedTuple):
             return make_url(self.source).render_as_string(hide_password=True)
         return "standard input" if self.source == "-" else Path(self.source).name
 
-    def _format(self) -> "Format | None":
-        known: dict[LogFormat | None, Format] = {
-            LogFormat.CSV: "csv",
-            LogFormat.PAIRS: "pairs",
-            LogFormat.LISTS: "lists",
-            LogFormat.MATRIX: "matrix",
-            LogFormat.JSONL: "jsonl",
-            LogFormat.JSON: "json",
-            LogFormat.NPY: "npy",
-            LogFormat.NPZ: "npy",
-            LogFormat.PARQUET: "parquet",
-            LogFormat.LEDGER: "ledger",
-        }
-        return known.get(self.format)
-
     def _conditions(self) -> dict[str, set[str]]:
         """Return for each column the values that were given with it."""
         conditions: dict[str, set[str]] = {}
@@ -97,6 +117,23 @@ class LogInput(NamedTuple):
                 raise typer.BadParameter(f"--where has the form COLUMN=VALUE: {condition}")
             conditions.setdefault(column.strip(), set()).add(value.strip())
         return conditions
+
+
+def spell(said: CoterieError | str) -> str:
+    """Return what an error says, with options in place of the library's parameters."""
+    text = said.text if isinstance(said, InputError) else said
+    return text.spelled(_option) if isinstance(text, ErrorText) else str(text)
+
+
+def _option(remedy: Remedy) -> str:
+    option, blank = OPTIONS[remedy.parameter]
+    match remedy.value:
+        case None | True:
+            return f"{option} {blank}".rstrip()
+        case dict() as conditions:
+            return " ".join(f"{option} '{column}={value}'" for column, values in conditions.items() for value in values)
+        case value:
+            return f"{option} {value}"
 
 
 def plain(text: str) -> str:

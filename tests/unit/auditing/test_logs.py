@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.support.rationals import matrices
 
-from coterie.auditing.logs import Format, Label, Participation, read_log
+from coterie.auditing.logs import Label, Participation, read_log
 from coterie.errors import InputError, LogTooLarge
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Z"]), min_size=1, max_size=8).filter(
@@ -27,7 +27,7 @@ def history_of(participation: Participation) -> dict[Label, set[str]]:
     return {label: set(members) for label, members in participation}
 
 
-def read(text: str, format: Format | None = None) -> Participation:  # noqa: A002
+def read(text: str, format: str | None = None) -> Participation:  # noqa: A002
     return read_log(io.StringIO(text), format)
 
 

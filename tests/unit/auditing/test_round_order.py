@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from coterie.auditing.auditor import audit
 from coterie.auditing.logs import Label, Participation, read_log
-from coterie.auditing.round_order import put_in_order
+from coterie.auditing.logs.round_order import put_in_order
 from coterie.errors import InputError
 
 Rounds = list[tuple[str, list[str]]]
@@ -96,7 +96,7 @@ def test_since_when_somebody_is_exposed_does_not_depend_on_the_order_of_lines(wr
     ("labels", "reason"),
     [
         (["03/04/2025", "04/03/2025"], "does not say which number is the month"),
-        (["monday", "tuesday"], "are no numbers and no dates.*--keep-order"),
+        (["monday", "tuesday"], "are no numbers and no dates.*keep_order=True"),
         (["2025-03-01", "1"], "written in several ways"),
         (["2025-03-01", "2025-03-01T10:00"], r"\(date\) and “2025-03-01T10:00” \(time\)"),
         (["2025-03-01T10:00Z", "2025-03-01T10:00"], "several ways"),

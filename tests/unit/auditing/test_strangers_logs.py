@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.rationals import matrices
 
-from coterie.auditing.columns import Meaning, counts, meaning_of
 from coterie.auditing.logs import Label, Participation, read_log
+from coterie.auditing.logs.columns import Meaning, counts, meaning_of
 from coterie.errors import InputError, LogTooLarge
 
 NAMES = st.sampled_from(["ann", "bob", "cyd", "dan"])
@@ -124,13 +124,13 @@ def test_understood(text: str, history: dict[Label, set[str]]) -> None:
     [
         (
             "round,client,status\n1,a,200\n1,b,500\n",
-            r"200 \(1\), 500 \(1\).*--where 'status=200'",
+            r"200 \(1\), 500 \(1\).*where=\{'status': \['200'\]\}",
             {"where": {"status": {"200"}}},
             {1: {"a"}},
         ),
         (
             "round,client,event\n1,a,sent\n1,a,aggregated\n",
-            "--where 'event=aggregated'",
+            r"where=\{'event': \['aggregated'\]\}",
             {"where": {"event": {"AGGREGATED"}}},
             {1: {"a"}},
         ),
@@ -141,7 +141,12 @@ def test_understood(text: str, history: dict[Label, set[str]]) -> None:
             {1: {"a"}},
         ),
         ("round,clients,loss\n1,10,1\n2,10,1\n", "how many", {"format": "lists"}, {1: {"10"}, 2: {"10"}}),
-        ("round,client,type\n1,a,ios\n1,b,tv\n", r"--where 'type=\*'", {"where": {"type": {"*"}}}, {1: {"a", "b"}}),
+        (
+            "round,client,type\n1,a,ios\n1,b,tv\n",
+            r"where=\{'type': \['\*'\]\}",
+            {"where": {"type": {"*"}}},
+            {1: {"a", "b"}},
+        ),
         ("round,client,status\n1,a,\n1,b,ok\n", r"nothing \(1\)", {"where": {"status": {"", "ok"}}}, {1: {"a", "b"}}),
         ("round,client,selected\n1,a,1\n1,b,0\n", "who was asked", {"where": {"selected": {"1"}}}, {1: {"a"}}),
         (
@@ -165,7 +170,7 @@ def test_understood(text: str, history: dict[Label, set[str]]) -> None:
         ),
         (
             "timestamp,client\n2024-05-01,a\n",
-            "the columns are timestamp, client. Say --round-column",
+            "the columns are timestamp, client. Say round_column=",
             {"round_column": "Timestamp"},
             {"2024-05-01": {"a"}},
         ),
@@ -177,7 +182,7 @@ def test_understood(text: str, history: dict[Label, set[str]]) -> None:
         ),
         (
             "rnd,who\n1,a\n2,b\n",
-            "the columns are rnd, who. Say --client-column",
+            "the columns are rnd, who. Say client_column=",
             {"client_column": "who"},
             {1: {"a"}, 2: {"b"}},
         ),
@@ -195,7 +200,7 @@ def test_understood(text: str, history: dict[Label, set[str]]) -> None:
         ),
         (
             "1,a,b\n2,c,d\n",
-            "3 cells and no header.*--format lists",
+            "3 cells and no header.*format='lists'",
             {"format": "lists"},
             {1: {"a", "b"}, 2: {"c", "d"}},
         ),
@@ -221,13 +226,13 @@ def test_understood(text: str, history: dict[Label, set[str]]) -> None:
         ("ann,ok\n0,1\n1,1\n", "all cells are 0 or 1, but", {"format": "matrix"}, {1: {"ok"}, 2: {"ann", "ok"}}),
         (
             '{"round": 1, "selected": ["a", "b"]}\n',
-            "who was asked.*--client-column selected",
+            "who was asked.*client_column='selected'",
             {"client_column": "selected"},
             {1: {"a", "b"}},
         ),
         (
             '{"round": 1, "clients": ["a", "b"], "dropped": ["b"]}\n',
-            r"a list of 1.*as in --where 'dropped=\*'",
+            r"a list of 1.*as in where=\{'dropped': \['\*'\]\}",
             {"where": {"dropped": {"*"}}},
             {1: {"a", "b"}},
         ),
@@ -254,7 +259,7 @@ def test_refused_until_it_is_said(
         ('{"round": [1, 2], "client": ["a", "b"]}', "a JSON document is"),
         ('[["a", "b"], ["c"]]', "a JSON document is"),
         ('{"round": 1,\n"clients": ["a"', "not JSON"),
-        ("1,1,0,1\n2,0,1,1\n", "--format matrix"),
+        ("1,1,0,1\n2,0,1,1\n", "format='matrix'"),
         ("| round | client |\n|---|---|\n| 1 | a |\n", "the same name"),
         ("hello world\ngood day\n", "do not begin with numbers"),
     ],
@@ -331,7 +336,7 @@ def test_a_byte_order_mark_is_believed(encoding: str) -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ("round,client\n1,a\n".encode("utf-16-le"), "--encoding utf-16-le"),
+        ("round,client\n1,a\n".encode("utf-16-le"), "encoding='utf-16-le'"),
         (b"BZh91AY", "bzip2"),
         (gzip.compress(b"SQLite format 3\0...", mtime=0), "opened by its path"),
         (b"\x28\xb5\x2f\xfd...", "zstd"),
@@ -386,7 +391,7 @@ def test_no_value_is_understood_both_ways(meaning: Meaning, value: str) -> None:
 
 
 def test_parquet_needs_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coterie.auditing.parquet_logs.import_module", _missing)
+    monkeypatch.setattr("coterie.auditing.logs.parquet.import_module", _missing)
     with pytest.raises(InputError, match=r"pip install 'coterie\[parquet\]'"):
         read_log(io.BytesIO(b"PAR1...PAR1"))
 

@@ -21,9 +21,9 @@ from numpy.lib import format as npy
 from coterie.attacks.differencing.algebra import reconstruct, unexplained
 from coterie.attacks.finding import Adversary, AttackFinding, CardLine, Effect, OnProgress, Plot, WordTable
 from coterie.attacks.rounds import Matrix
-from coterie.auditing.array_logs import claimed_size, unpack_archive
 from coterie.auditing.auditor import AuditReport, audit
 from coterie.auditing.logs import read_log
+from coterie.auditing.logs.arrays import claimed_size, unpack_archive
 from coterie.cohorts.circles import Mask
 from coterie.cohorts.log_size import MEGABYTE, check_size
 from coterie.cohorts.participation import Label, Participation, as_label
@@ -96,7 +96,7 @@ def read_sums(source: Path, limit: int = MOST_BYTES) -> dict[Label, npt.NDArray[
     try:
         arrays = _read_folder(source, limit) if source.is_dir() else _read_archive(source, limit)
     except LogTooLarge as error:
-        raise LogTooLarge(f"cannot read sums from {source}: {error}") from None
+        raise LogTooLarge(f"cannot read sums from {source}: ", error.text) from None
     except Exception as error:  # strangers' bytes: zip, zlib and header parsers all have errors of their own
         raise InputError(f"cannot read sums from {source}: {error}") from None
     if not arrays:

@@ -16,14 +16,13 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from coterie.auditing.round_order import put_in_order
+from coterie.auditing.logs.raw_log import RawLog
+from coterie.auditing.logs.round_order import put_in_order
 from coterie.cohorts.log_size import check_size
 from coterie.cohorts.participation import Label, LogReading, Participation, as_label
 from coterie.errors import InputError, LogTooLarge
 
-MAGIC = (b"\x93NUMPY", b"PK\x03\x04")
-"""How these files begin."""
-
+_ARRAY, _ARCHIVE = b"\x93NUMPY", b"PK\x03\x04"  # how these files begin
 _MOST_ARRAYS = 16
 _ENTRY, _MOST_ENTRIES = b"PK\x01\x02", 1000  # how an entry of the directory begins; an array may have the same bytes
 _NAME_BYTES = 100  # that the name of a row or a column takes
@@ -34,10 +33,24 @@ _HEADERS: dict[tuple[int, int], Callable[..., tuple[tuple[int, ...], bool, np.dt
 }
 
 
-def read_arrays(content: bytes, limit: int, *, keep_order: bool = False) -> Participation:
-    """Read a participation matrix, with its names if it has any, that takes at most ``limit`` bytes."""
+def is_npy(log: RawLog) -> bool:
+    """Tell whether it is one array."""
+    return log.begins(_ARRAY)
+
+
+def is_npz(log: RawLog) -> bool:
+    """Tell whether it is an archive."""
+    return log.begins(_ARCHIVE)
+
+
+def read_arrays(log: RawLog) -> Participation:
+    """Read a participation matrix, with its names if it has any, that takes at most as much as the options allow."""
+    options = log.options
+    if options.choose:
+        raise InputError("an array has no columns to choose from")
+    content = log.binary("npy")
     try:
-        arrays = _unpack(content, limit)
+        arrays = _unpack(content, options.limit)
     except InputError:
         raise
     except Exception as error:  # strangers' bytes: zip, zlib and header parsers all have errors of their own
@@ -55,14 +68,14 @@ def read_arrays(content: bytes, limit: int, *, keep_order: bool = False) -> Part
     if not all(isinstance(label, int) for label in labels):
         labels = [*names["rounds"]]
     found = Participation.from_matrix(matrix, names.get("clients"), labels)
-    rounds, order = put_in_order(labels, keep=keep_order)
+    rounds, order = put_in_order(labels, keep=options.keep_order)
     at = {label: number for number, label in enumerate(labels)}
     members = tuple([found.members[at[label]] for label in rounds])
     return replace(found, rounds=tuple(rounds), members=members, reading=replace(reading, order=order))
 
 
 def _unpack(content: bytes, limit: int) -> dict[str, NDArray[Any]]:
-    if not content.startswith(MAGIC[1]):
+    if not content.startswith(_ARCHIVE):
         check_size(claimed_size(io.BytesIO(content)), limit)
         return {"": npy.read_array(io.BytesIO(content), allow_pickle=False)}
     if (entries := content.count(_ENTRY)) > _MOST_ENTRIES:  # before the directory is read: it takes much memory

@@ -7,9 +7,11 @@ are clients, and columns rounds, only where a header or the labels say so.
 import re
 from collections import Counter
 
-from coterie.auditing.collector import Collector, round_label
-from coterie.auditing.columns import ONE_CLIENT, LogOptions, meaning_of
-from coterie.auditing.tables import Table, bit_of
+from coterie.auditing.logs.collector import Collector, round_label
+from coterie.auditing.logs.columns import ONE_CLIENT, meaning_of
+from coterie.auditing.logs.options import LogOptions
+from coterie.auditing.logs.raw_log import RawLog
+from coterie.auditing.logs.tables import Table, bit_of
 from coterie.cohorts.participation import LogReading, Participation
 from coterie.errors import InputError
 
@@ -17,7 +19,12 @@ _A_ROUND = re.compile(r"(r|rnd|round|t|epoch|iteration|step)[\s_-]?\d+", re.IGNO
 _A_CLIENT = re.compile(r"(c|cid|client|user|node|device|worker|party|site|silo)[\s_-]?\d+", re.IGNORECASE)
 
 
-def read_matrix(table: Table, options: LogOptions, found: Collector) -> Participation:
+def read_matrix(log: RawLog) -> Participation:
+    """Read a text that is said to be a matrix."""
+    return collect_matrix(log.text.table, log.options, log.text.collector())
+
+
+def collect_matrix(table: Table, options: LogOptions, found: Collector) -> Participation:
     """Collect the rounds of a matrix."""
     if options.choose:
         raise InputError("a matrix has no column of rounds or of clients to choose, and none to choose rows by")

@@ -4,7 +4,7 @@
 * ``lists``: a row for each round, with all of its clients in one cell, or in the cells after the first.
 
 A header says which columns count. Without one the round comes first and is a number; what could be read in more than
-one way is refused, with the option that settles it.
+one way is refused, with the parameter that helps.
 """
 
 import re
@@ -12,25 +12,37 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from coterie.auditing.collector import Collector, round_label
-from coterie.auditing.columns import (
+from coterie.auditing.logs.collector import Collector, round_label
+from coterie.auditing.logs.columns import (
     ONE_CLIENT,
     ROUND,
-    LogOptions,
+    SAY_COLUMNS,
     Meaning,
     find_column,
     list_columns,
     meaning_of,
-    option_for,
+    remedy_for,
 )
-from coterie.auditing.row_filter import Fate, RowFilter
-from coterie.auditing.tables import Table
+from coterie.auditing.logs.options import LogOptions
+from coterie.auditing.logs.raw_log import RawLog
+from coterie.auditing.logs.row_filter import Fate, RowFilter
+from coterie.auditing.logs.tables import Table
 from coterie.cohorts.participation import Label, LogReading, Participation
-from coterie.errors import InputError
+from coterie.errors import InputError, Remedy
 from coterie.reports.words import printable
 
 _A_TIME = re.compile(r"\d{9,}|(19|20)\d{6}")
 _SEVERAL = re.compile(r"[\[({].*|.*[,;|].*", re.DOTALL)  # what a cell with several clients looks like
+
+
+def read_pairs(log: RawLog) -> Participation:
+    """Read a text that is said to have a row for each client in each round."""
+    return PairLog(log.text.table, log.options, log.text.collector()).read_pairs(insisted=True)
+
+
+def read_lists(log: RawLog) -> Participation:
+    """Read a text that is said to have a row for each round with all of its clients."""
+    return PairLog(log.text.table, log.options, log.text.collector()).read_lists(insisted=True)
 
 
 class _Places(NamedTuple):
@@ -47,7 +59,7 @@ class PairLog:
     def __init__(self, table: Table, options: LogOptions, found: Collector) -> None:
         self._table, self._options, self._found = table, options, found
 
-    def read_pairs(self, insisted: bool) -> Participation:
+    def read_pairs(self, *, insisted: bool) -> Participation:
         """Read a row for each client in each round; ``insisted`` if the user says that it is so."""
         at = self._find_columns(ONE_CLIENT, insisted)
         rows, watched = self._filter(at)
@@ -81,7 +93,7 @@ class PairLog:
         found.each(self._table.lines(at.start), use)
         return found.finish(self._reading("pairs", at, watched), rows)
 
-    def read_lists(self, insisted: bool) -> Participation:
+    def read_lists(self, *, insisted: bool) -> Participation:
         """Read a row for each round with all of its clients."""
         at = self._find_columns((Meaning.CLIENTS, *ONE_CLIENT), insisted)
         rows, watched = self._filter(at)
@@ -113,7 +125,7 @@ class PairLog:
             for at, holds in ((round_at, "rounds"), (client_at, "clients")):
                 if at < 0:
                     raise InputError(
-                        f"no column is known to hold the {holds}: {list_columns(header)}. Say {option_for(holds)}"
+                        f"no column is known to hold the {holds}: {list_columns(header)}. Say ", remedy_for(holds)
                     )
             if not insisted:
                 self._check_lists(_Places(round_at, client_at, 1))
@@ -146,32 +158,37 @@ class PairLog:
         lengths = Counter(map(len, self._table.sample))
         length = lengths.most_common(1)[0][0]
         example = f"“{printable(self._table.example, 70)}”"
-        say = "say --round-column and --client-column with a name, or a number from 1"
         if length == 1 and lengths[2] == 0:
             return  # every line will be listed
         if length > 2 or len(lengths) > 2:
             cells = f"{min(lengths)} to {max(lengths)}" if len(lengths) > 1 else str(length)
             raise InputError(
                 f"the lines have {cells} cells and no header that names a round and a client, "
-                f"as in {example}. If each line is a round and its clients, say --format lists; if 0 and 1 for each "
-                f"client, --format matrix; else {say}"
+                f"as in {example}. If each line is a round and its clients, say ",
+                Remedy("format", "lists"),
+                "; if 0 and 1 for each client, ",
+                Remedy("format", "matrix"),
+                "; else ",
+                *SAY_COLUMNS,
             )
         pairs = [row for row in self._table.sample if len(row) == 2]
         numbered = [row for row in pairs if row[0].isdecimal()]
         if 2 * len(numbered) < len(pairs):
             raise InputError(
-                f"no header names a round and a client, and the lines do not begin with numbers, as in {example}: {say}"
+                f"no header names a round and a client, and the lines do not begin with numbers, as in {example}: ",
+                *SAY_COLUMNS,
             )
         if self._table.sample[0] not in numbered and len(numbered) == len(pairs) - 1:
             raise InputError(
-                f"the first line seems to name the columns, but not a round and a client: {example}; {say}"
+                f"the first line seems to name the columns, but not a round and a client: {example}; ",
+                *SAY_COLUMNS,
             )
         if all(_A_TIME.fullmatch(row[0]) for row in numbered):
-            raise InputError(f"the lines begin with times, not with rounds, as in {example}: {say}")
+            raise InputError(f"the lines begin with times, not with rounds, as in {example}: ", *SAY_COLUMNS)
         firsts, seconds = ([int(row[at][:19]) for row in pairs if row[at].isdecimal()] for at in (0, 1))
         if len(firsts) == len(seconds) == len(pairs) and firsts != sorted(firsts) and seconds == sorted(seconds):
             raise InputError(
-                f"not clear which column holds the rounds: the second is in order, the first is not; {say}"
+                "not clear which column holds the rounds: the second is in order, the first is not; ", *SAY_COLUMNS
             )
 
     def _check_lists(self, at: _Places) -> None:
@@ -183,15 +200,19 @@ class PairLog:
             ):
                 raise InputError(
                     f"not clear whether {printable(sample[0][at.client])} in column "
-                    f"{printable(self._table.header[at.client])} is a client or how many there were: say --format "
-                    "lists if it is a client"
+                    f"{printable(self._table.header[at.client])} is a client or how many there were: say ",
+                    Remedy("format", "lists"),
+                    " if it is a client",
                 )
             return
         lists = [cells[at.client] for cells in sample if _SEVERAL.fullmatch(cells[at.client])]
         once = len({cells[at.round] for cells in sample}) == len(sample)
         if lists and (once or lists[0].startswith(("[", "{", "("))):
             raise InputError(
-                f"not clear whether “{printable(lists[0], 70)}” is one client or several: say --format pairs or lists"
+                f"not clear whether “{printable(lists[0], 70)}” is one client or several: say ",
+                Remedy("format", "pairs"),
+                " or ",
+                Remedy("format", "lists"),
             )
 
     def _filter(self, at: _Places) -> tuple[RowFilter, dict[int, str]]:

@@ -4,8 +4,8 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum, auto
 
-from coterie.auditing.columns import DECISIVE, Meaning, counts, denies, list_columns, meaning_of, words_of
-from coterie.errors import InputError
+from coterie.auditing.logs.columns import DECISIVE, Meaning, counts, denies, list_columns, meaning_of, words_of
+from coterie.errors import InputError, Remedy
 from coterie.reports.words import printable
 
 _SHOWN = 8  # values of a column in a message
@@ -90,7 +90,8 @@ class RowFilter:
         known = {name.casefold() for name in self._columns}
         for name in self._where:
             if name not in known:
-                raise InputError(f"there is no column {printable(name)} for --where: {list_columns(self._columns)}")
+                columns = list_columns(self._columns)
+                raise InputError(f"there is no column {printable(name)} for ", Remedy("where"), f": {columns}")
         for name in self._seen:
             if name in self._unknown:
                 self._refuse(name, "may say whether a client was aggregated, and not all of its values are understood")
@@ -113,8 +114,10 @@ class RowFilter:
         more = " and others" if len(self._seen[name]) > _SHOWN else ""
         example = next((value for value, _ in values if counts(meaning_of(name), value)), values[0][0])
         column = printable(name)
-        one = f"--where '{column}={printable(example)}' (several times for several values), or "
+        one = (Remedy("where", {column: [printable(example)]}), " (several values may be given), or ")
         raise InputError(
-            f"the column {column} {why}: {seen}{more}. Say which rows count, as in "
-            f"{'' if example.startswith(LIST) else one}--where '{column}=*' if it does not matter"
+            f"the column {column} {why}: {seen}{more}. Say which rows count, as in ",
+            *(() if example.startswith(LIST) else one),
+            Remedy("where", {column: ["*"]}),
+            " if it does not matter",
         )

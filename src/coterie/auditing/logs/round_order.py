@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from coterie.cohorts.participation import Label
-from coterie.errors import InputError
+from coterie.errors import InputError, Remedy
 from coterie.reports.words import printable
 
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]{1,9})?")
@@ -24,7 +24,7 @@ _TIME = re.compile(
 )
 _AMBIGUOUS = re.compile(r"[0-9]{1,2}([-/.])[0-9]{1,2}\1([0-9]{2}|[0-9]{4})\b.*", re.DOTALL)
 _SHOWN = 40  # characters of a label in a message
-_KEEP = "if the log has its rounds in the order in which they took place, say --keep-order"
+_KEEP = ("if the log has its rounds in the order in which they took place, say ", Remedy("keep_order", True))
 
 
 _Kind = tuple[str, ...]
@@ -60,7 +60,8 @@ def _check(kinds: dict[_Kind, Label], labels: Sequence[Label]) -> None:
     if unclear is not None:
         raise InputError(
             f"the rounds cannot be put in order: {_quote(unclear)} does not say which number is the month; write dates "
-            f"as in 2025-03-31 or, {_KEEP}"
+            "as in 2025-03-31 or, ",
+            *_KEEP,
         )
     if len(kinds) > 1:
         (one, *_), (other, *_) = list(kinds)[:2]
@@ -68,12 +69,13 @@ def _check(kinds: dict[_Kind, Label], labels: Sequence[Label]) -> None:
         ways = f"{_quote(first)} ({one}) and {_quote(second)} ({other})"
         raise InputError(
             f"the rounds cannot be put in order: they are written in several ways, as in {ways}; write them in one "
-            f"way or, {_KEEP}"
+            "way or, ",
+            *_KEEP,
         )
     if _TEXT in kinds:
         raise InputError(
-            f"the rounds cannot be put in order: labels such as {_quote(kinds[_TEXT])} are no numbers and no dates; "
-            f"{_KEEP}"
+            f"the rounds cannot be put in order: labels such as {_quote(kinds[_TEXT])} are no numbers and no dates; ",
+            *_KEEP,
         )
 
 

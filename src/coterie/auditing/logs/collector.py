@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from coterie.auditing.columns import words_of
-from coterie.auditing.round_order import put_in_order
-from coterie.auditing.row_filter import RowFilter
+from coterie.auditing.logs.columns import words_of
+from coterie.auditing.logs.round_order import put_in_order
+from coterie.auditing.logs.row_filter import RowFilter
 from coterie.cohorts.log_size import check_memory
 from coterie.cohorts.participation import Label, LogReading, Mentions, Participation, UnusedLine, as_label
 from coterie.errors import InputError, LogTooLarge
@@ -60,7 +60,7 @@ class Collector:
                 if len(self._problems) == _LISTED:
                     self._further_problems += 1
                     continue
-                text, reason = _shorten(text_of(line), _SHOWN), _shorten(str(error), _REASON)
+                text, reason = _shorten(text_of(line), _SHOWN), _shorten(error.text, _REASON)
                 self._problems.append(UnusedLine(number, text, reason))
 
     def enrol(self, client: str) -> int:
@@ -134,10 +134,9 @@ class Collector:
                 "who was aggregated"
             )
         if not self._rounds:
-            why = (
-                f": line {self._problems[0].line}: {self._problems[0].reason}" if self._problems else ": it has no rows"
-            )
-            raise InputError(f"nothing in the log is readable{why}")
+            first = self._problems[:1]
+            why = [part for problem in first for part in (f": line {problem.line}: ", problem.reason)]
+            raise InputError("nothing in the log is readable", *(why or [": it has no rows"]))
         rounds, order = put_in_order(list(self._rounds), keep=self._keep_order)
         numbers = [label for label in rounds if isinstance(label, int)]
         if len(numbers) == len(rounds) and (missing := max(numbers) - min(numbers) + 1 - len(numbers)):

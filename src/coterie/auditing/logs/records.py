@@ -1,36 +1,110 @@
 """Records with named fields, as in JSON: ``{"round": 7, "clients": ["a", "b"]}`` or ``{"round": 7, "client": "a"}``.
 
+* ``jsonl``: a record on each line;
+* ``json``: a document with records, with a list of clients for each round, or with rows of 0 and 1.
+
 Of several lists, the one that says who was aggregated counts. A record of one of Coterie's own runs, a line of
 ``metrics.jsonl``, has such a list, and its outcome changes nothing: what was revealed stays revealed.
 """
 
-import json
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
-from coterie.auditing.collector import Collector, round_label
-from coterie.auditing.columns import (
+from coterie.auditing.logs.collector import Collector, round_label
+from coterie.auditing.logs.columns import (
     DECISIVE,
     ONE_CLIENT,
     ROUND,
-    LogOptions,
     Meaning,
     find_column,
     list_columns,
     loses,
     meaning_of,
 )
-from coterie.auditing.row_filter import LIST, Fate, RowFilter
-from coterie.cohorts.log_size import check_memory
+from coterie.auditing.logs.options import LogOptions
+from coterie.auditing.logs.raw_log import RawLog
+from coterie.auditing.logs.row_filter import LIST, Fate, RowFilter
+from coterie.auditing.logs.text import load_json
 from coterie.cohorts.participation import LogReading, Participation
-from coterie.errors import InputError, LogTooLarge
+from coterie.errors import InputError, LogTooLarge, Remedy
 from coterie.reports.words import printable
 
 _OWN = {"round", "outcome", "aggregated", "stranded"}  # what all lines of our metrics have, and nobody else's
-
-
 _MOST_LAYOUTS = 10_000
-_JSON_BYTES = {"{": 200, "[": 90, ",": 100, ":": 50}  # that may be in memory for each such character
+
+
+def is_jsonl(log: RawLog) -> bool:
+    """Tell whether the first line looks like a record of its own, and not like a document or the beginning of one."""
+    line = log.text.sample[0]
+    if not (line.lstrip().startswith("{") and line.rstrip().endswith("}")):
+        return False
+    try:
+        values = load_json(line, log.options.limit)
+    except LogTooLarge:
+        raise
+    except (ValueError, RecursionError):
+        return True  # and a damaged one
+    return not any(map(_is_records, values.values())) and not all(isinstance(value, list) for value in values.values())
+
+
+def read_jsonl(log: RawLog) -> Participation:
+    """Read a record from each line."""
+    return RecordLog(log.options, log.text.collector()).read_lines(log.text.lines)
+
+
+def is_json(log: RawLog) -> bool:
+    """Tell whether the text is a JSON document, or a damaged one; a table may begin with a bracket too."""
+    if not log.text.begins_like_json:
+        return False
+    try:
+        return isinstance(log.text.document, dict | list)
+    except InputError:
+        raise
+    except (ValueError, RecursionError):
+        return log.text.sample[0].lstrip().startswith("{")
+
+
+def read_json(log: RawLog) -> Participation:
+    """Read a whole document."""
+    try:
+        document = log.text.document
+    except InputError:
+        raise
+    except (ValueError, RecursionError) as error:
+        if log.options.format is None and _is_object(log.text.sample[0], log.options.limit):
+            return read_jsonl(log)  # records with odd fields, one on each line
+        raise InputError(f"nothing in the log is readable: not JSON: {error}") from error
+    found = log.text.collector()
+    match document:
+        case [*records] if _is_records(records):
+            return RecordLog(log.options, found).read_records(records, "json")
+        case [[*first], *_] if all(isinstance(row, list) and len(row) == len(first) for row in document):
+            if all(isinstance(bit, int) and bit in (0, 1) for row in document for bit in row):
+                return replace(Participation.from_matrix(document), reading=LogReading("json", "rows", "columns"))
+        case {**rounds} if rounds and all(isinstance(clients, list) for clients in rounds.values()):
+            if all(meaning_of(str(label)) is Meaning.OTHER for label in rounds):
+                lists = ({"round": label, "clients": clients} for label, clients in rounds.items())
+                return RecordLog(LogOptions(), found).read_records(lists, "json")
+    if isinstance(document, dict) and len(inner := [name for name in document if _is_records(document[name])]) == 1:
+        found.note(f"only what is under {printable(inner[0])} was read")
+        return RecordLog(log.options, found).read_records(document[inner[0]], "json")
+    raise InputError(
+        'nothing in the log is readable: a JSON document is a list of objects with "round" and "clients" or '
+        '"client", an object that contains one, an object with a list of clients for each round, or a list of rows '
+        "of 0 and 1"
+    )
+
+
+def _is_object(line: str, limit: int) -> bool:
+    try:
+        return isinstance(load_json(line, limit), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _is_records(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(record, dict) for record in value)
 
 
 class _Layout(NamedTuple):
@@ -115,8 +189,8 @@ class RecordLog:
             if round_at >= 0 and asked:
                 name = printable(asked[0])
                 raise InputError(
-                    f'"{name}" says who was asked, not who was aggregated; if that is the same here, say '
-                    f"--client-column {name}"
+                    f'"{name}" says who was asked, not who was aggregated; if that is the same here, say ',
+                    Remedy("client_column", name),
                 )
             raise InputError(f'one "round" and either "client" or "clients" are expected; {list_columns(names)}')
         if meaning_of(client) is Meaning.CLIENTS and not isinstance(record[client], list):
@@ -155,13 +229,6 @@ class RecordLog:
         return self._found.finish(
             LogReading(format_name, _fields(rounds), _fields(clients), ignored=ignored), self._rows
         )
-
-
-def load_json(text: str, limit: int) -> Any:  # noqa: ANN401  (whatever JSON can hold)
-    """Parse JSON, unless its values may take more memory than is right for a log of ``limit`` bytes."""
-    if len(text) > limit // 100:
-        check_memory(sum(text.count(sign) * size for sign, size in _JSON_BYTES.items()) + 4 * len(text), limit)
-    return json.loads(text)
 
 
 def _fields(names: Iterable[str]) -> str:

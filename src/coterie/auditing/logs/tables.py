@@ -5,8 +5,8 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from coterie.auditing.collector import text_of
-from coterie.auditing.columns import ONE_CLIENT, ROUND, Meaning, meaning_of
+from coterie.auditing.logs.collector import text_of
+from coterie.auditing.logs.columns import ONE_CLIENT, ROUND, Meaning, meaning_of
 from coterie.errors import InputError, LogTooLarge
 
 _SAMPLE = 100  # rows looked at to tell the format

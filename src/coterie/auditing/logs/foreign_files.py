@@ -3,7 +3,8 @@
 import re
 from collections.abc import Sequence
 
-from coterie.errors import InputError
+from coterie.auditing.logs.columns import SAY_COLUMNS
+from coterie.errors import InputError, Remedy
 from coterie.reports.words import printable
 
 INSTEAD = (
@@ -35,7 +36,9 @@ def refuse_binary(content: bytes) -> None:
         if content.startswith(start):
             raise InputError(f"this is {kind}")
     if b"\0" in content[:1000]:
-        raise InputError("this is no text, or UTF-16 without its mark: say --encoding utf-16-le if it is that")
+        raise InputError(
+            "this is no text, or UTF-16 without its mark: say ", Remedy("encoding", "utf-16-le"), " if it is that"
+        )
 
 
 def refuse_flower(lines: Sequence[str]) -> None:
@@ -55,6 +58,6 @@ def refuse_program_output(lines: Sequence[str]) -> None:
     if 2 * sum(bool(_PROGRAM.match(line)) for line in lines) > len(lines):
         raise InputError(
             f"the lines begin with times or levels, as in “{printable(lines[0].strip(), 70)}”. If this is what a "
-            f"program prints, it is no participation log. {INSTEAD}. If it is a table, say --round-column and "
-            "--client-column, each with a name or a number from 1"
+            f"program prints, it is no participation log. {INSTEAD}. If it is a table, ",
+            *SAY_COLUMNS,
         )

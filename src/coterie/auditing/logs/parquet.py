@@ -1,8 +1,8 @@
 """Logs in Parquet files, read with pyarrow if that is installed.
 
 What a file unpacks to is added up from the headers of all its pages before anything is unpacked
-(:mod:`coterie.auditing.parquet_pages`), and its rows are then read some at a time. Columns of text stay dictionaries,
-so that a long name takes its space once however often the file repeats it.
+(:mod:`coterie.auditing.logs.parquet_pages`), and its rows are then read some at a time. Columns of text stay
+dictionaries, so that a long name takes its space once however often the file repeats it.
 """
 
 import io
@@ -11,38 +11,42 @@ from importlib import import_module
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from coterie.auditing.collector import Collector
-from coterie.auditing.columns import LogOptions
-from coterie.auditing.parquet_pages import check_pages
-from coterie.auditing.record_logs import RecordLog
-from coterie.auditing.table_logs import read_table
-from coterie.auditing.tables import Table
+from coterie.auditing.logs.collector import Collector
+from coterie.auditing.logs.parquet_pages import check_pages
+from coterie.auditing.logs.raw_log import RawLog
+from coterie.auditing.logs.records import RecordLog
+from coterie.auditing.logs.table_kinds import collect_table
+from coterie.auditing.logs.tables import Table
 from coterie.cohorts.log_size import check_size
 from coterie.cohorts.participation import Participation
 from coterie.errors import InputError
 
-MAGIC = b"PAR1"
-"""How these files begin and end."""
-
+_MAGIC = b"PAR1"  # how these files begin and end
 _CELL_BYTES = 8  # that a cell takes at least, once it is unpacked
 _ROWS_AT_ONCE = 4096
 
 
-def read_parquet(content: bytes, limit: int, options: LogOptions) -> Participation:
-    """Read a table, or records with lists of clients, that takes at most ``limit`` bytes."""
+def is_parquet(log: RawLog) -> bool:
+    """Tell whether it is a Parquet file."""
+    return log.begins(_MAGIC)
+
+
+def read_parquet(log: RawLog) -> Participation:
+    """Read a table, or records with lists of clients, that takes at most as much as the options allow."""
+    content, options = log.binary("parquet"), log.options
     try:
         modules = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ModuleNotFoundError as error:
         raise InputError("Parquet files need pyarrow: pip install 'coterie[parquet]'") from error
     with _Damage():
-        rows = _ParquetRows.open(*modules, content, limit)
+        rows = _ParquetRows.open(*modules, content, options.limit)
     if not rows.file.metadata.num_rows:
         raise InputError("nothing in the log is readable: the table has no rows")
-    found = Collector(limit, keep_order=options.keep_order)
+    found = Collector(options.limit, keep_order=options.keep_order)
     if rows.nested:
         records = (dict(zip(rows.names, row, strict=True)) for row in rows.rows())
         return RecordLog(options, found).read_records(records, "parquet")
-    return read_table(Table(rows.lines, lambda cells: cells), None, options, found)
+    return collect_table(Table(rows.lines, lambda cells: cells), options, found)
 
 
 class _Damage:

@@ -3,16 +3,15 @@
 The log of another system says more than who was aggregated: who was selected, who dropped out, when, with which loss.
 What a name or a value means is looked up in short lists of words, and what is in none of them is never guessed. A
 column that may decide whether a row counts, with a value that is not understood, is a reason to refuse the log
-(:mod:`coterie.auditing.row_filter`).
+(:mod:`coterie.auditing.logs.row_filter`).
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from enum import Enum, auto
 from functools import lru_cache
 
-from coterie.errors import InputError
+from coterie.errors import InputError, Remedy
 from coterie.reports.words import printable
 
 _SHOWN = 12  # names in a message
@@ -91,27 +90,19 @@ class Meaning(Enum):
     OTHER = auto()
 
 
+SAY_COLUMNS = (
+    "say ",
+    Remedy("round_column"),
+    " and ",
+    Remedy("client_column"),
+    ", with names or numbers from 1",
+)
+"""What helps where a table has no header that is understood."""
+
 ROUND = (Meaning.ROUND, Meaning.STEP)
 ONE_CLIENT = (Meaning.CLIENT, Meaning.PARTY)
 DECISIVE = (Meaning.STATUS, Meaning.KEPT, Meaning.CHOSEN, Meaning.LOST, Meaning.SCOPE)
 """Columns that may decide whether a row counts."""
-
-
-@dataclass(frozen=True)
-class LogOptions:
-    """What the user says about a log, so that it need not be told from the log."""
-
-    round_column: str | None = None
-    client_column: str | None = None
-    where: Mapping[str, Collection[str]] = field(default_factory=dict)
-    """For each column named, the values of the rows that count; ``*`` stands for any."""
-    keep_order: bool = False
-    """The rounds took place in the order in which the log has them."""
-
-    @property
-    def choose(self) -> bool:
-        """Whether columns or rows are chosen."""
-        return bool(self.round_column or self.client_column or self.where)
 
 
 def meaning_of(name: str) -> Meaning:
@@ -204,15 +195,15 @@ def find_column(names: Sequence[str], given: str | None, ranks: Iterable[Meaning
         found = [at for at, name in enumerate(names) if meaning_of(name) is meaning]
         if len(found) > 1:
             several = " and ".join(printable(names[at]) for at in found)
-            raise InputError(f"the columns {several} may each hold the {holds}: say which with {option_for(holds)}")
+            raise InputError(f"the columns {several} may each hold the {holds}: say which with ", remedy_for(holds))
         if found:
             return found[0]
     return -1
 
 
-def option_for(holds: str) -> str:
-    """Name the option that says where the rounds or the clients are."""
-    return f"--{holds.removesuffix('s')}-column NAME"
+def remedy_for(holds: str) -> Remedy:
+    """Return the parameter that says where the rounds or the clients are."""
+    return Remedy(f"{holds.removesuffix('s')}_column")
 
 
 def list_columns(names: Iterable[str]) -> str:

@@ -1,0 +1,143 @@
+"""Formats of logs: one table, and the function that reads a log with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from os import PathLike
+from typing import IO, TYPE_CHECKING, Any
+
+from coterie.auditing.logs.arrays import is_npy, is_npz, read_arrays
+from coterie.auditing.logs.ledgers import is_ledger, read_ledger
+from coterie.auditing.logs.matrices import read_matrix
+from coterie.auditing.logs.options import LogOptions
+from coterie.auditing.logs.pairs import read_lists, read_pairs
+from coterie.auditing.logs.parquet import is_parquet, read_parquet
+from coterie.auditing.logs.raw_log import RawLog
+from coterie.auditing.logs.records import is_json, is_jsonl, read_json, read_jsonl
+from coterie.auditing.logs.table_kinds import is_table, read_csv
+from coterie.cohorts.log_size import DEFAULT_LIMIT
+from coterie.cohorts.participation import LogReading, Participation
+from coterie.errors import ConfigError, InputError
+
+if TYPE_CHECKING:
+    from coterie.cohorts.ledger import Head
+
+
+@dataclass(frozen=True)
+class LogFormat:
+    """A format of logs. The command line and the documentation show its name and what it looks like."""
+
+    name: str
+    """How users ask for it."""
+    looks_like: str
+    """A line for users, with `code` as in Markdown."""
+    read: Callable[[RawLog], Participation]
+    recognises: Callable[[RawLog], bool] | None = None
+    """Tells by its content that a log has this format; None for one that is read only if the user names it."""
+    has_head: bool = False
+    """Whether it is verified against a head that was kept elsewhere; its own head takes the place of a digest."""
+
+
+FORMATS: tuple[LogFormat, ...] = (
+    LogFormat("csv", "a table: `pairs`, `lists` or `matrix`, whichever it looks like", read_csv, is_table),
+    LogFormat(
+        "pairs",
+        "`round,client`: a row for each client in each round; a round without a client was skipped",
+        read_pairs,
+    ),
+    LogFormat(
+        "lists",
+        '`round,"a;b;c"`: a row for each round, its clients in one cell or in the cells after the first',
+        read_lists,
+    ),
+    LogFormat(
+        "matrix",
+        "0 and 1, or True and False: a row for each round and a column for each client; the other way round if a "
+        "header says so",
+        read_matrix,
+    ),
+    LogFormat(
+        "json",
+        "a list of records as in `jsonl`, an object that contains one, an object with a list of clients for each "
+        "round, or a list of rows of 0 and 1",
+        read_json,
+        is_json,
+    ),
+    LogFormat(
+        "jsonl",
+        '`{"round": 7, "clients": ["a", "b"]}` or `{"round": 7, "client": "a"}` on each line',
+        read_jsonl,
+        is_jsonl,
+    ),
+    LogFormat("npy", "a NumPy array of 0 and 1, as in `matrix`", read_arrays, is_npy),
+    LogFormat("npz", "an archive with one such array; others may name `rounds` and `clients`", read_arrays, is_npz),
+    LogFormat(
+        "parquet",
+        "a table, or records with lists of clients (`pip install 'coterie[parquet]'`)",
+        read_parquet,
+        is_parquet,
+    ),
+    LogFormat(
+        "ledger",
+        "a ledger of Coterie, its file or its database's URL; it is verified, and nothing is written to it",
+        read_ledger,
+        is_ledger,
+        has_head=True,
+    ),
+)
+"""All formats, from general to particular: a log is tried from the end, so a new format goes there."""
+
+
+def read_log(
+    source: str | PathLike[str] | IO[Any],
+    format: str | None = None,  # noqa: A002  (its public name)
+    *,
+    round_column: str | None = None,
+    client_column: str | None = None,
+    where: Mapping[str, Collection[str]] | None = None,
+    encoding: str | None = None,
+    keep_order: bool = False,
+    limit: int = DEFAULT_LIMIT,
+    head: Head | None = None,
+) -> Participation:
+    """Read a participation log from a path, a database URL, an open file or, for ``"-"``, the standard input.
+
+    Args:
+        source: where it is; the folder of one of Coterie's runs is read by its ledger or, without one, its metrics.
+            Any file may be packed with gzip.
+        format: the name of a format in :data:`FORMATS`. Told from the content by default.
+        round_column: the column, or field, that holds the rounds, by its name or its number from 1.
+        client_column: the one that holds the clients.
+        where: for a column the values of the rows that count, ``*`` for any; other rows are not read.
+        encoding: of a text; by default UTF-8, or what a byte order mark says.
+        keep_order: the rounds took place in the order in which the log has them, whatever their labels are.
+        limit: a log of more bytes than this, unpacked, or one that would take several times as much memory, raises
+            :class:`LogTooLarge`.
+        head: of a ledger, which somebody kept: the ledger must contain it. A ledger is always verified first; see
+            :meth:`coterie.cohorts.ledger.Ledger.verify`.
+
+    """
+    options = LogOptions(
+        format, round_column, client_column, dict(where or {}), encoding, keep_order=keep_order, limit=limit, head=head
+    )
+    log = RawLog(source, options)
+    found = find_format(log)
+    if head is not None and not found.has_head:
+        raise InputError("only a ledger has a head to be compared with")
+    participation = found.read(log)
+    reading = participation.reading or LogReading(found.name)
+    if not found.has_head:
+        reading = replace(reading, sha256=log.sha256, size=len(log.content))
+    return replace(participation, reading=reading)
+
+
+def find_format(log: RawLog) -> LogFormat:
+    """Return the format that the user named or, from the end of the table, the first that recognises the log."""
+    if log.options.format is None:
+        return next(row for row in reversed(FORMATS) if row.recognises is not None and row.recognises(log))
+    for row in FORMATS:
+        if row.name == log.options.format:
+            return row
+    known = ", ".join(row.name for row in FORMATS)
+    raise ConfigError(f"there is no format {log.options.format} for logs; there are {known}")

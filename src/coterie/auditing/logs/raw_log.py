@@ -1,0 +1,107 @@
+"""A raw log: where it is, its bytes and its text, each of which is read when a format first asks for it."""
+
+import codecs
+import gzip
+import hashlib
+import io
+import sys
+import zlib
+from functools import cached_property
+from os import PathLike, fspath
+from pathlib import Path
+from typing import IO, Any
+
+from coterie.auditing.logs.foreign_files import refuse_binary
+from coterie.auditing.logs.lines import Lines
+from coterie.auditing.logs.options import LogOptions
+from coterie.auditing.logs.run_folders import find_log
+from coterie.auditing.logs.text import LogText
+from coterie.cohorts.log_size import check_size
+from coterie.errors import InputError
+
+_GZIP = b"\x1f\x8b"
+_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_PIECE = 1 << 20  # bytes read at once
+
+
+class RawLog:
+    """A log before it is understood. ``source`` is a path, a database URL, an open file or "-" for standard input."""
+
+    def __init__(self, source: str | PathLike[str] | IO[Any], options: LogOptions) -> None:
+        self.options = options
+        self.location: str | None = None
+        """The path or the URL; None for an open file."""
+        if source == "-":
+            self._file: IO[Any] | None = sys.stdin.buffer
+        elif isinstance(source, str | PathLike):
+            self._file = None
+            self.location = fspath(find_log(Path(source)) if Path(source).is_dir() else source)
+        else:
+            self._file = source
+
+    @cached_property
+    def content(self) -> bytes:
+        """All bytes, as they lie on disk."""
+        return self._read if isinstance(self._read, bytes) else self._read.encode(errors="surrogatepass")
+
+    @property
+    def sha256(self) -> str:
+        """The digest of the content."""
+        return hashlib.sha256(self.content).hexdigest()
+
+    @cached_property
+    def unpacked(self) -> bytes:
+        """The bytes without gzip, which is undone piece by piece: a few kilobytes can unpack to gigabytes."""
+        if not self._binary or not self.content.startswith(_GZIP):
+            return self.content
+        try:
+            with gzip.open(io.BytesIO(self.content)) as file:
+                return bytes(_read_pieces(file, self.options.limit))  # type: ignore[arg-type]  # a binary file
+        except (OSError, EOFError, zlib.error) as error:
+            raise InputError(f"cannot unpack the log: {error}") from error
+
+    def begins(self, *starts: bytes) -> bool:
+        """Tell whether the unpacked bytes begin with one of these; those of a file in text mode never do."""
+        return self._binary and self.unpacked.startswith(starts)
+
+    def binary(self, format_name: str) -> bytes:
+        """Return the unpacked bytes for a format that is not text."""
+        if not self._binary:
+            raise InputError(f"a file of the format {format_name} must be opened in binary mode")
+        return self.unpacked
+
+    @cached_property
+    def text(self) -> LogText:
+        """The content as text; :class:`InputError` if it is none."""
+        encoding = self.options.encoding if self._binary else "utf-8"
+        if encoding is None:
+            encoding = next((name for mark, name in _MARKS.items() if self.unpacked.startswith(mark)), None)
+            if encoding is None:
+                refuse_binary(self.unpacked)
+        return LogText(Lines(self.unpacked, encoding or "utf-8"), self.options)
+
+    @property
+    def _binary(self) -> bool:
+        return isinstance(self._read, bytes)
+
+    @cached_property
+    def _read(self) -> bytes | str:
+        try:
+            if self._file is not None:
+                return _read_pieces(self._file, self.options.limit)
+            with Path(str(self.location)).open("rb") as file:
+                return _read_pieces(file, self.options.limit)
+        except OSError as error:
+            raise InputError(f"cannot read the log: {error}") from error
+
+
+def _read_pieces(file: IO[Any], limit: int) -> bytes | str:
+    """Read a file to its end, or until it is too large: a pipe has no size."""
+    content = [file.read(_PIECE)]
+    size = len(content[0])
+    while content[-1]:
+        check_size(size, limit, at_least=True)
+        content.append(file.read(_PIECE))
+        size += len(content[-1])
+    joined: bytes | str = content[-1].join(content)  # the last piece is empty, and of the file's type
+    return joined

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coterie.cli.audit_input import FormatName, LogInput, complain, plain, spell
+from coterie.cli.audit_input import LogInput, complain, format_name, plain, spell
 from coterie.cli.common import ExitStatus
 
 if TYPE_CHECKING:
@@ -34,7 +34,11 @@ def audit(
     log_format: Annotated[
         str | None,
         typer.Option(
-            "--format", click_type=FormatName(), help="Told from the content unless given.", show_default=False
+            "--format",
+            metavar="NAME",
+            parser=format_name,
+            help="Told from the content unless given.",
+            show_default=False,
         ),
     ] = None,
     round_column: Annotated[
@@ -123,7 +127,6 @@ def audit(
     What could mean several things is refused, with the option that settles it.
     Rounds are put in the order of their numbers, dates or times.
     Before the verdict stands how the log was read.
-    A ledger is verified, entry by entry, and nothing is written to it.
 
     [bold]Exit status[/]
     0  nobody is exposed, and the required T holds if one is given; or --report-only

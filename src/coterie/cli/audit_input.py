@@ -2,18 +2,19 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import click
 import typer
 from typer.core import TyperCommand
 
 from coterie.errors import CoterieError, ErrorText, InputError, Remedy
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console
 
-    from coterie.auditing.logs import Participation
+    from coterie.auditing.logs import LogFormat, Participation
 
 _COMPLAINTS = 5  # unreadable lines that are shown
 
@@ -29,37 +30,35 @@ OPTIONS = {
 """For each parameter that an error may name, the option and what stands for its value."""
 
 
-class FormatName(click.ParamType[str]):
-    """A choice among the formats in the library's table, which takes time to import and is looked at when needed."""
-
-    name = "format"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the name if there is such a format."""
-        return self._choice().convert(value, param, ctx)
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:
-        """Return the names for the help."""
-        return self._choice().get_metavar(param, ctx)
-
-    def _choice(self) -> click.Choice[str]:
-        from coterie.auditing.logs.formats import FORMATS
-
-        return click.Choice([row.name for row in FORMATS])
+def format_name(name: str) -> str:
+    """Return the name if there is such a format."""
+    if name not in (known := [row.name for row in _formats()]):
+        raise typer.BadParameter(f"{name} is none of {', '.join(known)}")
+    return name
 
 
 class AuditCommand(TyperCommand):
-    """A command whose help lists the formats in the library's table, where it says FORMATS."""
+    """A command whose help lists the formats in the library's table, where it says FORMATS.
 
-    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    The table takes time to import, so it is looked at only when it is needed.
+    """
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401  (types of a package that typer brings)
         """Write the help."""
         from rich.markup import escape
 
-        from coterie.auditing.logs.formats import FORMATS
-
-        rows = [f"· [bold]{row.name}[/]  {escape(row.looks_like.replace('`', ''))}" for row in FORMATS]
+        rows = [f"· [bold]{row.name}[/]  {escape(row.looks_like.replace('`', ''))}" for row in _formats()]
         self.help = (self.help or "").replace("FORMATS", "\n".join(rows))
+        for parameter in self.params:
+            if "--format" in parameter.opts:
+                parameter.metavar = f"[{'|'.join(row.name for row in _formats())}]"
         super().format_help(ctx, formatter)
+
+
+def _formats() -> "Sequence[LogFormat]":
+    from coterie.auditing.logs.formats import FORMATS
+
+    return FORMATS
 
 
 class LogInput(NamedTuple):

@@ -123,8 +123,6 @@ def read_log(
     )
     log = RawLog(source, options)
     found = find_format(log)
-    if head is not None and not found.has_head:
-        raise InputError("only a ledger has a head to be compared with")
     participation = found.read(log)
     reading = participation.reading or LogReading(found.name)
     if not found.has_head:
@@ -134,10 +132,14 @@ def read_log(
 
 def find_format(log: RawLog) -> LogFormat:
     """Return the format that the user named or, from the end of the table, the first that recognises the log."""
-    if log.options.format is None:
-        return next(row for row in reversed(FORMATS) if row.recognises is not None and row.recognises(log))
-    for row in FORMATS:
-        if row.name == log.options.format:
-            return row
-    known = ", ".join(row.name for row in FORMATS)
-    raise ConfigError(f"there is no format {log.options.format} for logs; there are {known}")
+    name, head = log.options.format, log.options.head
+    if name is None:
+        rows = [row for row in reversed(FORMATS) if head is None or row.has_head]
+        found = next((row for row in rows if row.recognises is not None and row.recognises(log)), None)
+    else:
+        found = next((row for row in FORMATS if row.name == name), None)
+        if found is None:
+            raise ConfigError(f"there is no format {name} for logs; there are {', '.join(row.name for row in FORMATS)}")
+    if found is None or (head is not None and not found.has_head):
+        raise InputError("only a ledger has a head to be compared with")
+    return found

@@ -299,3 +299,30 @@ def test_parquet_whose_texts_repeat_their_beginnings_is_refused(base: int, tmp_p
     parquet(tmp_path / "log", table, use_dictionary=False, column_encoding=encodings)
     assert (tmp_path / "log").stat().st_size < 50_000
     refused(audit(tmp_path / "log"), 2, "DELTA_BYTE_ARRAY", base)
+
+
+def test_the_rows_that_tell_the_format_are_limited_together(base: int, tmp_path: Path) -> None:
+    """Each row is small enough, but a hundred are kept, and a cell of two letters takes twenty times its bytes."""
+    row = ",".join(["ab"] * (LIMIT // 300 - 100))
+    (tmp_path / "log.csv").write_text("\n".join([row] * 100))
+    ended = run("audit", tmp_path / "log.csv", "--limit", str(LIMIT / MEGABYTE))
+    assert ended.status == 2
+    assert ended.memory < base + MEMORY * LIMIT + SPARE
+
+
+def test_records_with_ever_new_fields_are_read_to_the_end(tmp_path: Path) -> None:
+    """What is done for one kind of record must not grow with the fields of all others: that took hours."""
+    with (tmp_path / "log.jsonl").open("w") as file:
+        for number in range(4_000):
+            fields = ",".join(f'"{number * 100 + field:x}":0' for field in range(100))
+            file.write(f'{{"round":{number},"clients":["a","b"],{fields}}}\n')
+    assert run("audit", tmp_path / "log.jsonl").status == 0
+
+
+def test_settings_that_are_a_pipe_are_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text('{"round": 1, "clients": ["a", "b"]}\n')
+    os.mkfifo(tmp_path / "config.toml")
+    command = [sys.executable, "-m", "coterie", "audit", str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 2
+    assert "config.toml is not a plain file" in ended.stderr

@@ -1,6 +1,7 @@
 """The energy example: regions that learn to forecast their load, in every way that Coterie learns."""
 
 import csv
+import gzip
 import json
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from coterie.runs.folder import RunFolder
 from coterie.runs.observers import Observer
 from coterie.runs.records import RoundRecord
 from coterie.runs.run import RunResult, TrainingRun
+from coterie.training.data.energy import SAMPLE
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "energy.toml"
 FEW = (
@@ -99,3 +101,29 @@ def test_the_example_as_it_is() -> None:
     assert build_run(config, find_federation(config)).promise.privacy == 5
     assert config.model.name == "lstm"
     assert len(find_federation(config).parts) == config.clients.count
+
+
+def test_beside_noise_nothing_of_the_training_hours_is_written_down(tmp_path: Path) -> None:
+    """Rules of thumb are scored in units of each region's deviation in its training hours, which has no noise."""
+    noise = ("noise.kind=skellam", "noise.multiplier=0.5", "cohort.minimum=4", "rounds=1")
+    summary = play(tmp_path / "run", *noise).summary
+    assert summary.epsilon is not None
+    assert summary.numbers()["rules"] == {}
+    assert "Forecasts that learn nothing" not in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_beside_noise_gaps_in_the_training_hours_of_a_region_are_not_counted(tmp_path: Path) -> None:
+    """One hour less in one region, long before the tests, must not show by name in a run whose noise hides it."""
+    for region in ("AEP", "DAYTON", "DUQ", "FE"):
+        lines = gzip.decompress((SAMPLE / f"{region}_hourly.csv.gz").read_bytes()).decode().splitlines(keepends=True)
+        if region == "DUQ":
+            del lines[200]
+        (tmp_path / f"{region}_hourly.csv").write_text("".join(lines))
+    data = (
+        *("data.name=pjm", f"data.folder={json.dumps(str(tmp_path))}"),
+        'data.options={regions="AEP,DAYTON,DUQ,FE", window=12, test_from="2018-07-16"}',
+    )
+    noise = ("noise.kind=skellam", "noise.multiplier=0.5", "cohort.minimum=4")
+    clear, noisy = (play(tmp_path / f"run{len(more)}", *data, "rounds=1", *more).summary for more in ((), noise))
+    assert clear.notes == ("DUQ: 1 hour without any, in no window",)
+    assert noisy.notes == ()

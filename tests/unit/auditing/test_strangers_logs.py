@@ -419,3 +419,48 @@ def test_parquet_is_refused_by_what_its_metadata_claims() -> None:
         read_log(parquet(round=[1] * 100_000, client=["a" * 100] * 100_000), limit=1_000_000)
     with pytest.raises(InputError, match="not a readable Parquet file"):
         read_log(io.BytesIO(parquet(round=[1], client=["a"]).getvalue()[:-20]))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"1": ["a"], "2": ["b", "c"], "1": ["a", "b", "c"]}',
+        '{"round": 1, "clients": ["a"], "clients": ["a", "b"]}',
+        '[{"round": 1, "round": 2, "clients": ["a", "b"]}, {"round": 3, "clients": ["a", "b"]}]',
+        '{"rounds": [{"round": 1, "clients": ["a"]}], "rounds": [{"round": 1, "clients": ["a", "b"]}]}',
+    ],
+)
+@pytest.mark.parametrize("indent", ["", "\n "])
+def test_a_field_that_is_there_twice_is_not_dropped_silently(text: str, indent: str) -> None:
+    """A parser keeps the last one: the round in which a was alone would be gone, and the verdict good."""
+    with pytest.raises(InputError, match="more than once"):
+        read(text.replace("{", "{" + indent, 1))
+
+
+def test_a_line_with_a_field_twice_is_listed_among_those_that_cannot_be_used() -> None:
+    found = read('{"round": 1, "clients": ["a", "b"]}\n{"round": 2, "clients": ["a"], "clients": ["a", "b"]}\n')
+    assert [problem.line for problem in found.problems] == [2]
+    assert "more than once" in found.problems[0].reason
+
+
+@pytest.mark.parametrize("row", ["2,a,b,0.4", "2,a;b,c,0.4", "2,a;b,0.4,more"])
+def test_a_row_of_lists_with_more_cells_than_the_header_is_not_cut_off(row: str) -> None:
+    """In ``2,a,b,0.4`` the list may have lost its quotes; a alone in round 2 would be a wrong verdict."""
+    found = read(f"round,clients,loss\n1,a;b;c,0.5\n{row}\n")
+    assert [problem.line for problem in found.problems] == [3]
+    assert "cells instead of 3" in found.problems[0].reason
+
+
+@pytest.mark.parametrize("other", ["01", "001"])
+def test_a_round_with_zeros_in_front_is_the_same_written_in_two_ways(other: str) -> None:
+    """Sums of a and of b, each alone, are not one sum of both."""
+    table = f"round,client\n1,a\n{other},b\n2,a\n2,b\n"
+    records = f'{{"round": "{other}", "client": "a"}}\n{{"round": 1, "client": "b"}}\n{{"round": 2, "client": "b"}}\n'
+    for text, line in ((table, 3), (records, 2)):
+        (problem,) = read(text).problems
+        assert problem.line == line
+        assert "written in two ways" in problem.reason
+
+
+def test_rounds_may_all_have_zeros_in_front() -> None:
+    assert history_of(read("round,client\n01,a\n02,b\n01,b\n10,b\n")) == {1: {"a", "b"}, 2: {"b"}, 10: {"b"}}

@@ -617,3 +617,38 @@ def test_progress_is_shown_to_people_only(log: Path, monkeypatch: pytest.MonkeyP
     result = run(log, "--json")
     json.loads(result.stdout)
     assert "Weak T" in result.stderr
+
+
+@pytest.mark.parametrize("location", ["postgresql://u:secret@host:port/x", "postgresql://u:secret@[::1/x"])
+def test_a_url_whose_port_is_no_number_is_refused_in_words(location: str) -> None:
+    result = run(location)
+    assert result.exit_code == 2, result.exception
+    assert "this database cannot be used for a ledger" in result.output
+    assert "secret" not in result.output
+
+
+def test_a_limit_that_is_no_number_is_refused_in_words(tmp_path: Path) -> None:
+    write_pairs(tmp_path / "log.csv")
+    result = run(tmp_path / "log.csv", "--limit", "nan")
+    assert result.exit_code == 2, result.exception
+    assert "limit" in result.output
+
+
+def test_a_standard_input_that_is_closed_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some services start programs without one; Python then has none at all."""
+    from coterie.auditing.logs import read_log
+    from coterie.errors import InputError
+
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(InputError, match="standard input is closed"):
+        read_log("-")
+
+
+@pytest.mark.parametrize("settings", ["x = " + "[" * 50_000, "x" + ".x" * 500_000 + " = 1", "\xff", "aggregation = 5"])
+def test_settings_of_a_run_that_cannot_be_read_give_no_verdict(tmp_path: Path, settings: str) -> None:
+    """They say whether there were sums at all: taken for secure, a run in the clear would get a good verdict."""
+    (tmp_path / "metrics.jsonl").write_text('{"round": 1, "clients": ["a", "b"]}\n')
+    (tmp_path / "config.toml").write_bytes(settings.encode("latin-1"))
+    result = run(tmp_path)
+    assert result.exit_code == 2, result.exception
+    assert "config.toml" in result.output

@@ -292,3 +292,8 @@ def test_numbers_and_nouns_are_written_as_people_do() -> None:
     said = shown(*PAPER, "--absent", "0.3", "--privacy", "7", "--collusion", "0.05")
     assert "in a cohort 1 circle different" in said
     assert "A circle may have 6 colluders, who know their own updates. Honest members left: T - c = 1." in said
+
+
+@pytest.mark.parametrize("bits", ["nan", "inf", "-1"])
+def test_a_target_that_is_no_number_of_bits_is_refused(bits: str) -> None:
+    assert "privacy_bits" in refusal(*SMALL, "--absent", "0.1", "--collusion", "0.1", "--privacy-bits", bits)

@@ -173,3 +173,27 @@ def test_a_policy_chooses_no_more_than_it_says() -> None:
 def test_a_class_that_brings_circles_is_held_to_its_own() -> None:
     _, circles, _ = selection(f"{MINE}:Neighbours")
     assert circles.privacy == 2
+
+
+class Changing:
+    """A policy that changes the circles it declared, in place, before it splits one of them."""
+
+    def __init__(self, circles: Circles) -> None:
+        self.circles = circles
+
+    def select(self, *_: object) -> list[int]:
+        self.circles.members[[2, 3]] = self.circles.members[[3, 2]]
+        return self.circles.members[:3].tolist()
+
+
+@pytest.mark.parametrize("name", ["own", f"{__name__}:Changing"])
+def test_circles_are_those_that_were_declared_whatever_becomes_of_them(name: str) -> None:
+    declared = Changing(Circles.of([range(start, start + 3) for start in (0, 3, 6, 9)]))
+    _, _, policy = selection(name, declared if name == "own" else None)
+    with pytest.raises(SplitCircle):
+        choose(policy)
+
+
+def test_a_selection_of_several_lengths_is_refused_in_words() -> None:
+    with pytest.raises(InputError, match=r"cohort\.policy: a policy returns the numbers"):
+        choose(selection("own", Returns([[0], [1, 2]]))[2])

@@ -56,7 +56,7 @@ def declared_circles(policy: Policy, population: int) -> Circles | None:
             f"{policy_name(policy)}: its circles must have each of the clients 0 to {population - 1} exactly once "
             f"({'; '.join(wrong)})"
         )
-    return found if isinstance(found, Circles) else Circles.of(groups)
+    return Circles.of(groups)  # a copy: what the policy does to its own changes nothing
 
 
 def check_whole(policy: Policy, circles: Circles, chosen: Indices, names: Sequence[str]) -> None:

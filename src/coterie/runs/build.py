@@ -4,7 +4,7 @@ What contradicts the data or the model shows here, so that a run which cannot be
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from coterie.cohorts.availability import AVAILABILITIES, Availability
@@ -18,6 +18,7 @@ from coterie.runs.federation import Federation
 from coterie.runs.promise import Promise, make_promise
 from coterie.runs.protection import Protection, make_protection
 from coterie.runs.selection import make_selection
+from coterie.runs.yardstick import Yardstick
 from coterie.secagg.server import Step
 from coterie.training.evaluate import Score
 from coterie.training.flatten import ModelArrays
@@ -71,6 +72,21 @@ class BuiltRun:
         """Return the models that are scored and written down: with noise, none that is a client's own."""
         models = self.strategy.models()
         return self.config.algorithm.published(models) if self.noisy else models
+
+    @property
+    def yardstick(self) -> Yardstick:
+        """By what models are judged; with noise, beside no rule of thumb, whose scores tell of the training examples.
+
+        Series are scaled by what is known of their training part.
+        """
+        yardstick = self.federation.yardstick
+        return replace(yardstick, rules={}) if self.noisy else yardstick
+
+    @property
+    def data_notes(self) -> tuple[str, ...]:
+        """What was odd about the data; with noise, nothing that was found by looking at the clients' series."""
+        series = self.federation.series
+        return (*self.federation.notes, *(series.notes if series and not self.noisy else ()))
 
     def epsilon(self, revealed: int) -> float | None:
         """Return what so many rounds have spent, where clients add noise to what is summed."""

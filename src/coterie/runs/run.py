@@ -181,7 +181,7 @@ class TrainingRun:
 
     def _begin(self, records: Sequence[RoundRecord]) -> None:
         clients = tuple(self._built.federation.parts)
-        yardstick = self._built.federation.yardstick
+        yardstick = self._built.yardstick
         start = RunStart(
             self.config,
             self.folder.path,
@@ -214,8 +214,8 @@ class TrainingRun:
             promise=built.promise,
             protocol=" ".join(str(protection) for protection in built.protections),
             assumptions=built.config.algorithm.assumptions(built),
-            yardstick=built.federation.yardstick,
-            notes=(*built.federation.notes, *(built.federation.series.notes if built.federation.series else ())),
+            yardstick=built.yardstick,
+            notes=built.data_notes,
         )
         courses = [] if built.noisy else forecast_courses(built.federation, public)  # they show the clients' series
         if courses:

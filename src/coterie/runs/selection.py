@@ -30,7 +30,11 @@ class OwnPolicy:
 
     def select(self, available: Mask, frequencies: Indices, rng: np.random.Generator) -> Indices:
         """Choose what the policy chooses, whatever sequence of numbers it returns."""
-        chosen = np.asarray(self.policy.select(available.copy(), frequencies.copy(), rng))
+        selected = self.policy.select(available.copy(), frequencies.copy(), rng)
+        try:
+            chosen = np.asarray(selected)
+        except ValueError:  # lists of several lengths
+            chosen = np.asarray(None)
         if chosen.size == 0:
             return np.empty(0, np.int64)
         if chosen.ndim != 1 or chosen.dtype.kind not in "iu" or np.unique(chosen).size != chosen.size:
@@ -67,7 +71,7 @@ def make_selection(
     if name != OWN:
         if takes("cohort.policy", name, "circles"):
             given = POLICIES["multi-round"].compose(settings, rng)
-        policy = call_named("cohort.policy", name, **vars(settings), circles=given, clients=count)
+        policy = call_named("cohort.policy", name, **vars(settings), circles=Circles.of(given), clients=count)
     if policy is None or not callable(getattr(policy, "select", None)):
         raise ConfigError(f"cohort.policy: {name} gives no policy, which has a method select")
     circles = circles_of(policy, count, given)

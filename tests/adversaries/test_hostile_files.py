@@ -215,11 +215,10 @@ def test_an_archive_with_a_long_directory_is_refused_before_it_is_read(base: int
 
 
 def test_the_configuration_of_a_run_may_be_a_device(base: int, tmp_path: Path) -> None:
+    """It says whether there were sums at all, so there is no verdict without it."""
     (tmp_path / "config.toml").symlink_to("/dev/zero")
     (tmp_path / "metrics.jsonl").write_text('{"round": 1, "clients": ["a", "b"]}\n')
-    ended = audit(tmp_path)
-    assert ended.status == 0
-    assert ended.memory < base + SPARE
+    refused(run("audit", tmp_path), 2, "config.toml is not a plain file", base)
 
 
 @pytest.mark.parametrize("claimed", [None, 10**12])
@@ -310,19 +309,24 @@ def test_the_rows_that_tell_the_format_are_limited_together(base: int, tmp_path:
     assert ended.memory < base + MEMORY * LIMIT + SPARE
 
 
+def end_of(*arguments: Path) -> "subprocess.CompletedProcess[str]":
+    """Run an audit that must not wait, or count, for ever; it takes seconds."""
+    command = [sys.executable, "-m", "coterie", "audit", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+
+
 def test_records_with_ever_new_fields_are_read_to_the_end(tmp_path: Path) -> None:
-    """What is done for one kind of record must not grow with the fields of all others: that took hours."""
+    """What is done for one kind of record must not grow with the fields of all others: that takes very long."""
     with (tmp_path / "log.jsonl").open("w") as file:
-        for number in range(4_000):
-            fields = ",".join(f'"{number * 100 + field:x}":0' for field in range(100))
+        for number in range(9_000):
+            fields = ",".join(f'"{number * 200 + field:x}":0' for field in range(200))
             file.write(f'{{"round":{number},"clients":["a","b"],{fields}}}\n')
-    assert run("audit", tmp_path / "log.jsonl").status == 0
+    assert end_of(tmp_path / "log.jsonl").returncode == 0
 
 
 def test_settings_that_are_a_pipe_are_not_waited_for(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text('{"round": 1, "clients": ["a", "b"]}\n')
     os.mkfifo(tmp_path / "config.toml")
-    command = [sys.executable, "-m", "coterie", "audit", str(tmp_path)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    ended = end_of(tmp_path)
     assert ended.returncode == 2
     assert "config.toml is not a plain file" in ended.stderr

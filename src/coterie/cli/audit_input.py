@@ -78,7 +78,10 @@ class LogInput(NamedTuple):
         """Read the log; what is said of its lines names options."""
         from coterie.auditing.logs import read_log
         from coterie.cohorts.log_size import MEGABYTE
+        from coterie.errors import InputError
 
+        if not self.limit >= 0:
+            raise InputError(f"--limit is a number of megabytes, not {self.limit}")
         kept = None
         if self.head is not None:
             from coterie.cohorts.ledger import Head

@@ -43,7 +43,7 @@ def open_database(
         is_url = isinstance(location, str) and "://" in location
         url = make_url(str(location)) if is_url else URL.create("sqlite", database=os.fspath(location))
         backend = url.get_backend_name()
-    except (SQLAlchemyError, ImportError) as error:
+    except (SQLAlchemyError, ImportError, ValueError) as error:  # the last for a port that is no number
         raise ConfigError(f"this database cannot be used for a ledger: {error}") from error
     shown = url.render_as_string(hide_password=True)
     if backend == "sqlite" and url.database and not create and not Path(url.database).is_file():

@@ -168,6 +168,8 @@ def plan_population(
         raise ConfigError("the probability that a client is absent is missing")
     if not 1 <= cohort <= population:
         raise ConfigError(f"a cohort of {cohort} cannot be drawn from {population} clients")
+    if not 0 <= privacy_bits < math.inf:
+        raise ConfigError(f"privacy_bits is a finite number of bits, at least 0, not {privacy_bits}")
     if privacy is not None:
         circles_per_round(circle_sizes(population, privacy), cohort)  # refuses a T that does not fit, and says why
     colluders = count_colluders(cohort, population, collusion, active=active, privacy_bits=privacy_bits)

@@ -37,6 +37,7 @@ class Collector:
         self._keep_order = keep_order
         self._clients: dict[str, int] = {}
         self._rounds: dict[Label, set[int] | tuple[int, ...]] = {}  # the latter if all were given at once, in order
+        self._spelt: dict[Label, str] = {}  # how rounds are written that have zeros in front
         self._lost: defaultdict[Label, set[int]] = defaultdict(set)  # clients that a row says are not in the sum
         self._losers: dict[str, int] = {}
         self._taken = 0  # bytes
@@ -74,6 +75,19 @@ class Collector:
     def knows(self, client: str) -> bool:
         """Tell whether a client is known."""
         return client in self._clients
+
+    def label(self, text: str) -> Label:
+        """Return the label of a round, which must be there, and be written in the same way each time."""
+        if not text:
+            raise InputError("the round is missing")
+        label = as_label(text)
+        known = self._spelt.get(label, str(label) if label in self._rounds else text)
+        if known != text:
+            raise InputError(f"the round {label} is written in two ways, {known} and {text}")
+        if text != str(label) and label not in self._spelt:
+            self._take(_ROUND)
+            self._spelt[label] = text
+        return label
 
     def open_round(self, label: Label) -> None:
         """Take note that there was such a round."""
@@ -185,13 +199,6 @@ class Collector:
 def text_of(line: object) -> str:
     """Return a line as its owner would recognise it; one that has been cut already is a tuple of cells."""
     return ",".join(line) if isinstance(line, tuple) else str(line)
-
-
-def round_label(text: str) -> Label:
-    """Return the label of a round, which must be there."""
-    if not text:
-        raise InputError("the round is missing")
-    return as_label(text)
 
 
 def _shorten(text: str, length: int) -> str:

@@ -7,7 +7,7 @@ are clients, and columns rounds, only where a header or the labels say so.
 import re
 from collections import Counter
 
-from coterie.auditing.logs.collector import Collector, round_label
+from coterie.auditing.logs.collector import Collector
 from coterie.auditing.logs.columns import ONE_CLIENT, meaning_of
 from coterie.auditing.logs.options import LogOptions
 from coterie.auditing.logs.raw_log import RawLog
@@ -39,7 +39,7 @@ def collect_matrix(table: Table, options: LogOptions, found: Collector) -> Parti
     if not all(names) or len(set(names)) < len(names):
         raise InputError("the header of the matrix must name every client, each differently")
     turned = named and _is_turned(table)
-    labels = [round_label(name) for name in names] if turned else []
+    labels = [found.label(name) for name in names] if turned else []
     for label in labels:
         found.open_round(label)
     for name in () if turned else names:
@@ -56,7 +56,7 @@ def collect_matrix(table: Table, options: LogOptions, found: Collector) -> Parti
         if None in bits:
             raise InputError(f"neither 0 nor 1: {cells[labelled:][bits.index(None)]}")
         if not turned:
-            label = round_label(cells[0]) if labelled else position
+            label = found.label(cells[0]) if labelled else position
             found.add_all(label, [name for name, bit in zip(names, bits, strict=True) if bit])
             return
         name = cells[0] if labelled else str(position)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from coterie.auditing.logs.collector import Collector, round_label
+from coterie.auditing.logs.collector import Collector
 from coterie.auditing.logs.columns import (
     ONE_CLIENT,
     ROUND,
@@ -83,7 +83,7 @@ class PairLog:
             if label is None:
                 if text == title:
                     raise InputError("the header again; several logs in one file cannot be told apart")
-                label = rounds[text] = round_label(text)
+                label = rounds[text] = found.label(text)
                 found.open_round(label)
             if client and fate is Fate.COUNTS:
                 found.add(label, client)
@@ -98,18 +98,21 @@ class PairLog:
         at = self._find_columns((Meaning.CLIENTS, *ONE_CLIENT), insisted)
         rows, watched = self._filter(at)
         round_at, client_at, start = at
+        width = self._width(at)
         to_the_end = client_at > round_at and (not start or client_at == len(self._table.header) - 1)
 
         def use(line: object) -> None:
             cells = self._table.cut(line)
             if len(cells) <= max(round_at, client_at, *watched):
                 raise InputError("a round and its clients are expected")
+            if not to_the_end and len(cells) > width and any(cells[width:]):
+                raise InputError(f"{len(cells)} cells instead of {width}")
             fate = rows.judge({name: cells[at] for at, name in watched.items()}, many=True)
             if fate is Fate.NOT_ASKED_FOR:
                 return
             given = cells[client_at:] if to_the_end else [cells[client_at]]
             clients = [name for cell in given for name in split_list(cell)] if fate is Fate.COUNTS else []
-            self._found.add_all(round_label(cells[round_at]), clients)
+            self._found.add_all(self._found.label(cells[round_at]), clients)
 
         self._found.each(self._table.lines(start), use)
         return self._found.finish(self._reading("lists", at, watched), rows)
@@ -221,7 +224,8 @@ class PairLog:
         deciding = rows.watch(names)
         if len(set(names)) < len(names):
             raise InputError(f"two columns have the same name: {list_columns(names)}")
-        return rows, {n: name for name in deciding if (n := names.index(name)) not in at[:2]}
+        places = {name: n for n, name in enumerate(names)}
+        return rows, {n: name for name in deciding if (n := places[name]) not in at[:2]}
 
     def _reading(self, format_name: str, at: _Places, watched: Collection[int]) -> LogReading:
         def name(n: int) -> str:

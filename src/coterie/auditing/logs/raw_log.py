@@ -32,6 +32,8 @@ class RawLog:
         self.location: str | None = None
         """The path or the URL; None for an open file."""
         if source == "-":
+            if sys.stdin is None:
+                raise InputError("cannot read the log: the standard input is closed")
             self._file: IO[Any] | None = sys.stdin.buffer
         elif isinstance(source, str | PathLike):
             self._file = None

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from coterie.auditing.logs.collector import Collector, round_label
+from coterie.auditing.logs.collector import Collector
 from coterie.auditing.logs.columns import (
     DECISIVE,
     ONE_CLIENT,
@@ -164,7 +164,7 @@ class RecordLog:
             fate = self._rows.judge({name: _text(record[name]) for name in layout.watched}, many=many)
         if fate is Fate.NOT_ASKED_FOR:
             return
-        label = round_label(_name(record[layout.round]))
+        label = self._found.label(_name(record[layout.round]))
         names = [_name(client) for client in (clients if many else [clients])]
         if many:
             self._found.add_all(label, names if fate is Fate.COUNTS else [])
@@ -203,8 +203,7 @@ class RecordLog:
         elif isinstance(record[client], list) and meaning_of(client) is Meaning.KEPT:
             kinds = (Meaning.STATUS, Meaning.SCOPE)  # who was asked and who was lost are others, or mere counts
             lost = [name for name in names if isinstance(record[name], list) and loses(name)]
-        settled = self._rows.settled
-        watched = [name for name in watched if name in settled or meaning_of(name) in kinds]
+        watched = [name for name in watched if self._rows.settles(name) or meaning_of(name) in kinds]
         return _Layout(names[round_at], client, tuple(watched), tuple(lost))
 
     def _find_clients(self, record: dict[str, Any]) -> str:

@@ -48,13 +48,12 @@ class RowFilter:
         """Take note of the columns that there are; return those that decide about a row, in the order to judge by."""
         named = dict.fromkeys(columns)
         self._columns.update(named)
-        settled = [name for name in named if name.casefold() in self._where]
-        return settled + [name for name in named if name not in settled and meaning_of(name) in DECISIVE]
+        settled = list(filter(self.settles, named))
+        return settled + [name for name in named if not self.settles(name) and meaning_of(name) in DECISIVE]
 
-    @property
-    def settled(self) -> set[str]:
-        """The columns for which the user set a condition."""
-        return {name for name in self._columns if name.casefold() in self._where}
+    def settles(self, column: str) -> bool:
+        """Tell whether the user set a condition for a column."""
+        return column.casefold() in self._where
 
     def judge(self, row: Mapping[str, str], *, many: bool = False) -> Fate:
         """Decide about a row by its values in the columns that are watched.

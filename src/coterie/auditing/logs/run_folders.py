@@ -1,22 +1,17 @@
 """Folders of Coterie's own runs: which file in one says who was aggregated."""
 
+import stat
 import tomllib
 from pathlib import Path
 
 from coterie.errors import InputError
 
-_CONFIG = 1 << 20  # bytes of a run's configuration, of which one word matters
+_CONFIG = 1 << 16  # bytes of a run's configuration: a real one has some thousand, and long keys take long to parse
 
 
 def find_log(folder: Path) -> Path:
     """Return the ledger of a run or, without one, its metrics."""
-    try:
-        with (folder / "config.toml").open("rb") as file:
-            settings = tomllib.loads(file.read(_CONFIG).decode())
-        kind = settings.get("aggregation", {}).get("kind", "secure")
-    except (OSError, ValueError, AttributeError):
-        kind = "secure"
-    if kind != "secure":
+    if _kind_of(folder / "config.toml") != "secure":
         raise InputError(
             "this run aggregated in the clear: the server saw every update, and there are no sums to audit"
         )
@@ -24,3 +19,24 @@ def find_log(folder: Path) -> Path:
         if (folder / name).is_file():
             return folder / name
     raise InputError(f"cannot read the log: {folder} is a folder, and has no ledger.sqlite or metrics.jsonl of a run")
+
+
+def _kind_of(config: Path) -> object:
+    """Return how a run aggregated, by its settings; without any it is taken for secure.
+
+    Settings that cannot be read are refused: those of a run in the clear must not get a verdict on sums.
+    """
+    try:
+        found = config.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise InputError(f"cannot read the log: {config.name} is not a plain file")
+        if found.st_size > _CONFIG:
+            raise InputError(f"cannot read the log: {config.name} has more than {_CONFIG:,} bytes")
+        with config.open("rb") as file:
+            return tomllib.loads(file.read(_CONFIG).decode()).get("aggregation", {}).get("kind", "secure")
+    except FileNotFoundError:
+        return "secure"
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"cannot read the log: {config.name} of the run cannot be read: {error}") from error

@@ -10,6 +10,7 @@ from coterie.auditing.logs.columns import ONE_CLIENT, ROUND, Meaning, meaning_of
 from coterie.errors import InputError, LogTooLarge
 
 _SAMPLE = 100  # rows looked at to tell the format
+_SAMPLE_SIZE = 1_000_000  # characters of these, all but the first two together: cells take many times as much memory
 _WORDS = {"true": 1, "yes": 1, "false": 0, "no": 0}
 
 
@@ -21,7 +22,13 @@ class Table:
 
     def __init__(self, start: Callable[[], Iterator[tuple[int, Any]]], cut: Callable[[Any], Sequence[str]]) -> None:
         self._start, self.cut = start, cut
-        first = [line for _, line in islice(start(), _SAMPLE)]
+        first: list[Any] = []
+        size = 0
+        for _, line in islice(start(), _SAMPLE):
+            size += sum(map(len, line)) if isinstance(line, tuple) else len(line)
+            if size > _SAMPLE_SIZE and len(first) >= 2:
+                break
+            first.append(line)
         self.example = text_of(first[0])
         """The very first line."""
         self.sample = [self.cut_loosely(line) for line in first]

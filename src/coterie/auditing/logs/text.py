@@ -18,6 +18,7 @@ from coterie.auditing.logs.options import LogOptions
 from coterie.auditing.logs.tables import Table
 from coterie.cohorts.log_size import check_memory
 from coterie.errors import InputError, Remedy
+from coterie.reports.words import printable
 
 _SAMPLE = 100  # lines looked at to tell what it is
 _CELL_BYTES = 70  # that a cell takes in memory
@@ -81,7 +82,16 @@ def load_json(text: str, limit: int) -> Any:  # noqa: ANN401  (whatever JSON can
     """Parse JSON, unless its values may take more memory than is right for a log of ``limit`` bytes."""
     if len(text) > limit // 100:
         check_memory(sum(text.count(sign) * size for sign, size in _JSON_BYTES.items()) + 4 * len(text), limit)
-    return json.loads(text)
+    return json.loads(text, object_pairs_hook=_unique)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object with these fields; of two with the same name, a parser would silently drop the first."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
+        raise InputError(f'the field "{printable(twice)}" is there more than once')
+    return found
 
 
 def _delimiter(sample: list[str]) -> str | None:

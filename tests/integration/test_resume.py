@@ -281,6 +281,13 @@ def test_a_noisy_round_is_not_repeated_with_other_noise(tmp_path: Path, monkeypa
         TrainingRun.open(folder).play()
 
 
+def test_a_run_whose_clients_lost_their_memory_does_not_go_on(stopped: RunFolder) -> None:
+    """With another secret besides, a round that is played again would show its sum under other noise."""
+    stopped.memory_file.unlink()
+    with pytest.raises(InputError, match=r"clients\.sqlite is missing"):
+        TrainingRun.open(stopped).play()
+
+
 def test_two_processes_do_not_work_on_one_run(stopped: RunFolder) -> None:
     with locked(stopped.path), pytest.raises(ConfigError, match="another process is working"):
         TrainingRun.open(stopped).play()

@@ -141,6 +141,11 @@ class Engine:
                     f"{self._folder.ledger_file} has rounds of a run whose {self._folder.checkpoint_file.name} is "
                     "missing: nobody knows under which settings they were played. Put it back, or begin a new run"
                 )
+            if recorded.sequence and not self._folder.memory_file.exists():
+                raise InputError(
+                    f"{self._folder.memory_file} is missing: clients have forgotten how their inputs were made, and "
+                    "a round played again could have other noise. Put it back, or begin a new run"
+                )
         resources = RunResources(self._folder, trainer, self._ledger, self._auditor.frequencies, self._observe, stack)
         return built.config.algorithm.rounds(built, resources)
 

@@ -92,16 +92,31 @@ def _show_choices(plan: "PopulationPlan", console: "Console") -> None:
             "whoever controls several clients can steer them into one circle by how available they seem. The "
             "recommendation is for random circles."
         )
-    if session := plan.session:
-        console.print(
-            f"Sessions of {session.clients:,}: {session.graph_title}, threshold {session.guarantee.threshold:,}, "
-            f"{session.quorum:,} clients must confirm who survived. {session.promise}"
-        )
+    _show_needs(plan, console)
     console.print()
     console.print(*_legend(plan, console), sep="\n", style="dim")
     if best:
         console.print("\nSettings for [bold]coterie run[/]:\n", style="dim")
         console.print(*_settings(plan, best), sep="\n", markup=False)
+
+
+def _show_needs(plan: "PopulationPlan", console: "Console") -> None:
+    """Say what a session needs to end with a result, and where one cannot hold a round."""
+    for note in plan.notes:
+        console.print(f"[yellow]{note}[/]")
+    if plan.needs is None:
+        return
+    clients, summed, quorum = plan.needs
+    graph = promise = ""
+    if session := plan.session:
+        graph = f" {session.graph_title}, threshold {session.guarantee.threshold:,}."
+        promise = f" {session.promise}"
+    needed = f"every sum needs at least c + 2 = {summed:,} clients" if plan.colluders else "every sum needs 2 clients"
+    if summed > clients:
+        needed += ", more than there are: no round has a result"
+    else:
+        needed += f", and {quorum:,} clients must confirm who survived. A round with fewer has no result"
+    console.print(f"Sessions of {clients:,}:{graph} {needed[0].upper()}{needed[1:]}.{promise}")
 
 
 def _settings(plan: "PopulationPlan", best: "TradeOff") -> "Iterator[str]":
@@ -183,8 +198,8 @@ def _legend(plan: "PopulationPlan", console: "Console") -> "Iterator[str]":
     yield (
         f"T: clients that no number of rounds tells apart; 1 protects nobody. {honest if plan.collusion else ''}"
         "circles: selected for a round, of all. selected (C): clients selected in a round on average, skipped rounds "
-        "included. aggregated: those that are left when circles that lost a member in the round are left out. of K: "
-        "that as a share of the cohort."
+        "included. aggregated: those that are left when circles that lost a member in the round are left out"
+        f"{', rounds that end without a result included' if plan.active else ''}. of K: that as a share of the cohort."
     )
     first = next(iter(plan.main)).expected
     alone = f", {first.variance:.3f} for T = 1" if first.privacy == 1 else ""
@@ -239,6 +254,7 @@ def _show_one(plan: "PopulationPlan", console: "Console") -> None:
             f"it by selecting [bold]{row.over_selection:.2f}[/] times as many clients, as far as circles are "
             "complete.\n"
         )
+    _show_needs(plan, console)
     if row.cohort_needed > plan.cohort:
         console.print(f"Some circles are larger than T; K = {row.cohort_needed:,} would hold one circle more.\n")
 
@@ -272,7 +288,7 @@ def _humanise(number: int) -> str:
 def _number(value: float) -> str:
     if value >= 10_000:
         return f"{value:,.0f}"
-    return f"{value:,.4g}" if value >= 0.001 else "< 0.001"
+    return f"{value:,.4g}" if value >= 0.001 or value == 0 else "< 0.001"
 
 
 def _percent(share: float) -> str:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coterie.cohorts.circles import Circles, Indices, Reals, circle_sizes, circles_per_round
+from coterie.cohorts.counted_sums import Needs, sum_chances
 from coterie.errors import ConfigError
 from coterie.graphs.tails import log_binomial
 
@@ -55,11 +56,11 @@ class TradeOff:
     up for loss in the round, and sessions have from ``fewest_clients`` to ``most_clients``. ``family`` is the number of
     different cohorts of ``chosen`` circles. ``cardinality`` is C, the clients selected in a round on average;
     ``skipped`` is the share of rounds without enough complete circles, which C counts as 0. ``aggregated`` is what loss
-    in the round leaves of C, and ``convergence`` is that as a share of the cohort K: the convergence bound counts so
-    much of a round for each round. ``variance`` is :func:`expected_variance`. ``fairness_gap`` is F
-    under uniform selection. ``over_selection`` is the factor 1/s^T that would make up for the loss. Where unequal
-    circles leave fewer than ⌊K/T⌋ in a cohort, ``cohort_needed`` is the larger K that would hold ⌊K/T⌋ of them;
-    otherwise it is K.
+    in the round leaves of C, in rounds that do not end without a result, and ``convergence`` is that as a share of the
+    cohort K: the convergence bound counts so much of a round for each round. ``variance`` is :func:`expected_variance`.
+    ``fairness_gap`` is F under uniform selection. ``over_selection`` is the factor 1/s^T that would make up for the
+    loss. Where unequal circles leave fewer than ⌊K/T⌋ in a cohort, ``cohort_needed`` is the larger K that would hold
+    ⌊K/T⌋ of them; otherwise it is K.
 
     ``privacy`` is T. Of the members of a circle at most ``colluders`` collude, so ``honest`` = T - c are left.
     """
@@ -167,14 +168,25 @@ def intact_share(sizes: Indices, survival: float) -> float:
     mates survive too. Of K selected clients K·s^T are aggregated on average; selecting 1/s^T times as many
     makes up for it.
     """
-    return float(np.average(intact_chance(sizes, survival), weights=sizes))
+    return float(np.average(sum_chances(sizes, 1, survival, None), weights=sizes))
 
 
-def intact_chance(sizes: Indices, survival: float) -> Reals:
-    """Probability that each circle loses nobody in a round, which a client survives with probability ``survival``."""
-    if not 0.0 < survival <= 1.0:
-        raise ConfigError(f"the probability of surviving a round lies in (0, 1], not {survival}")
-    return np.asarray(survival**sizes, dtype=np.float64)
+def expected_aggregated(
+    sizes: Indices, availability: Reals, chosen: int, selected: int, survival: float, needs: Needs | None
+) -> float:
+    """Clients aggregated in a round on average, where up to ``selected`` circles are picked, at least ``chosen``.
+
+    Rounds whose sum is too small, or has too few clients left to confirm it, count as 0
+    (:func:`~coterie.cohorts.counted_sums.sum_chances` says which losses are counted, and where it is a bound). Where
+    over-selection picks more than 16 different numbers of circles, neighbouring numbers share the chance of the least.
+    """
+    numbers = np.unique(np.linspace(chosen, selected, min(16, selected - chosen + 1) if needs else 1).astype(int))
+    least = [selection_rates(availability, int(number), selected) for number in numbers]  # in rounds with so many
+    found = 0.0
+    for place, number in enumerate(numbers.tolist()):
+        rates = least[place] - least[place + 1] if place + 1 < len(least) else least[place]
+        found += float((sizes * sum_chances(sizes, number, survival, needs)) @ rates)
+    return found
 
 
 def circles_wanted(sizes: Indices, cohort: int, survival: float) -> int:
@@ -195,6 +207,7 @@ def trade_off(
     over_select: bool = False,
     colluders: Callable[[int], int] = lambda _: 0,
     playable: Callable[[int], bool] = lambda _: True,
+    needs: Needs | None = None,
     levels: Iterable[int] | None = None,
     compose: Callable[[int], Circles] | None = None,
 ) -> list[TradeOff]:
@@ -204,6 +217,8 @@ def trade_off(
     ``compose`` says how the clients are grouped for a given T. A client that was selected is ``lost`` in the round with
     one probability. ``over_select`` selects more circles to make up for that, as
     :class:`~coterie.cohorts.policies.MultiRound` does. ``colluders`` says how many of a circle of T may collude.
+    ``needs`` says how many clients a session's sum needs, and how many must confirm it; sums with fewer aggregate
+    nobody.
 
     At most one row is recommended. It is chosen by the clients that are really aggregated in a round on average, up to
     K: the largest T that aggregates at least :data:`KEPT_SHARE` of what the best T does. Only those T take part in this
@@ -227,7 +242,9 @@ def trade_off(
             circles = compose(privacy)
             sizes = circles.sizes
             availability = circles.availability(np.broadcast_to(_probability(absent), (circles.span,)))
-        rows.append(_row(privacy, sizes, availability, cohort, lost, over_select, min(colluders(privacy), privacy)))
+        rows.append(
+            _row(privacy, sizes, availability, cohort, lost, over_select, min(colluders(privacy), privacy), needs)
+        )
     able = {
         row.privacy: min(row.aggregated, cohort)
         for row in rows
@@ -254,11 +271,12 @@ def _row(
     lost: float,
     over_select: bool,
     colluders: int,
+    needs: Needs | None,
 ) -> TradeOff:
     chosen, survival = circles_per_round(sizes, cohort), 1.0 - lost
     selected = circles_wanted(sizes, cohort, survival) if over_select else chosen
     ahead = _forecast(sizes, availability, chosen, selected)
-    aggregated = float((sizes * intact_chance(sizes, survival)) @ ahead.rates)
+    aggregated = expected_aggregated(sizes, availability, chosen, selected, survival, needs)
     intact = intact_share(sizes, survival)
     largest = np.sort(sizes)[::-1]
     return TradeOff(

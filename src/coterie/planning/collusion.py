@@ -117,6 +117,12 @@ def least_session(colluders: int, lost: float) -> int | None:
     return max(FEWEST_CLIENTS, ceil((colluders + 1) / (1 - 2 * lost)), ceil((colluders + 2) / (1 - lost)))
 
 
+def check_lost(lost: float) -> None:
+    """Refuse what is no probability of being lost in a round."""
+    if not 0 <= lost < 1:
+        raise ConfigError(f"--lost is the probability of being lost in a round; it lies in [0, 1), not at {lost:g}")
+
+
 def check_session(clients: int, colluders: Colluders, lost: float, roster: int) -> None:
     """Refuse a session too small for the colluders that a lying server may gather in it, and say what would help."""
     most = withstood(clients, lost)

@@ -24,13 +24,15 @@ from coterie.cohorts.circles import (
     similar_circles,
     single_circles,
 )
+from coterie.cohorts.counted_sums import active_needs
 from coterie.cohorts.policies import Mode, MultiRound, simulate
 from coterie.cohorts.theory import KEPT_SHARE, LEAST_HONEST, USEFUL_SHARE, TradeOff, trade_off
 from coterie.errors import ConfigError
 from coterie.graphs.table import topology_name
-from coterie.planning.collusion import check_session, circle_colluders, count_colluders, withstood
+from coterie.planning.collusion import check_lost, check_session, circle_colluders, count_colluders, withstood
 from coterie.planning.session import Plan, recommend
 from coterie.reports.plots import BLUE, GREEN, HAIRLINE, QUIET, SKY, SLATE, foot_legend, page
+from coterie.secagg.terms import MOST_CLIENTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,6 +109,30 @@ class PopulationPlan:
         """Whether only some T were worked out, because there are too many."""
         return self.cohort > _ALL_LEVELS
 
+    @property
+    def needs(self) -> tuple[int, int, int] | None:
+        """Against a server that lies: the clients of a session, those that its sum needs, those that must confirm it.
+
+        It is a session of the recommended T or, if there is none, of the only T looked at, or of a whole cohort.
+        """
+        if not self.active:
+            return None
+        only = self.main[0].expected.most_clients if len(self.main) == 1 else self.cohort
+        clients = self.session.clients if self.session else only
+        return clients, *active_needs(LEAST_HONEST, self.colluders)(clients)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user of this plan has to know besides."""
+        clients = max(choice.expected.most_clients for choice in self.choices)
+        if clients <= MOST_CLIENTS:
+            return ()
+        return (
+            f"A session holds at most {MOST_CLIENTS:,} clients, and a round of this plan selects up to {clients:,}. "
+            f"Take a smaller --cohort, or divide a round into {math.ceil(clients / MOST_CLIENTS):,} sessions, each of "
+            "whole circles; the server then learns a sum for each session. coterie run plays one session in a round.",
+        )
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; a family size of more than 300 digits is given by its logarithm only."""
         best = self.recommended
@@ -130,6 +156,8 @@ class PopulationPlan:
                 "quorum": self.session.quorum,
                 "promise": self.session.promise,
             },
+            "needs": dict(zip(("clients", "summed", "quorum"), self.needs, strict=True)) if self.needs else None,
+            "notes": list(self.notes),
             "simulated_rounds": self.rounds,
             "seed": self.seed,
             "choices": [
@@ -166,6 +194,7 @@ def plan_population(
     """
     if not absent:
         raise ConfigError("the probability that a client is absent is missing")
+    check_lost(lost)
     if not 1 <= cohort <= population:
         raise ConfigError(f"a cohort of {cohort} cannot be drawn from {population} clients")
     if not 0 <= privacy_bits < math.inf:
@@ -191,6 +220,7 @@ def plan_population(
             over_select=over_select,
             colluders=partial(circle_colluders, population, colluders.of_roster, active=worst, bits=privacy_bits),
             playable=lambda clients: not active or withstood(clients, lost) >= colluders.number,
+            needs=active_needs(LEAST_HONEST, colluders.number) if active else None,
             levels=_levels(population, cohort) if privacy is None else [privacy],
             compose=None if composition == "any" else compose,
         )

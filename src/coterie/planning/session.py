@@ -11,7 +11,7 @@ from coterie.graphs.guarantees import paper_parameters, privacy_bound_log2, reli
 from coterie.graphs.search import Guarantee, assess
 from coterie.graphs.table import searches
 from coterie.graphs.topology import Complete, ErdosRenyi, is_complete
-from coterie.planning.collusion import check_session, count_colluders, either_log2
+from coterie.planning.collusion import check_lost, check_session, count_colluders, either_log2
 from coterie.planning.costs import Costs, Price, price_colluders, session_costs
 from coterie.secagg.terms import MOST_CLIENTS
 
@@ -127,6 +127,7 @@ def recommend(
     More clients than a session holds are divided into several sessions, as evenly as can be; the plan is for one of
     them.
     """
+    check_lost(lost)
     known = searches()
     if topology not in ("auto", "cheapest", *known):
         raise ConfigError(f"topology is auto, cheapest, {', '.join(known)}, not {topology!r}")

@@ -26,6 +26,7 @@ from coterie.cohorts.roster import Roster
 from coterie.crypto.entropy import Entropy, SystemEntropy
 from coterie.errors import CoterieError, LocalProtocolError, PeerProtocolError, RoundAborted
 from coterie.graphs.topology import Complete, Topology
+from coterie.reports.words import count
 from coterie.rounds.outcome import Attendance, D, RoundResult
 from coterie.secagg.masking import Map
 from coterie.secagg.server import Aggregate, Rejected, Server, Step
@@ -36,6 +37,13 @@ if TYPE_CHECKING:
 
 SESSION_BYTES = 32
 TOO_FEW = "too few clients are available"
+
+
+def too_few(selected: int, minimum: int) -> str:
+    """Say why a round with so many selected clients is skipped, and what it would need."""
+    if not selected:
+        return TOO_FEW
+    return f"{count(selected, 'client')} selected, and a sum needs {minimum:,} or more"
 
 
 @dataclass(frozen=True)
@@ -129,7 +137,7 @@ class Coordinator(Generic[D]):
         chosen = self.policy.select(available, frequencies, rng)
         selected = tuple(self.roster.names[client] for client in chosen)
         if len(selected) < self.settings.minimum:
-            self.ledger.skip(number, TOO_FEW if not selected else f"only {len(selected)} selected", resuming=resuming)
+            self.ledger.skip(number, too_few(len(selected), self.settings.minimum), resuming=resuming)
             return Round(self, number, selected, None, resuming=resuming)
         return Round(self, number, selected, self._terms(chosen, content), resuming=resuming)
 
@@ -175,7 +183,8 @@ class Round(Generic[D]):
         self.selected = selected
         self._result: RoundResult[D] | None = None
         if terms is None:
-            self._result = RoundResult(number, Outcome.SKIPPED, Attendance(selected), selected, note=TOO_FEW)
+            note = too_few(len(selected), coordinator.settings.minimum)
+            self._result = RoundResult(number, Outcome.SKIPPED, Attendance(selected), selected, note=note)
 
     def __repr__(self) -> str:
         return f"<Round {self.number}, {self._result.outcome if self._result else self.step}>"

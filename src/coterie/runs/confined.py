@@ -15,7 +15,7 @@ from coterie.cohorts.roster import Roster
 from coterie.confined.sharing import SharingTerms, deal, introduce, publish, total
 from coterie.crypto.entropy import SystemEntropy
 from coterie.errors import LocalProtocolError, RoundAborted
-from coterie.rounds.coordinator import SESSION_BYTES, TOO_FEW
+from coterie.rounds.coordinator import SESSION_BYTES, too_few
 from coterie.rounds.outcome import without
 from coterie.runs.aggregation import cohort_rounds
 from coterie.runs.build import BuiltRun
@@ -67,8 +67,9 @@ class Additive:
         selected = tuple(roster.names[client] for client in self._policy.select(available, frequencies, rng))
         contributions.begin(number, ())
         if len(selected) < self._protection.session.minimum:
-            self._ledger.skip(number, TOO_FEW, resuming=resuming)
-            return Played(Outcome.SKIPPED, TOO_FEW, selected)
+            reason = too_few(len(selected), self._protection.session.minimum)
+            self._ledger.skip(number, reason, resuming=resuming)
+            return Played(Outcome.SKIPPED, reason, selected)
         staying = selected
         for step in (Step.ADVERTISE, Step.SHARE, Step.MASK, Step.REVEAL):
             staying = still_there(faults, step, staying)

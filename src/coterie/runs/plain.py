@@ -8,7 +8,7 @@ from coterie.cohorts.circles import Indices, Mask
 from coterie.cohorts.ledger import Outcome
 from coterie.cohorts.policies import Policy
 from coterie.cohorts.roster import Roster
-from coterie.rounds.coordinator import TOO_FEW
+from coterie.rounds.coordinator import too_few
 from coterie.rounds.outcome import without
 from coterie.runs.local_updates import LocalUpdates
 from coterie.runs.played import Played
@@ -44,7 +44,7 @@ class Plain:
         chosen = self._policy.select(available, self._frequencies, rng)
         selected = tuple(roster.names[client] for client in chosen)
         if len(selected) < self._minimum:
-            return Played(Outcome.SKIPPED, TOO_FEW, selected)
+            return Played(Outcome.SKIPPED, too_few(len(selected), self._minimum), selected)
         present = who_trains(faults, selected)
         bench.start(number, present)
         clipped = 0

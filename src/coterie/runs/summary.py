@@ -242,7 +242,7 @@ def _baselines(yardstick: Yardstick) -> str:
 def _rounds(summary: Summary) -> str:
     parts = [f"{summary.completed:,} of {summary.rounds:,} completed"]
     if summary.skipped:
-        parts.append(f"{summary.skipped:,} had too few clients available")
+        parts.append(f"{summary.skipped:,} were skipped, with too few clients")
     if summary.aborted:
         parts.append(f"{summary.aborted:,} lost too many on the way")
     if summary.selected > summary.aggregated:

@@ -133,6 +133,33 @@ def test_colluders_count_in_many_rounds_too() -> None:
     assert "no plan exists for sessions of 12" in refusal(*PAPER, "--absent", "0.1", "--collusion", "0.1", "--active")
 
 
+def test_rounds_without_a_result_aggregate_nobody() -> None:
+    """With c = 6 every sum needs 8 clients: one circle of 5 or 6 that is left of two is not enough, nor is one of 7."""
+    arguments = (*PAPER, "--absent", "0.3", "--lost", "0.02", "--collusion", "0.05", "--active")
+    found = as_json(*arguments)
+    choices = {choice["privacy"]: choice for choice in found["choices"]}
+    for privacy in (5, 6):
+        selected = choices[privacy]["cardinality"]
+        assert choices[privacy]["aggregated"] == pytest.approx(selected * 0.98 ** (2 * privacy))
+    eight = choices[7]["aggregated"]  # one of the 17 circles has 8 members, and all of them must confirm
+    assert 0 < eight < choices[7]["cardinality"] / 17
+    assert found["recommended"] is None
+    assert found["needs"] == {"clients": 12, "summed": 8, "quorum": 10}
+    output = shown(*arguments)
+    assert "every sum needs at least c + 2 = 8 clients, and 10 clients must confirm" in output.replace("Every", "every")
+    never = shown("--population", "126", *arguments[2:], "--privacy", "7")
+    assert "8 clients, more than there are: no round has a result" in never
+    assert "clients aggregated in a round 0 " in never
+
+
+def test_a_cohort_that_no_session_holds_is_told() -> None:
+    arguments = ("--population", "100000", "--absent", "0.1", "--cohort")
+    assert "A session holds at most 65,536 clients" in shown(*arguments, "70000")
+    (note,) = as_json(*arguments, "70000", "--privacy", "2")["notes"]
+    assert "selects up to 70,000" in note
+    assert as_json(*arguments, "65536", "--privacy", "2")["notes"] == []
+
+
 def test_the_smallest_session_of_a_run_withstands_all_colluders_too(tmp_path: Path) -> None:
     arguments = ["--population", "500", "--cohort", "60", "--absent", "0.1", "--lost", "0.02"]
     arguments += ["--collusion", "0.01", "--active", "--over-select"]
@@ -242,7 +269,8 @@ def test_large_populations_are_not_simulated() -> None:
         ((*PAPER, "--dropout", "a tenth"), "such as 0.1"),
         ((*PAPER, "--dropout", "1.5"), "between 0 and 1"),
         ((*PAPER, "--dropout", "0.1", "--privacy", "13"), "more than a cohort of 12"),
-        ((*PAPER, "--absent", "0.1", "--lost", "1"), "being lost in a round"),
+        ((*PAPER, "--absent", "0.1", "--lost", "1"), "--lost is the probability of being lost in a round"),
+        (("--clients", "100", "--lost", "1.5"), "--lost is the probability of being lost in a round"),
         ((*PAPER, "--absent", "0.1", "--collusion", "1"), "collusion is a fraction"),
         (("--population", "10", "--cohort", "12", "--dropout", "0.1"), "cannot be drawn from 10"),
         ((*SMALL, "--dropout", "0.1", "--plot", "/nowhere/at/all.png"), "cannot write"),

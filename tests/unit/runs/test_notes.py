@@ -57,6 +57,46 @@ def test_the_number_said_is_what_comes(privacy: int, absent: float, lost: float)
     assert float(note.split()[1]) == pytest.approx(total / 4000, abs=0.2)
 
 
+@pytest.mark.parametrize(("privacy", "steps"), [(5, ["mask"]), (3, ["mask", "confirm"]), (6, ["confirm"])])
+def test_rounds_that_end_without_a_result_are_in_the_number_said(privacy: int, steps: list[str]) -> None:
+    """Against a lying server a sum needs c + 2 clients, and a quorum of the session's clients must sign."""
+    lost = 0.1
+    changes: dict[str, object] = {
+        "cohort__privacy": privacy,
+        "cohort__size": 12,
+        "clients__count": 30,
+        "cohort__minimum": 5,
+        "aggregation__threat": "active-server",
+        "aggregation__collusion": 0.6,
+        "availability__kind": "equal",
+        "availability__dropout": 0.0,
+        "faults__dropout": lost,
+        "faults__steps": steps,
+    }
+    (note,) = said(**changes)
+    rng, counted = np.random.default_rng(2), 0
+    circles, each = 12 // privacy, (1 - lost) ** (1 / len(steps))
+    clients = circles * privacy
+    colluders = int(0.6 * clients)
+    for _ in range(20_000):
+        there = rng.random((circles, privacy)) < (each if "mask" in steps else 1)
+        signing = there & (rng.random((circles, privacy)) < (each if "confirm" in steps else 1))
+        summed = there.all(axis=1).sum() * privacy
+        if summed >= max(5, colluders + 2) and signing.sum() >= (clients + colluders) // 2 + 1:
+            counted += summed
+    assert float(note.split()[1]) == pytest.approx(counted / 20_000, abs=0.2)
+    assert f"needs {colluders + 2} or more" in note
+    assert f"{(clients + colluders) // 2 + 1} of them to confirm" in note
+
+
+def test_one_circle_is_written_as_one() -> None:
+    (note,) = said(
+        cohort__privacy=5, cohort__size=9, availability__kind="equal", availability__dropout=0.3, faults__dropout=0.0
+    )
+    assert "of the rounds find no circle complete" in note
+    assert "1 circle of 5 clients fits into 9" in note
+
+
 @given(st.integers(2, 60), st.integers(1, 60), st.integers(1, 20))
 def test_fitted_circles_are_never_smaller_and_never_fill_less(clients: int, cohort: int, privacy: int) -> None:
     cohort, privacy = min(cohort, clients), min(privacy, clients)

@@ -1,0 +1,106 @@
+"""Sums that count: how likely a selected circle is to be in a sum that its session's rules let through.
+
+Circles that lose a member in the round are left out of the sum. What is left may be too little: every sum needs a
+least number of clients, and against a server that lies a quorum of the session's clients must confirm who survived.
+A round that falls short ends without a result, and nobody is aggregated in it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from itertools import product
+
+import numpy as np
+
+from coterie.cohorts.circles import Indices, Reals
+from coterie.errors import ConfigError
+from coterie.graphs.guarantees import quorum_of
+from coterie.graphs.tails import log_binomial
+
+Needs = Callable[[int], tuple[int, int]]
+"""What a session of so many clients needs: clients in its sum, and signatures on who survived (0 if none)."""
+
+_RARE = 1e-13  # outcomes below this are left out
+_MANY = 64  # selected circles: up to this their sizes are drawn one by one
+
+
+def active_needs(minimum: int, colluders: int) -> Needs:
+    """Return what sessions against a lying server need on the complete graph: max(minimum, c + 2), and a quorum."""
+    return lambda clients: (max(minimum, colluders + 2), quorum_of(clients, colluders))
+
+
+def sum_chances(sizes: Indices, selected: int, survival: float, needs: Needs | None, signing: float = 1.0) -> Reals:
+    """Probability for each circle that it is in a sum that counts, given that it is one of ``selected`` circles.
+
+    A client's masked input arrives with probability ``survival``, and then its signature on who survived with
+    ``signing``, each independently of the others. So circles of T stay whole independently, with probability s^T. A
+    sum counts if the clients of its whole circles are as many as ``needs`` says, and so are the signatures; survivors
+    of broken circles sign too. Without ``needs`` every sum counts.
+
+    Counted are losses before the masked input arrived and, with ``signing`` below 1, before the signature did. Losses
+    after that, when shares are revealed, are not: as far as they make a session fail, this is an upper bound. A plan
+    counts all loss as if it came before the masked input. Then it is a lower bound for clients that leave later, whose
+    input is in the sum, again as long as enough are left to open it.
+
+    It is exact for circles of one size, and for two sizes if both are selected equally often. Where availability
+    depends on size, or there are more than two sizes or more than 64 selected circles of two, it is an approximation:
+    in the latter cases all other circles are taken to be as small as the smallest.
+    """
+    if not 0.0 < survival <= 1.0:
+        raise ConfigError(f"the probability of surviving a round lies in (0, 1], not {survival}")
+    whole = np.asarray(survival**sizes, dtype=np.float64)
+    if needs is None:
+        return whole
+    kinds, inverse, counts = np.unique(sizes, return_inverse=True, return_counts=True)
+    held = np.zeros(kinds.size)
+    for number, kind in enumerate(kinds.tolist()):
+        others = counts - (np.arange(kinds.size) == number)
+        for chance, drawn in _drawn(kinds, others, selected - 1):
+            held[number] += chance * _counts(kind, dict(drawn), survival, signing, needs)
+    return np.asarray(whole * held[inverse].clip(0.0, 1.0), dtype=np.float64)
+
+
+def _drawn(kinds: Indices, counts: Indices, selected: int) -> Iterator[tuple[float, list[tuple[int, int]]]]:
+    """Yield with its probability how many circles of each size are drawn, without replacement."""
+    if kinds.size != 2 or selected > _MANY:
+        yield 1.0, [(int(kinds[0]), selected)]
+        return
+    (short, long), (small, large) = kinds.tolist(), counts.tolist()
+    for number in range(max(0, selected - small), min(selected, large) + 1):
+        ways = math.comb(large, number) * math.comb(small, selected - number)
+        yield ways / math.comb(small + large, selected), [(short, selected - number), (long, number)]
+
+
+def _counts(kind: int, others: dict[int, int], survival: float, signing: float, needs: Needs) -> float:
+    """Return the probability that a sum counts, in which a circle of size ``kind`` is whole."""
+    clients = kind + sum(size * number for size, number in others.items())
+    least, quorum = needs(clients)
+    laws = {size: np.exp(log_binomial(number, survival**size)) for size, number in others.items()}
+    likely = {size: np.flatnonzero(law > _RARE).tolist() for size, law in laws.items()}
+    found = 0.0
+    for outcome in product(*likely.values()):
+        whole = dict(zip(others, outcome, strict=True))
+        summed = kind + sum(size * number for size, number in whole.items())
+        if summed >= least:
+            broken = {size: others[size] - number for size, number in whole.items() if others[size] > number}
+            chance = math.prod(float(laws[size][number]) for size, number in whole.items())
+            found += chance * _signed(summed, broken, survival, signing, quorum)
+    return found
+
+
+def _signed(whole: int, broken: dict[int, int], survival: float, signing: float, quorum: int) -> float:
+    """Return the probability of enough signatures from whole circles of so many clients and from ``broken`` ones."""
+    most = whole + sum((size - 1) * number for size, number in broken.items())
+    if most < quorum:
+        return 0.0
+    if quorum <= (whole if signing >= 1.0 else 0):
+        return 1.0
+    law = np.fft.rfft(np.exp(log_binomial(whole, signing)), most + 2)
+    for size, number in broken.items():
+        # Signers of a circle, less the case that it is whole, given that it is not.
+        intact = survival**size
+        signers = np.exp(log_binomial(size, survival * signing)) - intact * np.exp(log_binomial(size, signing))
+        signers = signers.clip(0.0)[: size + 1]
+        law = law * np.fft.rfft(signers / signers.sum(), most + 2) ** number
+    return float(np.fft.irfft(law, most + 2)[quorum:].sum().clip(0.0, 1.0))

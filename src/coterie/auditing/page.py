@@ -35,10 +35,11 @@ def audit_page(
     requirement: Requirement | None = None,
     witnesses: int | None = None,
     options: Mapping[str, Any] | None = None,
+    promise: str = "",
 ) -> str:
     """Return one self-contained HTML page on ``report``, the audit of ``participation`` from ``source``.
 
-    ``options`` are those with which it was read and judged.
+    ``options`` are those with which it was read and judged. ``promise`` says what a run promises by its own settings.
     """
     figures, captions = {}, {}
     if report.leak:  # else nothing was revealed, and there is nothing to draw
@@ -65,6 +66,7 @@ def audit_page(
         requirement=requirement and requirement.words(report),
         requirement_holds=requirement and requirement.holds(report),
         collusion=collusion_words(report),
+        promise=promise,
         exposed=[_row(number, found, number < written) for number, found in enumerate(listed)],
         more_exposed=len(report.exposed) - len(listed),
         leak=least_leak(report),

@@ -190,17 +190,27 @@ def audit(
     report = _examine(participation, weak_seconds, collusion, errors)
     requirement = None if require is None else Requirement(require, weak, max(1, len(participation.recipes)))
 
+    promise, promised = _promise(log)
+
     if as_json:
         found = _as_dict(report, participation, requirement, witnesses)
+        if promise:
+            found["promise"] = {"words": promise, **promised}
         found["evidence"] = asdict(gather_evidence(participation, log_input.name, options))
         typer.echo(json.dumps(found, indent=2))
     else:
-        show(report, participation, requirement, witnesses)
+        show(report, participation, requirement, witnesses, promise)
     if html:
         from coterie.auditing.page import audit_page
 
         page = audit_page(
-            report, participation, log_input.name, requirement=requirement, witnesses=witnesses, options=options
+            report,
+            participation,
+            log_input.name,
+            requirement=requirement,
+            witnesses=witnesses,
+            options=options,
+            promise=promise,
         )
         try:
             write_output(html, page.encode())
@@ -212,6 +222,27 @@ def audit(
         raise typer.Exit(ExitStatus.BAD_INPUT)
     if not report_only and (report.exposed or (requirement and not requirement.holds(report))):
         raise typer.Exit(ExitStatus.NOT_MET)
+
+
+def _promise(log: str) -> tuple[str, dict[str, Any]]:
+    """Return what a run promises by its own folder, in words and as values; nothing for other logs."""
+    if log == "-" or not Path(log).is_dir():
+        return "", {}
+    from coterie.errors import CoterieError
+    from coterie.runs.recorded_promise import read_promise
+
+    try:
+        found = read_promise(Path(log))
+    except CoterieError as error:
+        return f"not known: {plain(str(error))}.", {"holds": None}
+    return found.beside_audit(), {
+        "threat": "active-server" if found.active else "honest-but-curious",
+        "graph": "sparse" if found.sparse else "complete",
+        "colluders": found.colluders,
+        "privacy": found.privacy,
+        "honest": found.honest,
+        "holds": found.holds,
+    }
 
 
 def _examine(participation: "Participation", weak_seconds: float, collusion: int, errors: "Console") -> "AuditReport":

@@ -38,9 +38,13 @@ def show_preview(participation: Participation) -> None:
 
 
 def show(
-    report: AuditReport, participation: Participation, requirement: Requirement | None, witnesses: int | None
+    report: AuditReport,
+    participation: Participation,
+    requirement: Requirement | None,
+    witnesses: int | None,
+    promise: str = "",
 ) -> None:
-    """Print verdict, measures, earliest exposures, and what they mean."""
+    """Print verdict, measures, earliest exposures, what they mean and, of a run, what that promises."""
     console = _console()
     verdict = judge(report)
     level = verdict.level
@@ -60,6 +64,8 @@ def show(
         console.print(f"The least that can be computed: {least}\n", markup=False)
     console.print(f"[bold]What it means.[/] {verdict.meaning}")
     console.print(f"[bold]What to do.[/] {verdict.advice}")
+    if promise:
+        console.print(f"[bold]What the run promises[/] {escape(promise)}")
     if words := collusion_words(report):
         console.print(f"[bold]Collusion.[/] {words}")
     if requirement:

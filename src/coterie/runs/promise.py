@@ -5,6 +5,7 @@ the smallest circle, colluders are taken off, and on a sparse graph nothing over
 server that lies.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -52,12 +53,25 @@ class Promise:
         """Whether an honest client is always mixed with another honest one."""
         return self.honest > 1
 
-    def told(self, so_far: int | None) -> str:
-        """Tell the T that lasts and the T that was found so far, which rounds to come may lower, apart."""
+    @property
+    def lasting(self) -> str:
+        """The T that no number of rounds changes, in a few words."""
         lasting = f"T = {self.privacy} promised for any number of rounds" if self.privacy > 1 else "no T promised"
         if self.privacy > 1 and self.colluders:
             lasting += f" (T - c = {self.honest} with c = {self.colluders} colluders)"
-        return f"{lasting}, nothing revealed yet" if so_far is None else f"{lasting}, T = {so_far} so far"
+        return lasting
+
+    def told(self, so_far: int | None) -> str:
+        """Tell the T that lasts and the T that was found so far, which rounds to come may lower, apart."""
+        return f"{self.lasting}, nothing revealed yet" if so_far is None else f"{self.lasting}, T = {so_far} so far"
+
+    def beside_audit(self) -> str:
+        """Say what the run promises and under which assumptions, beside a verdict on the sums of its ledger."""
+        server = "a malicious server" if self.active else "an honest-but-curious server"
+        setting = f"against {server}, on a {'sparse' if self.sparse else 'complete'} graph, with c = {self.colluders}"
+        if self.circle == 1:
+            return f"{setting}: {self.lasting}, because no circles keep clients together in all rounds."
+        return f"{setting}: {self.lasting}; {self}. The verdict is about the sums in the ledger, not about this."
 
     def __str__(self) -> str:
         """Say in sentences what follows for the clients, as long as every row of the ledger keeps the promise."""
@@ -106,21 +120,27 @@ NO_PROMISE = Promise()
 
 def make_promise(config: "RunConfig", cohorts: "Cohorts | None") -> Promise:
     """Return what a run with these circles, this policy and these sessions promises."""
-    aggregation, count = config.aggregation, config.clients.count
-    if cohorts is None or aggregation.kind == "plain":
-        return Promise(clients=count)
+    if cohorts is None or config.aggregation.kind == "plain":
+        return Promise(clients=config.clients.count)
     sizes = {
         size
         for protection in cohorts.protections
         for size in (min(_smallest_cohort(cohorts.policy, config.cohort.minimum), protection.most), protection.most)
     }
     shapes = [(protection.session.shape, size) for protection in cohorts.protections for size in sizes]
+    sparse = not all(is_complete(shape(size).topology, size) for shape, size in shapes)
+    return promise_for(config, cohorts.circles.privacy, sizes, sparse=sparse)
+
+
+def promise_for(config: "RunConfig", circle: int, sizes: Collection[int], *, sparse: bool) -> Promise:
+    """Return what a run promises whose smallest circle is given, in sessions that have these ``sizes``."""
+    aggregation = config.aggregation
     return Promise(
-        circle=cohorts.circles.privacy,
+        circle=circle,
         colluders=min((colluders_among(aggregation, size) for size in sizes), default=0),
-        clients=count,
+        clients=config.clients.count,
         active=aggregation.threat == "active-server",
-        sparse=not all(is_complete(shape(size).topology, size) for shape, size in shapes),
+        sparse=sparse,
     )
 
 

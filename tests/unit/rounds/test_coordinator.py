@@ -1,6 +1,7 @@
 """The coordinator: what is revealed is in the ledger first, and every account of a round is the same one."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -93,6 +94,14 @@ def test_a_round_without_clients_is_skipped(ledger: Ledger) -> None:
     assert played.result.outcome is Outcome.SKIPPED
     assert played.result.reason == "too few clients are available"
     assert ledger.outcomes() == {1: Outcome.SKIPPED}
+
+
+def test_a_cohort_below_the_minimum_says_what_a_sum_needs(ledger: Ledger) -> None:
+    population = Population(make_roster(6), ledger, cohort=3)
+    population.coordinator.settings = replace(population.coordinator.settings, minimum=8)
+    played = population.coordinator.open(1, EVERYBODY, np.random.default_rng(0))
+    assert played.result.outcome is Outcome.SKIPPED
+    assert played.result.reason == f"{len(played.selected)} clients selected, and a sum needs 8 or more"
 
 
 def test_selection_counts_what_came_before_the_round(ledger: Ledger) -> None:

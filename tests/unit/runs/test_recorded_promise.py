@@ -1,0 +1,80 @@
+"""The promise of a recorded run: an audit of its folder says what the run itself says."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+pytest.importorskip("torch", reason="training needs coterie[train]")
+
+from coterie.cli import app
+from coterie.errors import ConfigError
+from coterie.runs.config_file import make_config
+from coterie.runs.recorded_promise import read_promise
+from coterie.runs.run import TrainingRun
+
+SMALL = {"model.name": "softmax-regression", "clients.count": 24, "cohort.size": 12, "rounds": 1, "training.epochs": 1}
+EVERYBODY = {"availability.kind": "equal", "availability.dropout": 0.0, "faults.dropout": 0.0}
+ACTIVE = {"aggregation.threat": "active-server"}
+FEW = {"cohort.privacy": 4, "cohort.minimum": 6, "aggregation.collusion": 0.3}  # c = 3: T - c = 1
+SPARSE = {"cohort.privacy": 4, "aggregation.topology": "harary", "aggregation.collusion": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {**ACTIVE, **SPARSE, "cohort.size": 20},
+            "against a malicious server, on a sparse graph, with c = 0: no T promised; on a sparse graph a server",
+        ),
+        (
+            {**ACTIVE, **FEW},
+            "on a complete graph, with c = 3: T = 4 promised for any number of rounds (T - c = 1 with c = 3 colluders)",
+        ),
+        (
+            {"cohort.privacy": 4},
+            "against an honest-but-curious server, on a complete graph, with c = 0: T = 4 promised for any number",
+        ),
+        ({"cohort.policy": "random"}, "with c = 0: no T promised, because no circles keep clients together"),
+    ],
+)
+def test_an_audit_of_a_run_says_what_the_run_promises(changes: dict[str, object], words: str, tmp_path: Path) -> None:
+    folder, page = tmp_path / "run", tmp_path / "page.html"
+    summary = TrainingRun.begin(folder, make_config({**SMALL, **EVERYBODY, **changes})).play().summary
+    promise = read_promise(folder)
+    assert promise == summary.promise
+    result = CliRunner().invoke(app, ["audit", str(folder), "--html", str(page)])
+    assert result.exit_code == 0  # of the sums alone
+    assert words in " ".join(result.stdout.split()).split("What the run promises ")[1]
+    assert words in " ".join(page.read_text().split())
+    found = json.loads(CliRunner().invoke(app, ["audit", str(folder), "--json"]).stdout)["promise"]
+    assert words in found["words"]
+    assert found["holds"] is promise.holds
+    assert (found["graph"], found["colluders"]) == ("sparse" if promise.sparse else "complete", promise.colluders)
+    assert found["threat"] == changes.get("aggregation.threat", "honest-but-curious")
+
+
+def test_an_audit_runs_nothing_that_a_folder_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "run"
+    TrainingRun.begin(folder, make_config({**SMALL, **EVERYBODY, **ACTIVE, "cohort.privacy": 4})).play()
+    settings = (folder / "config.toml").read_text()
+    (tmp_path / "stranger.py").write_text("raise SystemExit('imported')")
+    (folder / "config.toml").write_text(re.sub('topology = ".*"', 'topology = "stranger:Graph"', settings))
+    monkeypatch.chdir(tmp_path)
+    assert read_promise(folder).cut
+    assert "stranger" not in sys.modules
+
+
+def test_a_folder_that_does_not_tell_is_said_to(tmp_path: Path) -> None:
+    record = {"round": 1, "outcome": "completed", "selected": 2, "aggregated": ["a", "b"], "dropped": []}
+    (tmp_path / "metrics.jsonl").write_text(json.dumps({**record, "stranded": []}))
+    result = CliRunner().invoke(app, ["audit", str(tmp_path)])
+    assert result.exit_code == 0
+    assert "What the run promises not known: the folder has no config.toml" in " ".join(result.stdout.split())
+    (tmp_path / "config.toml").write_text("rounds = 1")
+    (tmp_path / "roster.msgpack").write_bytes(b"garbage")
+    with pytest.raises(ConfigError, match="not a roster"):
+        read_promise(tmp_path)

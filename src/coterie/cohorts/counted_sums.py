@@ -96,6 +96,14 @@ def _signed(whole: int, broken: dict[int, int], survival: float, signing: float,
         return 0.0
     if quorum <= (whole if signing >= 1.0 else 0):
         return 1.0
+    # Far from its mean a sum of bounded numbers is rare (Hoeffding): large sessions need no convolution.
+    mean, spread = whole * signing, float(whole)
+    for size, number in broken.items():
+        intact = survival**size
+        mean += number * size * signing * (survival - intact) / (1 - intact)
+        spread += number * (size - 1) ** 2
+    if 2 * (mean - quorum) ** 2 > -math.log(_RARE) * spread:
+        return float(mean > quorum)
     law = np.fft.rfft(np.exp(log_binomial(whole, signing)), most + 2)
     for size, number in broken.items():
         # Signers of a circle, less the case that it is whole, given that it is not.

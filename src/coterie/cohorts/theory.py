@@ -13,6 +13,7 @@ circle is then left out of the sum. What the paper calls dropout is absence.
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -295,7 +296,7 @@ def _row(
         skipped=ahead.skipped,
         fairness_gap=ahead.fairness_gap,
         variance=expected_variance(sizes.size, selected, intact),
-        over_selection=1.0 / intact,
+        over_selection=1.0 / max(intact, sys.float_info.min),  # s^T of a huge T may be too small for a float
         cohort_needed=max(cohort, int(largest[: cohort // privacy].sum())),
     )
 

@@ -1,6 +1,6 @@
 from fractions import Fraction
 from itertools import combinations, product
-from math import comb
+from math import comb, inf
 
 import numpy as np
 import pytest
@@ -285,3 +285,10 @@ def test_impossible_questions_are_refused() -> None:
             trade_off(12, 6, dropout)
     with pytest.raises(ConfigError, match="compose"):
         trade_off(12, 6, np.full(12, 0.1))
+
+
+def test_circles_that_never_stay_whole_have_a_finite_over_selection() -> None:
+    """0.4 to the power of 2,000 is 0 in floating point; dividing by it ended a plan."""
+    (row,) = trade_off(4_000, 2_000, 0.0, lost=0.6, levels=[2_000])
+    assert row.aggregated == 0
+    assert 1e300 < row.over_selection < inf

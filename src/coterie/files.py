@@ -131,7 +131,7 @@ def private_folder(folder: Path) -> Path:
         folder.mkdir(exist_ok=True)
         mode = folder.stat().st_mode
     except OSError as error:
-        raise ConfigError(f"{folder} cannot be a private folder: {error.strerror}") from None
+        raise ConfigError(f"{folder} cannot be a private folder: {error.strerror or error}") from None
     if mode & stat.S_IWOTH:
         raise ConfigError(f"everybody may write to {folder}: name a folder inside it, which is then made private")
     return folder
@@ -188,4 +188,4 @@ def _reported(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}") from None
+        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from None

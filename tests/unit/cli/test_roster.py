@@ -112,7 +112,7 @@ def test_half_a_version_is_never_there(home: Path, monkeypatch: pytest.MonkeyPat
     folder = RosterFolder(home / "server" / "rosters")
     assert folder.latest is not None
     monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(ConfigError, match="no space"):
         folder.add(folder.latest.leave(["node-0"]))
     monkeypatch.undo()
     assert len(RosterFolder(home / "server" / "rosters").versions) == 1

@@ -60,3 +60,8 @@ class PrivateKey:
         shared = _exchange(self._key, peer_public)
         info = bind("agreement", context, *sorted((self.public, peer_public)))
         return HKDF(hashes.SHA256(), size, salt=None, info=info).derive(shared)
+
+
+def derive(secret: bytes, context: bytes, size: int = KEY_BYTES) -> bytes:
+    """Derive ``size`` bytes for a context from a secret of at least 128 unknown bits (HKDF-SHA-256)."""
+    return HKDF(hashes.SHA256(), size, salt=None, info=bind("derivation", context)).derive(secret)

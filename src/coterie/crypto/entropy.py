@@ -24,8 +24,8 @@ class SystemEntropy:
         return os.urandom(size)
 
 
-class DeterministicEntropy:
-    """Bytes that depend on a seed and the label only: for test vectors and replays, never for real data.
+class LabelledStream:
+    """Bytes that depend on a seed and the label only; they are secret if the seed is.
 
     Labels may be drawn in any order, each once: drawing one twice would hand out the same "random" bytes again.
     """
@@ -35,7 +35,7 @@ class DeterministicEntropy:
         self._drawn: set[str] = set()
 
     def __repr__(self) -> str:
-        return "DeterministicEntropy(...)"
+        return f"{type(self).__name__}(...)"
 
     def draw(self, label: str, size: int) -> bytes:
         """Return the first ``size`` bytes of the stream named ``label``."""
@@ -43,3 +43,7 @@ class DeterministicEntropy:
             raise LocalProtocolError(f"deterministic entropy for {label!r} was already drawn")
         self._drawn.add(label)
         return hashlib.shake_256(bind("entropy", self._seed, label.encode())).digest(size)
+
+
+class DeterministicEntropy(LabelledStream):
+    """A stream whose seed is public: for test vectors and replays, never for real data."""

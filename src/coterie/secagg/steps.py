@@ -18,6 +18,8 @@ class Step(enum.StrEnum):
     CONFIRM = "confirm"
     REVEAL = "reveal"
     DONE = "done"
+    CONTRIBUTE = "contribute"
+    """With prekeys: the first three steps in one (:mod:`coterie.secagg.prekeys`)."""
 
 
 @dataclass(frozen=True)

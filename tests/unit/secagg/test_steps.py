@@ -4,6 +4,7 @@ import pytest
 from tests.support.cast import Cast, make_terms
 
 from coterie.secagg import Server, Step, messages, steps
+from coterie.secagg.prekeys import steps as prekey_steps
 
 
 def test_the_documentation_shows_the_table() -> None:
@@ -31,4 +32,5 @@ def test_sessions_follow_the_table(active: bool) -> None:
 
 
 def test_every_step_but_the_end_is_in_the_table_once() -> None:
-    assert [row.step for row in steps.TABLE] == [step for step in Step if step is not Step.DONE]
+    assert [row.step for row in steps.TABLE] == [step for step in Step if step not in (Step.DONE, Step.CONTRIBUTE)]
+    assert [row.step for row in prekey_steps.TABLE] == [Step.CONTRIBUTE, Step.CONFIRM, Step.REVEAL]

@@ -1,0 +1,40 @@
+"""Secure aggregation in two trips: keys made in advance, all masks always carried, confirmation only when needed.
+
+**How it works.** Every client leaves a few signed one-time keys (prekeys) at the server. An invitation holds the
+terms and one prekey of each client, together called the *book*; its digest D is bound into every key and signature. A
+client checks the book, agrees on a mask with everybody in it, whoever may turn out to be absent, and sends in one
+message its masked input and, sealed for each other client, shares of its secrets: the seed of one more mask of its
+own, and one key for each *other circle*, under which it hides the masks it shares with that circle's members. (Trip
+1.)
+
+The server announces who contributed. If few are missing, clients reveal at once: of everybody aggregated, their
+shares of the self seed and of the keys of those circles that are not aggregated. (Trip 2.) If many are missing, they
+sign the announcement first, and reveal when a quorum's signatures on it are shown. (Trip 3.) The masks among those
+aggregated cancel; those with lost circles, and the self masks, are computed and removed.
+
+**Why a server that lies learns one sum.** Let n clients, at most c of them colluders, q = floor((n + c) / 2) + 1, t
+>= q shares open a secret, M = max(minimum, c + 2).
+
+* A client answers for one survivor list under D, ever. Two opened secrets have more than half of the honest holders
+  each, hence one in common, who answered for one list.
+* If the self seeds of i and k are both open, the mask between them is not: the common holder of b_i and of the key
+  that i has for k's circle would have had k's circle both inside and outside the sum. So at most one sum per D comes
+  out.
+* Masks inside a circle are never shared, so the sum is over whole circles.
+* Every honest client outside the sum was called lost by a majority of honest holders, each of whom saw at most n -
+  |A| lost. With 2 |A| >= n + M - 1 at least M - c honest clients are in the sum. With fewer, a quorum of signatures
+  on one list takes the place of this bound.
+
+**What the direct path costs.** Until q signatures on its list are shown to it, a client knows that the sum is over
+whole circles with at least M - c honest members, not exactly which.
+
+Read :mod:`~coterie.secagg.prekeys.book` first, then :mod:`~coterie.secagg.prekeys.client` and
+:mod:`~coterie.secagg.prekeys.server`; :mod:`~coterie.secagg.prekeys.rules` lists what clients insist on.
+"""
+
+from coterie.secagg.prekeys.book import Book
+from coterie.secagg.prekeys.client import Contributed, Done, Invited, Signed, accept, issue
+from coterie.secagg.prekeys.messages import Prekey
+from coterie.secagg.prekeys.server import PrekeyServer
+
+__all__ = ["Book", "Contributed", "Done", "Invited", "Prekey", "PrekeyServer", "Signed", "accept", "issue"]

@@ -1,0 +1,102 @@
+"""The book of a session: its terms and one prekey of each client; its digest D is bound into all that follows."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
+
+import msgspec
+
+from coterie.crypto.context import bind, digest
+from coterie.errors import ConfigError, PeerProtocolError
+from coterie.graphs.guarantees import majority_threshold
+from coterie.graphs.topology import is_complete
+from coterie.secagg import messages as wire
+from coterie.secagg.messages import SERVER
+from coterie.secagg.prekeys.messages import BookInvitation, Prekey
+from coterie.secagg.terms import Terms
+
+
+@dataclass(frozen=True)
+class Book:
+    """What an invitation shows: who takes part, on which terms, with which keys. Complete graphs only."""
+
+    terms: Terms
+    prekeys: tuple[Prekey, ...]
+
+    def __post_init__(self) -> None:
+        size = len(self.terms.clients)
+        if not is_complete(self.terms.topology, size):
+            raise ConfigError("sessions with prekeys are on the complete graph")
+        if len(self.prekeys) != size:
+            raise ConfigError(f"a book has one prekey for each of its {size} clients, not {len(self.prekeys)}")
+
+    def __repr__(self) -> str:
+        return f"<Book {self.digest.hex()[:8]} of {self.terms!r}>"
+
+    @cached_property
+    def digest(self) -> bytes:
+        """D: a collision-resistant name for exactly these terms and keys."""
+        return digest(bind("book", self.terms.digest, msgspec.msgpack.encode(self.prekeys)))
+
+    @cached_property
+    def circles(self) -> tuple[tuple[int, ...], ...]:
+        """The members of each circle, in order; without a circle map everybody is a circle of one."""
+        members: dict[int, list[int]] = {}
+        for client in range(len(self.terms.clients)):
+            number = client if self.terms.circles is None else self.terms.circles[client]
+            members.setdefault(number, []).append(client)
+        return tuple(tuple(members[number]) for number in sorted(members))
+
+    @cached_property
+    def circle_of(self) -> tuple[int, ...]:
+        """The position, in :attr:`circles`, of each client's circle."""
+        places = [0] * len(self.terms.clients)
+        for place, circle in enumerate(self.circles):
+            for client in circle:
+                places[client] = place
+        return tuple(places)
+
+    def others(self, client: int) -> tuple[int, ...]:
+        """Everybody but this client."""
+        return tuple(peer for peer in range(len(self.terms.clients)) if peer != client)
+
+    def foreign_circles(self, client: int) -> tuple[int, ...]:
+        """The positions of all circles but this client's own: those it shares a key of."""
+        return tuple(place for place in range(len(self.circles)) if place != self.circle_of[client])
+
+    def lost_circles(self, aggregated: Collection[int]) -> tuple[int, ...]:
+        """The positions of the circles that are not aggregated."""
+        there = set(aggregated)
+        return tuple(place for place, circle in enumerate(self.circles) if circle[0] not in there)
+
+    @property
+    def threshold(self) -> int:
+        """Shares that open a secret. Unless the terms say otherwise: a quorum, or a majority of a curious server's."""
+        terms = self.terms
+        if terms.threshold is not None:
+            return terms.threshold
+        return terms.quorum if terms.active else majority_threshold(len(terms.clients))
+
+    @property
+    def direct_floor(self) -> int:
+        """The fewest aggregated clients with which a survivor list is opened unsigned: ``2 |A| >= n + M - 1``.
+
+        A server that follows the protocol tells everybody the same, so that against it any number will do.
+        """
+        terms = self.terms
+        return -(-(len(terms.clients) + terms.fewest - 1) // 2) if terms.active else terms.fewest
+
+    def invitation(self) -> bytes:
+        """Encode the invitation."""
+        return wire.encode(BookInvitation(self.digest, self.terms.to_bytes(), self.prekeys))
+
+    @staticmethod
+    def read(message: bytes) -> "Book":
+        """Return the book that the server proposes; whether to agree to it is for the client to decide."""
+        invitation = wire.decode(message, BookInvitation, SERVER, None)
+        try:
+            book = Book(Terms.from_bytes(invitation.body), invitation.prekeys)
+        except ConfigError as error:
+            raise PeerProtocolError(SERVER, f"sent an invitation that cannot be accepted: {error}") from None
+        wire.check_session(invitation, book.digest, SERVER)
+        return book

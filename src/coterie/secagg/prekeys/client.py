@@ -1,0 +1,354 @@
+r"""The client of the two-trip protocol: a state is a value, a step returns the next state and a reply.
+
+    accept --> Invited --contribute--> Contributed --reveal--> Done            (two trips)
+                                             \--sign--> Signed --reveal--/      (three, where many are lost)
+
+``Invited`` lives in memory only. The others can be parked as bytes. **Use each state once**, and have the new state on
+disk before its reply leaves: under one book a client contributes once and fixes one survivor list, ever.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import msgspec
+
+from coterie.arithmetic.ring import RingVector
+from coterie.crypto import shamir
+from coterie.crypto.agreement import KEY_BYTES, PrivateKey, derive
+from coterie.crypto.context import FINGERPRINT_BYTES, bind, digest
+from coterie.crypto.entropy import Entropy, LabelledStream
+from coterie.crypto.keystream import SEED_BYTES
+from coterie.crypto.sealing import seal, unseal
+from coterie.crypto.signing import Identity
+from coterie.errors import ConfigError, LocalProtocolError, PeerProtocolError, VerificationError
+from coterie.graphs.table import read_topology
+from coterie.secagg import messages as wire
+from coterie.secagg.masking import Map, adds, mask_vector
+from coterie.secagg.messages import SERVER
+from coterie.secagg.prekeys import rules
+from coterie.secagg.prekeys.book import Book
+from coterie.secagg.prekeys.messages import (
+    SHARE_BYTES,
+    DealerShares,
+    MaskedContribution,
+    OpenedShares,
+    Prekey,
+    SealedShares,
+    SurvivorList,
+    SurvivorProof,
+    SurvivorSignature,
+)
+from coterie.secagg.terms import Terms
+
+
+def issue(
+    population: bytes, client: str, issued: int, entropy: Entropy, identity: Identity | None, label: str = "prekey"
+) -> tuple[bytes, Prekey]:
+    """Make a prekey: its secret, which stays with the client, and what the server is given."""
+    key = PrivateKey.generate(entropy, label)
+    context = rules.prekey_context(population, client, key.public, issued)
+    return key.secret(), Prekey(key.public, issued, identity.sign(context) if identity else None)
+
+
+class Pair(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What this client and one other agreed on: the seed of their mask, and a key for each direction."""
+
+    seed: bytes
+    sending: bytes
+    opening: bytes
+
+    def __repr__(self) -> str:
+        return "<Pair (secret)>"
+
+
+@dataclass(frozen=True, repr=False)
+class Invited:
+    """A book that was checked, and keys agreed with everybody in it; nothing has been sent yet."""
+
+    book: Book
+    me: int
+    secret: bytes
+    pairs: Mapping[int, Pair]
+
+    def __repr__(self) -> str:
+        return f"<Invited {self.book.terms.clients[self.me]!r} to session {self.book.terms.session.hex()[:8]}>"
+
+    def contribute(
+        self,
+        vector: RingVector,
+        entropy: Entropy,
+        identity: Identity | None = None,
+        *,
+        prekeys: Sequence[Prekey] = (),
+        parallel: Map | None = None,
+    ) -> tuple["Contributed", bytes]:
+        """Hide the input under a mask with everybody in the book and one more, and deal out what opens them (trip 1).
+
+        All secrets follow from fresh randomness, the prekey's secret, the book and the input itself: whoever repeats
+        this from a restored disk, with another input, uses other masks.
+        """
+        book, me, terms = self.book, self.me, self.book.terms
+        ring = terms.ring
+        ring.check(vector, terms.length)
+        packed = cast("bytes", ring.pack(vector))
+        secrets = LabelledStream(
+            derive(
+                entropy.draw("contribution", KEY_BYTES) + self.secret,
+                bind("prekey-secrets", book.digest, me, digest(packed)),
+            )
+        )
+        seed = secrets.draw("self-seed", SEED_BYTES)
+        foreign = book.foreign_circles(me)
+        keys = [secrets.draw(f"circle-key/{circle}", SEED_BYTES) for circle in foreign]
+        mark, *key_marks = (
+            rules.secret_mark(book.digest, me, place, secret) for place, secret in enumerate([seed, *keys])
+        )
+        points = [holder + 1 for holder in range(len(terms.clients))]
+        dealt = [b"".join(shares) for shares in shamir.split([seed, *keys], book.threshold, points, secrets, "shares")]
+
+        added = [seed, *(pair.seed for peer, pair in self.pairs.items() if adds(me, peer))]
+        subtracted = [pair.seed for peer, pair in self.pairs.items() if not adds(me, peer)]
+        masked = vector.copy()
+        mask_vector(masked, added, subtracted, parallel)
+        ring.reduce(masked)
+
+        body = MaskedContribution(
+            book.digest,
+            me,
+            cast("bytes", ring.pack(masked)),
+            tuple(
+                seal(
+                    _envelope_key(book.digest, pair.sending, me, peer, mark),
+                    dealt[peer],
+                    rules.envelope_context(book.digest, me, peer, mark),
+                    secrets,
+                    f"nonce/{peer}",
+                )
+                for peer, pair in self.pairs.items()
+            ),
+            b"".join(
+                xor(pad_stream(book, me, circle, key), b"".join(self.pairs[peer].seed for peer in book.circles[circle]))
+                for circle, key in zip(foreign, keys, strict=True)
+            ),
+            mark,
+            tuple(key_marks),
+        )
+        signature = None
+        if terms.active:
+            context = rules.contribution_context(book.digest, me, mark, msgspec.msgpack.encode(body))
+            signature = own_identity(terms, me, identity).sign(context)
+        opening = tuple(self.pairs[peer].opening if peer != me else b"" for peer in range(len(terms.clients)))
+        state = Contributed(terms, book.prekeys, me, mark, opening, dealt[me])
+        return state, wire.encode(msgspec.structs.replace(body, signature=signature, prekeys=tuple(prekeys)))
+
+
+class ParkedState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What every state knows that can be parked: the book, and which client of it this is."""
+
+    terms: Terms
+    prekeys: tuple[Prekey, ...]
+    me: int
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.terms.clients[self.me]!r} in session {self.terms.session.hex()[:8]}>"
+
+    @property
+    def book(self) -> Book:
+        """The book of the session."""
+        return Book(self.terms, self.prekeys)
+
+
+class Contributed(ParkedState, frozen=True, tag=True):
+    """The contribution is sent, and the prekey's secret erased."""
+
+    mark: bytes
+    opening: tuple[bytes, ...]
+    own: bytes
+
+    def consider(self, message: bytes) -> frozenset[str]:
+        """Return the clients that answering a survivor list would aggregate; sign and reveal nothing."""
+        book = self.book
+        told = _read_survivors(book, wire.decode(message, SurvivorList, SERVER, book.digest))
+        aggregated = rules.check_survivors(book, self.me, self.mark, told)
+        return frozenset(self.terms.clients[client] for client in aggregated)
+
+    def answer(self, message: bytes, identity: Identity | None) -> "tuple[Signed | Done, bytes]":
+        """Answer a survivor list: reveal if it comes with envelopes and few are missing, sign it if it does not."""
+        book = self.book
+        announced = wire.decode(message, SurvivorList, SERVER, book.digest)
+        told = _read_survivors(book, announced)
+        aggregated = rules.check_survivors(book, self.me, self.mark, told)
+        signature = None
+        if self.terms.active:
+            signature = own_identity(self.terms, self.me, identity).sign(rules.survivors_context(book, told))
+        if announced.envelopes is not None:
+            rules.check_direct(book, aggregated)
+            return _reveal(self, book, told, aggregated, announced.envelopes, signature)
+        if signature is None:
+            raise PeerProtocolError(SERVER, "asked to confirm the survivors, which nobody does in this mode")
+        marks = tuple(told.get(client, b"") for client in range(len(self.terms.clients)))
+        signed = Signed(self.terms, self.prekeys, self.me, self.opening, self.own, marks)
+        return signed, wire.encode(SurvivorSignature(book.digest, self.me, signature))
+
+
+class Signed(ParkedState, frozen=True, tag=True):
+    """One survivor list is signed; it is the only one that this client will ever open under this book."""
+
+    opening: tuple[bytes, ...]
+    own: bytes
+    marks: tuple[bytes, ...]
+    """The mark of each survivor; empty for everybody else."""
+
+    def reveal(self, message: bytes) -> tuple["Done", bytes]:
+        """Check that a quorum signed the same survivors, then reveal (trip 3)."""
+        book = self.book
+        proof = wire.decode(message, SurvivorProof, SERVER, book.digest)
+        told = {client: mark for client, mark in enumerate(self.marks) if mark}
+        wire.check_order([entry.sender for entry in proof.signatures], SERVER)
+        rules.check_proof(book, told, proof.signatures)
+        return _reveal(self, book, told, self.terms.aggregated(told), proof.envelopes, None)
+
+
+class Done(ParkedState, frozen=True, tag=True):
+    """Everything is said; no message is answered any more."""
+
+    aggregated: tuple[int, ...]
+    """The clients whose sum this client helped to open, as far as it was told."""
+
+
+def accept(book: Book, client: str, secret: bytes, population: bytes, *, oldest: int = 0) -> Invited:
+    """Check a book, and agree on keys with everybody in it, before anything is made or sent.
+
+    Args:
+        book: what the server proposes; that its terms are above the client's floor is checked by the caller.
+        client: who this is.
+        secret: of the prekey that stands for this client in the book, and that it never used before.
+        population: the digest of the first roster, which prekeys are signed for.
+        oldest: the moment before which no prekey may have been made, in seconds since 1970.
+
+    """
+    if client not in book.terms.index:
+        raise PeerProtocolError(SERVER, f"invited {client} to a session without it")
+    me, key = book.terms.index[client], PrivateKey(secret)
+    if book.prekeys[me].key != key.public:
+        raise PeerProtocolError(SERVER, f"sent another prekey of {client} than the one that it was asked to use")
+    rules.check_threshold(book)
+    rules.check_age(book, oldest)
+    rules.check_distinct(book)
+    rules.check_prekeys(book, population)
+    try:
+        pairs = {peer: _agree(book, key, me, peer) for peer in book.others(me)}
+    except VerificationError:
+        raise PeerProtocolError(SERVER, "sent a malformed prekey") from None
+    return Invited(book, me, secret, pairs)
+
+
+def pad_stream(book: Book, client: int, circle: int, key: bytes) -> bytes:
+    """Return what hides a client's masks with the members of one other circle."""
+    return LabelledStream(key).draw(
+        bind("prekey-pads", book.digest, client, circle).hex(), SEED_BYTES * len(book.circles[circle])
+    )
+
+
+def own_identity(terms: Terms, me: int, identity: Identity | None) -> Identity:
+    """Return the identity of this client, which the terms must name."""
+    if identity is None or identity.public != terms.identities[me]:
+        raise ConfigError(f"the identity of client {terms.clients[me]!r} is missing or not the one in the terms")
+    return identity
+
+
+def _agree(book: Book, key: PrivateKey, me: int, peer: int) -> Pair:
+    size = SEED_BYTES + 2 * KEY_BYTES
+    agreed = key.agree(book.prekeys[peer].key, rules.pair_context(book.digest, me, peer), size)
+    seed, upward, downward = agreed[:SEED_BYTES], agreed[SEED_BYTES:-KEY_BYTES], agreed[-KEY_BYTES:]
+    return Pair(seed, upward, downward) if me < peer else Pair(seed, downward, upward)
+
+
+def _envelope_key(book: bytes, key: bytes, dealer: int, holder: int, mark: bytes) -> bytes:
+    return derive(key, rules.envelope_context(book, dealer, holder, mark))
+
+
+def _read_survivors(book: Book, announced: SurvivorList) -> dict[int, bytes]:
+    members = sorted(wire.decode_members(announced.survivors, len(book.terms.clients), SERVER))
+    marks = announced.marks
+    if len(marks) != FINGERPRINT_BYTES * len(members):
+        raise PeerProtocolError(SERVER, "sent marks that are not one for each survivor")
+    return {
+        client: marks[FINGERPRINT_BYTES * place : FINGERPRINT_BYTES * (place + 1)]
+        for place, client in enumerate(members)
+    }
+
+
+def _reveal(
+    state: Contributed | Signed,
+    book: Book,
+    told: rules.Marks,
+    aggregated: frozenset[int],
+    envelopes: Sequence[SealedShares],
+    signature: bytes | None,
+) -> tuple[Done, bytes]:
+    """Reveal, of every aggregated dealer whose envelope opens, the shares that this survivor list calls for."""
+    me = state.me
+    wire.check_order([envelope.dealer for envelope in envelopes], SERVER)
+    if not {envelope.dealer for envelope in envelopes} <= aggregated - {me}:
+        raise PeerProtocolError(SERVER, "delivered shares of a client that is not to be aggregated")
+    held = {me: state.own}
+    for envelope in envelopes:
+        dealer, mark = envelope.dealer, told[envelope.dealer]
+        key = _envelope_key(book.digest, state.opening[dealer], dealer, me, mark)
+        try:
+            shares = unseal(key, envelope.sealed, rules.envelope_context(book.digest, dealer, me, mark))
+        except VerificationError:
+            continue  # the round goes on, with no share of this client's to reveal
+        if len(shares) == SHARE_BYTES * len(book.circles):
+            held[dealer] = shares
+    opened = tuple(
+        DealerShares(
+            dealer,
+            b"".join(
+                held[dealer][SHARE_BYTES * place : SHARE_BYTES * (place + 1)]
+                for place in rules.opened_secrets(book, dealer, aggregated)
+            ),
+        )
+        for dealer in sorted(held.keys() & aggregated)
+    )
+    done = Done(state.terms, state.prekeys, me, tuple(sorted(aggregated)))
+    return done, wire.encode(OpenedShares(book.digest, me, opened, signature))
+
+
+AnyParked = Contributed | Signed | Done
+
+
+def answer(state: AnyParked, message: bytes, identity: Identity | None) -> tuple[AnyParked, bytes]:
+    """Answer the server's message, whichever step it belongs to."""
+    match state:
+        case Contributed():
+            return state.answer(message, identity)
+        case Signed():
+            return state.reveal(message)
+        case Done():
+            raise LocalProtocolError("the session is over; nothing more is said in it")
+
+
+def park(state: AnyParked) -> bytes:
+    """Return the state as bytes. They hold secrets: store them as you would a private key."""
+    body = msgspec.msgpack.encode(state)
+    return body + wire.checksum(body)
+
+
+def resume(data: bytes) -> AnyParked:
+    """Return the state that :func:`park` stored; damage is found, forgery is not."""
+    body = data[: -wire.CHECKSUM_BYTES]
+    try:
+        state: AnyParked = msgspec.msgpack.decode(body, type=AnyParked, dec_hook=read_topology)
+    except (ValueError, RecursionError):
+        raise LocalProtocolError("these bytes are not a parked client state") from None
+    if wire.checksum(body) != data[-wire.CHECKSUM_BYTES :] or not 0 <= state.me < len(state.terms.clients):
+        raise LocalProtocolError("this parked client state was damaged")
+    return state
+
+
+def xor(one: bytes, other: bytes) -> bytes:
+    """Combine two strings of the same length bit by bit."""
+    return (int.from_bytes(one, "big") ^ int.from_bytes(other, "big")).to_bytes(len(one), "big")

@@ -1,0 +1,11 @@
+"""The steps of a two-trip session as data; ``confirm`` is left out while few are lost, and by a curious server."""
+
+from coterie.secagg.prekeys import messages
+from coterie.secagg.steps import Step, StepRow
+
+TABLE = (
+    StepRow(Step.CONTRIBUTE, messages.MaskedContribution, messages.SurvivorList),
+    StepRow(Step.CONFIRM, messages.SurvivorSignature, messages.SurvivorProof, active_only=True),
+    StepRow(Step.REVEAL, messages.OpenedShares, None),
+)
+ROWS = {row.step: row for row in TABLE}

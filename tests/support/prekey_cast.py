@@ -7,7 +7,7 @@ from tests.support.cast import Messages, entropy_for, identity_for, make_inputs
 from coterie.arithmetic.ring import RingVector
 from coterie.crypto.signing import Identity
 from coterie.secagg import Aggregate, Step, Terms
-from coterie.secagg.prekeys import Book, Prekey, PrekeyServer, accept, issue
+from coterie.secagg.prekeys import Prekey, PrekeyBook, PrekeyServer, accept, issue
 from coterie.secagg.prekeys import client as protocol
 from coterie.secagg.prekeys.client import AnyParked
 
@@ -33,12 +33,12 @@ class PrekeyCast:
         self.terms = terms
         self.inputs = dict(inputs or make_inputs(terms))
         self.secrets, self.prekeys, self.identities = prekeys_for(terms)
-        self.book = Book(terms, tuple(self.prekeys[name] for name in terms.clients))
+        self.book = PrekeyBook(terms, tuple(self.prekeys[name] for name in terms.clients))
         self.server = PrekeyServer(self.book)
         self.seed = seed
         self.states: dict[str, AnyParked] = {}
 
-    def contribute(self, name: str, book: Book | None = None, seed: bytes = b"") -> bytes:
+    def contribute(self, name: str, book: PrekeyBook | None = None, seed: bytes = b"") -> bytes:
         """Let a client accept the book and contribute."""
         invited = accept(book or self.book, name, self.secrets[name], POPULATION)
         self.states[name], reply = invited.contribute(

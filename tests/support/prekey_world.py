@@ -7,9 +7,8 @@ memory does in a deployment (a prekey is used once, a state answers once) the wo
 
 The judge collects every seed that the server can really compute: from the colluders' own keys, and from shares that
 combine to a secret with the right mark. All other seeds are unknowns. Whatever combination of the honest inputs has no
-unknown left is derivable. What is allowed is the definition, not the clients' rules: for each book at most one sum, with
-all coefficients one, over whole circles, with at least two honest clients in it and no fewer than the minimum less the
-colluders.
+unknown left is derivable. What is allowed is the definition, not the clients' rules: for each book at most one sum,
+with all coefficients one, over whole circles, with at least two honest clients in it.
 """
 
 import itertools
@@ -25,13 +24,14 @@ import pytest
 from tests.support.cast import identity_for
 
 from coterie.crypto import shamir
+from coterie.crypto.agreement import PrivateKey
 from coterie.crypto.entropy import DeterministicEntropy, Entropy
 from coterie.crypto.keystream import SEED_BYTES
 from coterie.crypto.sealing import unseal
 from coterie.crypto.signing import Identity
 from coterie.errors import CoterieError, VerificationError
 from coterie.secagg import Terms, ThreatMode, messages
-from coterie.secagg.prekeys import Book, Contributed, Prekey, Signed, client, issue, rules
+from coterie.secagg.prekeys import Contributed, Prekey, PrekeyBook, Signed, client, issue, rules
 from coterie.secagg.prekeys.messages import (
     SHARE_BYTES,
     MaskedContribution,
@@ -67,7 +67,7 @@ class Memory:
 class Given:
     """One contribution of an honest client, as it was made and as the server received it."""
 
-    book: Book
+    book: PrekeyBook
     number: int
     message: MaskedContribution
     state: Contributed
@@ -100,6 +100,8 @@ class PrekeyWorld:
         self.shares: dict[int, dict[int, dict[int, bytes]]] = defaultdict(lambda: defaultdict(dict))
         self.signatures: dict[tuple[bytes, bytes], dict[int, bytes]] = defaultdict(dict)
         self.answers = 0
+        self.informed = False
+        """Whether the server learnt a sum; known once it was judged."""
         self._contribute()
         self._announce()
 
@@ -117,7 +119,7 @@ class PrekeyWorld:
 
     # Books.
 
-    def _make_books(self) -> list[Book]:
+    def _make_books(self) -> list[PrekeyBook]:
         rng, circles = self.rng, sorted(set(self.circle))
         chosen = [circle for circle in circles if rng.random() < 0.9] or circles
         books = [self._make_book(0, chosen, None)]
@@ -125,7 +127,7 @@ class PrekeyWorld:
             books.append(self._make_book(name, chosen if rng.random() < 0.7 else circles, rng.choice(books)))
         return books
 
-    def _make_book(self, name: int, circles: Collection[int], base: Book | None) -> Book:
+    def _make_book(self, name: int, circles: Collection[int], base: PrekeyBook | None) -> PrekeyBook:
         rng = self.rng
         members = [number for number in self.everybody if self.circle[number] in circles]
         if len(members) < max(3, len(self.colluders) + 2):
@@ -150,7 +152,7 @@ class PrekeyWorld:
         )
         before = dict(zip(base.terms.clients, base.prekeys, strict=True)) if base else {}
         change = rng.choice((0.0, 0.3, 1.0))
-        prekeys = []
+        prekeys: list[Prekey] = []
         for number in members:
             prekey = before.get(self.names[number])
             if prekey is None or rng.random() < change:
@@ -158,7 +160,7 @@ class PrekeyWorld:
             if self.copying and number in self.colluders and rng.random() < 0.7:
                 prekey = self._copied(number, prekeys)
             prekeys.append(prekey)
-        return Book(terms, tuple(prekeys))
+        return PrekeyBook(terms, tuple(prekeys))
 
     def _copied(self, number: int, before: list[Prekey]) -> Prekey:
         """Sign an honest client's key as a colluder's own."""
@@ -193,7 +195,7 @@ class PrekeyWorld:
                 self._enter(book, number, secret)
                 used.add(prekey)
 
-    def _enter(self, book: Book, number: int, secret: bytes) -> None:
+    def _enter(self, book: PrekeyBook, number: int, secret: bytes) -> None:
         try:
             invited = client.accept(book, self.names[number], secret, POPULATION)
         except CoterieError:
@@ -234,8 +236,7 @@ class PrekeyWorld:
                 own = self.circle[self._person(given.book, given.number)]
                 close = {n for n in self.everybody if self.circle[n] in core | {own}}
                 here = [close | self.colluders]
-            for members in here:
-                asked.append((given, self._told(given, members), rng.random() < direct_share))
+            asked.extend((given, self._told(given, members), rng.random() < direct_share) for members in here)
         rng.shuffle(asked)
         for given, told, direct in asked:
             if direct:
@@ -246,7 +247,7 @@ class PrekeyWorld:
             if not direct:
                 self._show_proof(given, told)
 
-    def _person(self, book: Book, number: int) -> int:
+    def _person(self, book: PrekeyBook, number: int) -> int:
         return self.names.index(book.terms.clients[number])
 
     def _told(self, given: Given, members: Collection[int]) -> dict[int, tuple[bytes, Given | None]]:
@@ -272,7 +273,7 @@ class PrekeyWorld:
                 told[number] = bytes(16), None
         return told
 
-    def _list(self, book: Book, told: Mapping[int, tuple[bytes, Given | None]]) -> SurvivorList:
+    def _list(self, book: PrekeyBook, told: Mapping[int, tuple[bytes, Given | None]]) -> SurvivorList:
         marks = b"".join(told[number][0] for number in sorted(told))
         return SurvivorList(book.digest, messages.encode_members(told, len(book.terms.clients)), marks)
 
@@ -327,7 +328,7 @@ class PrekeyWorld:
         signature = messages.decode(reply, SurvivorSignature, "honest", None).signature
         self.signatures[self._signed_text(given.book, told)][given.number] = signature
 
-    def _signed_text(self, book: Book, told: Mapping[int, tuple[bytes, Given | None]]) -> tuple[bytes, bytes]:
+    def _signed_text(self, book: PrekeyBook, told: Mapping[int, tuple[bytes, Given | None]]) -> tuple[bytes, bytes]:
         return b"", rules.survivors_context(book, {number: mark for number, (mark, _) in told.items()})
 
     def _show_proof(self, given: Given, told: Mapping[int, tuple[bytes, Given | None]]) -> None:
@@ -378,7 +379,7 @@ class PrekeyWorld:
         for index, given in enumerate(self.given):
             book = given.book
             for holder, person in self._owned(book):
-                pair = client._agree(book, client.PrivateKey(person), holder, given.number)
+                pair = client._agree(book, PrivateKey(person), holder, given.number)
                 mark = given.message.seed_mark
                 key = client._envelope_key(book.digest, pair.opening, given.number, holder, mark)
                 sealed = given.message.envelopes[holder - (holder > given.number)]
@@ -390,7 +391,7 @@ class PrekeyWorld:
                     share = shares[SHARE_BYTES * place : SHARE_BYTES * (place + 1)]
                     self.shares[index][place].setdefault(holder, share)
 
-    def _owned(self, book: Book) -> Iterator[tuple[int, bytes]]:
+    def _owned(self, book: PrekeyBook) -> Iterator[tuple[int, bytes]]:
         """Yield the numbers in a book whose prekeys the colluders have the secret of."""
         for holder, prekey in enumerate(book.prekeys):
             person = self._person(book, holder)
@@ -404,7 +405,7 @@ class PrekeyWorld:
         known: set[bytes] = set()
         for given in self.given:
             for holder, secret in self._owned(given.book):
-                known.add(client._agree(given.book, client.PrivateKey(secret), holder, given.number).seed)
+                known.add(client._agree(given.book, PrivateKey(secret), holder, given.number).seed)
         for index, given in enumerate(self.given):
             book = given.book
             marks = (given.message.seed_mark, *given.message.key_marks)
@@ -459,7 +460,8 @@ class PrekeyWorld:
 
 def eliminate(rows: list[Row], columns: Collection[Any]) -> list[Row]:
     """Bring sparse rows over a prime field to reduced form, with pivots in ``columns`` only."""
-    left, done = [dict(row) for row in rows], []
+    left: list[Row] = [dict(row) for row in rows]
+    done: list[Row] = []
     for column in columns:
         at = next((place for place, row in enumerate(left) if column in row), None)
         if at is None:

@@ -32,9 +32,9 @@ Read :mod:`~coterie.secagg.prekeys.book` first, then :mod:`~coterie.secagg.preke
 :mod:`~coterie.secagg.prekeys.server`; :mod:`~coterie.secagg.prekeys.rules` lists what clients insist on.
 """
 
-from coterie.secagg.prekeys.book import Book
+from coterie.secagg.prekeys.book import PrekeyBook
 from coterie.secagg.prekeys.client import Contributed, Done, Invited, Signed, accept, issue
 from coterie.secagg.prekeys.messages import Prekey
 from coterie.secagg.prekeys.server import PrekeyServer
 
-__all__ = ["Book", "Contributed", "Done", "Invited", "Prekey", "PrekeyServer", "Signed", "accept", "issue"]
+__all__ = ["Contributed", "Done", "Invited", "Prekey", "PrekeyBook", "PrekeyServer", "Signed", "accept", "issue"]

@@ -17,7 +17,7 @@ from coterie.secagg.terms import Terms
 
 
 @dataclass(frozen=True)
-class Book:
+class PrekeyBook:
     """What an invitation shows: who takes part, on which terms, with which keys. Complete graphs only."""
 
     terms: Terms
@@ -31,7 +31,7 @@ class Book:
             raise ConfigError(f"a book has one prekey for each of its {size} clients, not {len(self.prekeys)}")
 
     def __repr__(self) -> str:
-        return f"<Book {self.digest.hex()[:8]} of {self.terms!r}>"
+        return f"<PrekeyBook {self.digest.hex()[:8]} of {self.terms!r}>"
 
     @cached_property
     def digest(self) -> bytes:
@@ -91,11 +91,11 @@ class Book:
         return wire.encode(BookInvitation(self.digest, self.terms.to_bytes(), self.prekeys))
 
     @staticmethod
-    def read(message: bytes) -> "Book":
+    def read(message: bytes) -> "PrekeyBook":
         """Return the book that the server proposes; whether to agree to it is for the client to decide."""
         invitation = wire.decode(message, BookInvitation, SERVER, None)
         try:
-            book = Book(Terms.from_bytes(invitation.body), invitation.prekeys)
+            book = PrekeyBook(Terms.from_bytes(invitation.body), invitation.prekeys)
         except ConfigError as error:
             raise PeerProtocolError(SERVER, f"sent an invitation that cannot be accepted: {error}") from None
         wire.check_session(invitation, book.digest, SERVER)

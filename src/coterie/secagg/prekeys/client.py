@@ -27,7 +27,7 @@ from coterie.secagg import messages as wire
 from coterie.secagg.masking import Map, adds, mask_vector
 from coterie.secagg.messages import SERVER
 from coterie.secagg.prekeys import rules
-from coterie.secagg.prekeys.book import Book
+from coterie.secagg.prekeys.book import PrekeyBook
 from coterie.secagg.prekeys.messages import (
     SHARE_BYTES,
     DealerShares,
@@ -66,7 +66,7 @@ class Pair(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
 class Invited:
     """A book that was checked, and keys agreed with everybody in it; nothing has been sent yet."""
 
-    book: Book
+    book: PrekeyBook
     me: int
     secret: bytes
     pairs: Mapping[int, Pair]
@@ -154,9 +154,9 @@ class ParkedState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"<{type(self).__name__} {self.terms.clients[self.me]!r} in session {self.terms.session.hex()[:8]}>"
 
     @property
-    def book(self) -> Book:
+    def book(self) -> PrekeyBook:
         """The book of the session."""
-        return Book(self.terms, self.prekeys)
+        return PrekeyBook(self.terms, self.prekeys)
 
 
 class Contributed(ParkedState, frozen=True, tag=True):
@@ -217,7 +217,7 @@ class Done(ParkedState, frozen=True, tag=True):
     """The clients whose sum this client helped to open, as far as it was told."""
 
 
-def accept(book: Book, client: str, secret: bytes, population: bytes, *, oldest: int = 0) -> Invited:
+def accept(book: PrekeyBook, client: str, secret: bytes, population: bytes, *, oldest: int = 0) -> Invited:
     """Check a book, and agree on keys with everybody in it, before anything is made or sent.
 
     Args:
@@ -244,7 +244,7 @@ def accept(book: Book, client: str, secret: bytes, population: bytes, *, oldest:
     return Invited(book, me, secret, pairs)
 
 
-def pad_stream(book: Book, client: int, circle: int, key: bytes) -> bytes:
+def pad_stream(book: PrekeyBook, client: int, circle: int, key: bytes) -> bytes:
     """Return what hides a client's masks with the members of one other circle."""
     return LabelledStream(key).draw(
         bind("prekey-pads", book.digest, client, circle).hex(), SEED_BYTES * len(book.circles[circle])
@@ -258,7 +258,7 @@ def own_identity(terms: Terms, me: int, identity: Identity | None) -> Identity:
     return identity
 
 
-def _agree(book: Book, key: PrivateKey, me: int, peer: int) -> Pair:
+def _agree(book: PrekeyBook, key: PrivateKey, me: int, peer: int) -> Pair:
     size = SEED_BYTES + 2 * KEY_BYTES
     agreed = key.agree(book.prekeys[peer].key, rules.pair_context(book.digest, me, peer), size)
     seed, upward, downward = agreed[:SEED_BYTES], agreed[SEED_BYTES:-KEY_BYTES], agreed[-KEY_BYTES:]
@@ -269,7 +269,7 @@ def _envelope_key(book: bytes, key: bytes, dealer: int, holder: int, mark: bytes
     return derive(key, rules.envelope_context(book, dealer, holder, mark))
 
 
-def _read_survivors(book: Book, announced: SurvivorList) -> dict[int, bytes]:
+def _read_survivors(book: PrekeyBook, announced: SurvivorList) -> dict[int, bytes]:
     members = sorted(wire.decode_members(announced.survivors, len(book.terms.clients), SERVER))
     marks = announced.marks
     if len(marks) != FINGERPRINT_BYTES * len(members):
@@ -282,7 +282,7 @@ def _read_survivors(book: Book, announced: SurvivorList) -> dict[int, bytes]:
 
 def _reveal(
     state: Contributed | Signed,
-    book: Book,
+    book: PrekeyBook,
     told: rules.Marks,
     aggregated: frozenset[int],
     envelopes: Sequence[SealedShares],

@@ -9,7 +9,7 @@ from coterie.crypto import signing
 from coterie.crypto.context import bind, digest, fingerprint
 from coterie.errors import PeerProtocolError, ThresholdError, VerificationError
 from coterie.secagg.messages import SERVER, encode_members
-from coterie.secagg.prekeys.book import Book
+from coterie.secagg.prekeys.book import PrekeyBook
 from coterie.secagg.prekeys.messages import Prekey, SurvivorSignature
 
 Marks = Mapping[int, bytes]
@@ -31,7 +31,7 @@ def check_prekey(identity: bytes, population: bytes, client: str, prekey: Prekey
     signing.verify(identity, prekey.signature, prekey_context(population, client, prekey.key, prekey.issued))
 
 
-def check_prekeys(book: Book, population: bytes) -> None:
+def check_prekeys(book: PrekeyBook, population: bytes) -> None:
     """Against an active server, every prekey of the book is its owner's."""
     terms = book.terms
     if not terms.active:
@@ -43,14 +43,14 @@ def check_prekeys(book: Book, population: bytes) -> None:
             raise PeerProtocolError(SERVER, f"sent a prekey that client {name} did not sign") from None
 
 
-def check_age(book: Book, oldest: int) -> None:
+def check_age(book: PrekeyBook, oldest: int) -> None:
     """No prekey was made before this moment: old ones may have leaked with a disk that nobody thinks of any more."""
     for name, prekey in zip(book.terms.clients, book.prekeys, strict=True):
         if prekey.issued < oldest:
             raise PeerProtocolError(SERVER, f"sent a prekey of client {name} that is too old")
 
 
-def check_distinct(book: Book) -> None:
+def check_distinct(book: PrekeyBook) -> None:
     """No two clients have one prekey: whoever takes another's for its own wants their masks to cancel.
 
     They would not (:func:`pair_context`); this refuses the attempt where it shows.
@@ -59,7 +59,7 @@ def check_distinct(book: Book) -> None:
         raise PeerProtocolError(SERVER, "sent a book in which a prekey stands twice")
 
 
-def check_threshold(book: Book) -> None:
+def check_threshold(book: PrekeyBook) -> None:
     """Against an active server a quorum of shares opens a secret: any two opened secrets share an honest holder.
 
     That holder answered for one survivor list only, which keeps two stories about who survived apart.
@@ -99,7 +99,7 @@ def contribution_context(book: bytes, client: int, seed_mark: bytes, body: bytes
     return bind("contribute", book, client, seed_mark, digest(body))
 
 
-def check_survivors(book: Book, client: int, mark: bytes, told: Marks) -> frozenset[int]:
+def check_survivors(book: PrekeyBook, client: int, mark: bytes, told: Marks) -> frozenset[int]:
     """Return whom an announced survivor list would aggregate, if it is one that this client can answer.
 
     It has this client's own contribution in it, and enough whole circles to hide among.
@@ -112,7 +112,7 @@ def check_survivors(book: Book, client: int, mark: bytes, told: Marks) -> frozen
     return aggregated
 
 
-def check_direct(book: Book, aggregated: Collection[int]) -> None:
+def check_direct(book: PrekeyBook, aggregated: Collection[int]) -> None:
     """A survivor list that nobody signed is opened only if few are missing.
 
     Then whatever others are told, the clients whose secrets are opened are whole circles with at least ``M - c``
@@ -124,13 +124,13 @@ def check_direct(book: Book, aggregated: Collection[int]) -> None:
         )
 
 
-def survivors_context(book: Book, told: Marks) -> bytes:
+def survivors_context(book: PrekeyBook, told: Marks) -> bytes:
     """What a client signs of the survivors it was told: who they are, and which contribution of each."""
     members = encode_members(told, len(book.terms.clients))
     return bind("prekey-survivors", book.digest, members, b"".join(told[client] for client in sorted(told)))
 
 
-def check_proof(book: Book, told: Marks, signatures: Collection[SurvivorSignature]) -> None:
+def check_proof(book: PrekeyBook, told: Marks, signatures: Collection[SurvivorSignature]) -> None:
     """A quorum must have signed the very survivor list this client was told."""
     context, signers = survivors_context(book, told), {entry.sender for entry in signatures}
     if len(signers) != len(signatures) or not signers <= told.keys():
@@ -145,7 +145,7 @@ def check_proof(book: Book, told: Marks, signatures: Collection[SurvivorSignatur
         raise ThresholdError(f"{len(signers)} clients signed the survivors; {book.terms.quorum} are needed")
 
 
-def opened_secrets(book: Book, dealer: int, aggregated: Collection[int]) -> tuple[int, ...]:
+def opened_secrets(book: PrekeyBook, dealer: int, aggregated: Collection[int]) -> tuple[int, ...]:
     """Which of an aggregated dealer's secrets a holder may open, as positions among those that were dealt.
 
     The first is its self seed; then one key for each circle but its own. Only the keys of circles that are *not*

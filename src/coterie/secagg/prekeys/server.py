@@ -24,7 +24,7 @@ from coterie.errors import InputError, LocalProtocolError, PeerProtocolError, Th
 from coterie.secagg import messages as wire
 from coterie.secagg.masking import Map
 from coterie.secagg.prekeys import rules
-from coterie.secagg.prekeys.book import Book
+from coterie.secagg.prekeys.book import PrekeyBook
 from coterie.secagg.prekeys.messages import (
     SHARE_BYTES,
     MaskedContribution,
@@ -44,7 +44,7 @@ from coterie.secagg.steps import Step
 class PrekeyServer:
     """One two-trip session, seen from the server."""
 
-    def __init__(self, book: Book, parallel: Map | None = None) -> None:
+    def __init__(self, book: PrekeyBook, parallel: Map | None = None) -> None:
         self.book = book
         self.terms = book.terms
         self.step = Step.CONTRIBUTE

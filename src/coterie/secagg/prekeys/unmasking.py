@@ -1,8 +1,9 @@
 """The end of a two-trip session: secrets are put together from revealed shares, and the masks of the sum come off."""
 
-import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+
+import numpy as np
 
 from coterie.arithmetic.ring import RingVector
 from coterie.crypto import shamir
@@ -10,7 +11,7 @@ from coterie.crypto.keystream import SEED_BYTES
 from coterie.errors import PeerProtocolError, ThresholdError, VerificationError
 from coterie.secagg.masking import Map, adds, mask_vector
 from coterie.secagg.prekeys import rules
-from coterie.secagg.prekeys.book import Book
+from coterie.secagg.prekeys.book import PrekeyBook
 from coterie.secagg.prekeys.client import pad_stream, xor
 from coterie.secagg.prekeys.messages import MaskedContribution
 
@@ -18,14 +19,14 @@ MOST_TRIES = 256
 """Sets of shares that are tried for one secret, where some holders answered with wrong ones."""
 
 #: By dealer, then by the position of the secret among those it dealt, then by holder.
-SharesOf = Mapping[int, Mapping[int, Mapping[int, bytes]]]
+PrekeyShares = Mapping[int, Mapping[int, Mapping[int, bytes]]]
 
 
 @dataclass(frozen=True, repr=False)
 class PrekeyView:
     """Everything that the server of a two-trip session holds; clients are numbers."""
 
-    book: Book
+    book: PrekeyBook
     contributions: Mapping[int, MaskedContribution]
     """Without their masked vectors, which are added up as they arrive."""
     sums: Mapping[int, RingVector]
@@ -33,7 +34,7 @@ class PrekeyView:
     aggregated: frozenset[int]
     signatures: Mapping[int, bytes]
     """On the survivor list."""
-    shares: SharesOf
+    shares: PrekeyShares
 
     def __repr__(self) -> str:
         return f"<PrekeyView of session {self.book.terms.session.hex()[:8]} (secret)>"
@@ -110,6 +111,6 @@ def _subsets(shares: Mapping[int, bytes], threshold: int, good: list[int]) -> It
     holders = first + [holder for holder in sorted(shares) if holder not in set(first)]
     yield holders[:threshold]
     if len(holders) > threshold:
-        rng = random.Random(0)  # noqa: S311 - which sets are tried is no secret
+        rng = np.random.default_rng(0)  # which sets are tried is no secret
         for _ in range(MOST_TRIES):
-            yield rng.sample(holders, threshold)
+            yield rng.permutation(holders)[:threshold].tolist()

@@ -13,7 +13,7 @@ from tests.support.prekey_cast import ISSUED, POPULATION, PrekeyCast
 from coterie.crypto.entropy import SystemEntropy
 from coterie.errors import ConfigError, CoterieError, LocalProtocolError, PeerProtocolError, ThresholdError
 from coterie.secagg import Step, Terms, messages
-from coterie.secagg.prekeys import Book, Contributed, Signed, accept, client, issue
+from coterie.secagg.prekeys import Contributed, PrekeyBook, Signed, accept, client, issue
 from coterie.secagg.prekeys.messages import (
     SHARE_BYTES,
     BookInvitation,
@@ -58,8 +58,8 @@ def test_a_client_refuses_a_prekey_that_is_not_the_one_it_uses() -> None:
         accept(cast.book, ME, cast.secrets["client-01"], POPULATION)
 
 
-def _swapped(cast: PrekeyCast, victim: int, prekey: Prekey) -> Book:
-    return Book(cast.terms, tuple(prekey if at == victim else old for at, old in enumerate(cast.book.prekeys)))
+def _swapped(cast: PrekeyCast, victim: int, prekey: Prekey) -> PrekeyBook:
+    return PrekeyBook(cast.terms, tuple(prekey if at == victim else old for at, old in enumerate(cast.book.prekeys)))
 
 
 def test_prekeys_must_be_their_owners() -> None:
@@ -94,9 +94,9 @@ def test_against_an_active_server_fewer_shares_than_a_quorum_open_nothing(thresh
 
 def test_an_invitation_must_be_one() -> None:
     book = PrekeyCast(make_terms(4)).book
-    assert Book.read(book.invitation()) == book
+    assert PrekeyBook.read(book.invitation()) == book
     with pytest.raises(PeerProtocolError, match="not a BookInvitation"):
-        Book.read(b"nonsense")
+        PrekeyBook.read(b"nonsense")
     other = PrekeyCast(make_terms(5)).book
     invitation = messages.decode(book.invitation(), BookInvitation, "test", None)
     for wrong, reason in (
@@ -105,7 +105,7 @@ def test_an_invitation_must_be_one() -> None:
         (msgspec.structs.replace(invitation, terms=other.digest), "another session"),
     ):
         with pytest.raises(PeerProtocolError, match=reason):
-            Book.read(messages.encode(wrong))
+            PrekeyBook.read(messages.encode(wrong))
 
 
 def test_identities_must_be_the_terms() -> None:

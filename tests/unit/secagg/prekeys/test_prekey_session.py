@@ -10,7 +10,7 @@ from tests.support.prekey_cast import PrekeyCast
 from coterie.errors import ConfigError, RoundAborted
 from coterie.graphs.topology import Harary
 from coterie.secagg import Step
-from coterie.secagg.prekeys import Book
+from coterie.secagg.prekeys import PrekeyBook
 
 
 @given(
@@ -72,4 +72,4 @@ def test_without_circles_nothing_is_ever_confirmed(size: int, colluders: int) ->
 def test_sparse_graphs_have_no_books() -> None:
     terms = make_terms(8, topology=Harary(4))
     with pytest.raises(ConfigError, match="complete graph"):
-        Book(terms, PrekeyCast(make_terms(8)).book.prekeys)
+        PrekeyBook(terms, PrekeyCast(make_terms(8)).book.prekeys)

@@ -1,10 +1,9 @@
-"""The names of things: one name for one thing, exceptions in one file, and modules that say what they are."""
+"""Checks of names and modules: exceptions in one file, docstrings that begin with a sentence, and short modules."""
 
 import ast
 import builtins
 import re
 import tomllib
-from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -17,18 +16,6 @@ from coterie import errors
 ROOT = Path(coterie.__file__).parent
 PROJECT = Path(__file__).parents[2]
 LONGEST = 500  # lines of a module
-NO_NOUNS = {"How", "Reading", "Refuse", "Time", "What", "When", "Where", "Which", "Who", "Whose", "Why"}
-
-# The lists below only ever get shorter: a name or a module that is right must leave them.
-
-#: Names that two things still have.
-SHARED: dict[str, str] = {}
-
-#: Modules whose docstrings do not open with a noun yet.
-NOT_YET_NOUNS = set[str]()
-
-#: Modules that are too long.
-TOO_LONG = set[str]()
 
 MODULES = sorted(str(path.relative_to(ROOT)) for path in ROOT.rglob("*.py"))
 
@@ -51,16 +38,6 @@ def definitions(module: str) -> Iterator[str]:
             written = [target.id for target in targets if isinstance(target, ast.Name)]
             names = [name for name in written if re.fullmatch(r"[A-Z]\w*[a-z]\w*", name)]
         yield from (name for name in names if not name.startswith("_"))
-
-
-def test_no_two_things_share_a_name() -> None:
-    homes = defaultdict(set)
-    for module in MODULES:
-        for name in definitions(module):
-            homes[name].add(module)
-    shared = {name: sorted(modules) for name, modules in homes.items() if len(modules) > 1}
-    assert {name: modules for name, modules in shared.items() if name not in SHARED} == {}
-    assert set(SHARED) - set(shared) == set(), "settled: take them off the list"
 
 
 def test_every_public_exception_is_in_one_file() -> None:
@@ -101,15 +78,9 @@ def test_a_docstring_begins_with_a_sentence(module: str) -> None:
     assert not rest or rest.startswith("\n")
 
 
-def test_modules_say_what_they_are() -> None:
-    """They open with a noun, as far as the first word can tell."""
-    opening = {module: re.split(r"\W", ast.get_docstring(parse(module)) or "")[0] for module in MODULES}
-    assert {module for module, word in opening.items() if word in NO_NOUNS} == NOT_YET_NOUNS
-
-
 def test_modules_are_read_in_one_sitting() -> None:
     lines = {module: (ROOT / module).read_text(encoding="utf-8").count("\n") for module in MODULES}
-    assert {module for module, count in lines.items() if count > LONGEST} == TOO_LONG
+    assert {module: count for module, count in lines.items() if count > LONGEST} == {}
 
 
 def test_contributors_are_shown_the_layers_that_are_checked() -> None:

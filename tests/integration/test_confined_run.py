@@ -164,7 +164,7 @@ def test_the_step_of_the_paper_is_warned_of(tmp_path: Path) -> None:
         ("clients.weighting=samples", "clients.weighting: must be uniform"),
         ("confined.most=0.01", "confined.most: must not be below spread"),
         ("confined.check.kind=lucky", "confined.check.kind: should be"),
-        ("aggregation.collusion=0.2", "cohort.privacy: a circle of 2 has 1 honest members if 1 collude"),
+        ("aggregation.collusion=0.1", "cohort.privacy: a circle of 2 has 1 honest members if 1 collude"),
         ("aggregation.kind=plain", "confined.addition: must be secure"),
         ("aggregation.threat=active-server", "confined.addition: additive sharing has no defence"),
         ("aggregation.threat=active-server", "cohort.privacy: a circle of 2 has 1 honest members if 1 collude"),

@@ -20,11 +20,14 @@ from coterie.cohorts.ledger import Entry, Ledger
 from coterie.cohorts.memory import MemoryFile
 from coterie.cohorts.roster import Client
 from coterie.errors import ConfigError, InputError, LedgerTampered, TrainingError
+from coterie.runs.build import build_run
+from coterie.runs.collusion import session_colluders
 from coterie.runs.config_file import load_config
 from coterie.runs.federation import find_federation
 from coterie.runs.folder import SECRET_BYTES, Checkpoint, RunFolder
 from coterie.runs.locks import locked
 from coterie.runs.observers import Observer
+from coterie.runs.recorded_promise import read_promise
 from coterie.runs.records import CLOCKS, RoundRecord
 from coterie.runs.run import TrainingRun
 
@@ -327,3 +330,35 @@ def test_the_command_survives_kill_and_interrupt_with_worker_processes(
     for folder in (stopped, whole):
         assert resume(folder).wait() == 0
     assert content(stopped) == content(whole)
+
+
+def test_a_run_of_an_earlier_version_keeps_its_colluders(tmp_path: Path) -> None:
+    """There ``aggregation.collusion`` was a share of a session, which its settings do not say."""
+    settings = [*SMALL, "rounds=1", "aggregation.threat=active-server", "aggregation.collusion=0.25"]
+    new = load_config(None, settings)
+    old = load_config(None, [*settings, "aggregation.collusion_of=session"])
+    with pytest.raises(ConfigError, match="session is for runs that an earlier version began"):
+        TrainingRun.begin(tmp_path / "new", old)
+    folder = RunFolder.create(tmp_path / "old", old)
+    TrainingRun(folder, build_run(old, find_federation(old))).play()
+
+    def as_earlier(text: str) -> str:
+        return text.replace('collusion_of = "session"\n', "")
+
+    checkpoint = folder.checkpoint()
+    assert checkpoint is not None
+    progress = msgspec.structs.replace(checkpoint.progress, settings=as_earlier(checkpoint.progress.settings))
+    folder.save(Checkpoint(progress, checkpoint.state))
+    folder.config_file.write_text(as_earlier(folder.config_file.read_text()))
+    assert "collusion_of" not in progress.settings + folder.config_file.read_text()
+
+    run = TrainingRun.open(folder, changes=["rounds=2"])
+    assert session_colluders(run.config.aggregation, 12, 6) == 1
+    assert session_colluders(new.aggregation, 12, 6) == 3
+    result = run.play()
+    assert result.summary.promise.colluders == 1
+    assert read_promise(folder.path).colluders == 1
+    with pytest.raises(ConfigError, match="collusion_of was 'session' and is 'roster'"):
+        TrainingRun.open(folder, changes=["aggregation.collusion_of=roster"])
+    # The same file is a new run's as it stands today.
+    assert load_config(folder.config_file, ["aggregation.collusion_of=roster"]).aggregation == new.aggregation

@@ -121,6 +121,7 @@ def _show_needs(plan: "PopulationPlan", console: "Console") -> None:
 
 def _settings(plan: "PopulationPlan", best: "TradeOff") -> "Iterator[str]":
     """The part of a configuration that plays this plan; what is absent and lost in it is simulated."""
+    from coterie.graphs.failures import part_of
     from coterie.graphs.table import topology_name
     from coterie.planning.collusion import share_of
 
@@ -133,8 +134,8 @@ def _settings(plan: "PopulationPlan", best: "TradeOff") -> "Iterator[str]":
     if session := plan.session:
         yield 'aggregation.threat = "active-server"'
         yield f'aggregation.topology = "{topology_name(session.guarantee.topology)}"'
-        # A share of each session, large enough for the smallest one.
-        yield f"aggregation.collusion = {share_of(session.colluders, best.fewest_clients)}"
+    if plan.collusion:
+        yield f"aggregation.collusion = {share_of(part_of(plan.collusion, plan.population), plan.population)}"
 
 
 def _advice(best: "TradeOff", plan: "PopulationPlan") -> str:

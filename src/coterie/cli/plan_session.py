@@ -101,15 +101,17 @@ def _show(found: "Plan") -> None:
 
 def _settings(found: "Plan") -> str:
     """Return the part of a configuration that plays sessions like this one."""
+    from coterie.graphs.failures import part_of
     from coterie.graphs.table import topology_name
     from coterie.planning.collusion import share_of
 
     lines = [
+        f"clients.count = {found.roster}",
         f"cohort.size = {found.clients}",
         f'aggregation.threat = "{"active-server" if found.active else "honest-but-curious"}"',
         f'aggregation.topology = "{topology_name(found.guarantee.topology)}"',
         f"aggregation.dropout = {found.lost:g}",
-        f"aggregation.collusion = {share_of(found.colluders, found.clients)}",
+        f"aggregation.collusion = {share_of(part_of(found.collusion, found.roster), found.roster)}",
     ]
     return "\n".join(lines)
 

@@ -177,7 +177,7 @@ def recommend(
         sessions=sessions,
         roster=roster,
         lost=lost,
-        collusion=colluders.number / clients if collusion is None else collusion,
+        collusion=colluders.of_roster / roster if collusion is None else collusion,
         active=active,
         colluders=model.colluding,
         colluders_reason=colluders.reason,

@@ -218,9 +218,14 @@ class AggregationSettings(NamedSection):
     dropout: BelowOne = Field(default=0.1, description="not complete: the share of a cohort that may drop out")
     collusion: Annotated[float, Field(ge=-1, lt=1)] = Field(
         default=-1.0,
-        description="the share of a session's clients that may help the server; -1 is none, or against an active "
-        "server just under a third. A server that lies chooses who is in a session: what one session withstands must "
-        "cover all colluders among clients.count, and of a circle of T they leave T - c",
+        description="the share of all clients, clients.count, that may help the server; -1 is none, or against an "
+        "active server just under a third of a session. An active server can invite all of them to one session: every "
+        "session withstands c = floor(collusion * clients.count), and every sum has c + 2 clients or more. Of a circle "
+        "of T they leave T - c",
+    )
+    collusion_of: Literal["roster", "session"] = Field(
+        default="roster",
+        description="of whom collusion is a share; session is what it was in earlier versions, and only for their runs",
     )
     threads: int = Field(
         default=-1, ge=-1, le=1024, description="threads that mask and unmask; -1 is one for each core"

@@ -27,10 +27,16 @@ Run it with: coterie run {file}
 """
 
 
-def load_config(path: Path | None = None, overrides: Iterable[str] = ()) -> RunConfig:
+def load_recorded(path: Path, overrides: Iterable[str] = ()) -> RunConfig:
+    """Read the settings of a run that was begun, perhaps by an earlier version, as it was begun."""
+    return load_config(path, overrides, recorded=True)
+
+
+def load_config(path: Path | None = None, overrides: Iterable[str] = (), *, recorded: bool = False) -> RunConfig:
     """Read a configuration, the default one without a path, and apply overrides written ``section.key=value``.
 
-    All that is wrong is reported in one :class:`ConfigError`, a line for each mistake.
+    All that is wrong is reported in one :class:`ConfigError`, a line for each mistake. Settings that a run ``recorded``
+    keep the meaning they had.
     """
     tree: dict[str, Any] = {}
     text = ""
@@ -42,6 +48,8 @@ def load_config(path: Path | None = None, overrides: Iterable[str] = ()) -> RunC
             raise ConfigError(f"cannot read {path}: {error.strerror}") from None
         except ValueError as error:  # also of numbers with thousands of digits
             raise ConfigError(f"{path} is not TOML: {error}") from None
+    if recorded:
+        _keep_meaning(tree)
     settled = dict(map(_parse_override, overrides))
     for key, value in settled.items():
         _put(tree, key, value)
@@ -65,8 +73,10 @@ def make_config(settings: Mapping[str, Any]) -> RunConfig:
 
 
 def parse_config(text: str) -> RunConfig:
-    """Read what :func:`to_toml` wrote."""
-    return _validated(_written_out(tomllib.loads(text)), lambda _key: "")
+    """Read what :func:`to_toml` wrote, perhaps that of an earlier version."""
+    tree = _written_out(tomllib.loads(text))
+    _keep_meaning(tree)
+    return _validated(tree, lambda _key: "")
 
 
 def to_toml(config: RunConfig) -> str:
@@ -181,6 +191,17 @@ def _written_out(tree: Mapping[str, Any], path: str = "") -> dict[str, Any]:
         full, _ = _full(where, value)
         found[key] = inner if full == where else {full.rpartition(".")[2]: inner}
     return found
+
+
+def _keep_meaning(tree: dict[str, Any]) -> None:
+    """Say of whom ``aggregation.collusion`` is a share, in the settings of a run of an earlier version.
+
+    A run records every setting that its version has. Where this one is missing, it was a share of a session.
+    """
+    aggregation = tree.get("aggregation")
+    share = aggregation.get("collusion") if isinstance(aggregation, dict) else None
+    if isinstance(aggregation, dict) and isinstance(share, int | float) and share >= 0:
+        aggregation.setdefault("collusion_of", "session")
 
 
 def _put(tree: dict[str, Any], key: str, value: object) -> None:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from coterie.arithmetic.quantize import Quantizer
 from coterie.cohorts.circles import circle_sizes, circles_per_round
 from coterie.errors import ConfigError
-from coterie.graphs.failures import part_of
+from coterie.planning.collusion import share_of
+from coterie.runs.collusion import session_colluders
 
 if TYPE_CHECKING:
     from coterie.runs.config import (
@@ -47,13 +48,31 @@ def selection(
                 yield "cohort.size", str(error)
 
 
-def company(aggregation: "AggregationSettings", cohort: "CohortSettings") -> Iterator[Contradiction]:
-    """Look whether two honest clients are in every sum."""
+def company(
+    aggregation: "AggregationSettings", clients: "ClientSettings", cohort: "CohortSettings"
+) -> Iterator[Contradiction]:
+    """Look whether two honest clients can be in every sum, and whether colluders alone can open a secret."""
     if -1 < aggregation.collusion < 0:
-        yield "aggregation.collusion", "is a share of the clients, or -1"
-    colluders = part_of(max(0.0, aggregation.collusion), cohort.minimum)
-    if colluders > cohort.minimum - 2:
-        yield "cohort.minimum", f"of {cohort.minimum} clients {colluders} may collude, and a sum hides one only in two"
+        yield "aggregation.collusion", "is a share of all clients, or -1"
+    if aggregation.collusion < 0 or aggregation.collusion_of == "session" or cohort.size > clients.count:
+        return
+    colluders = session_colluders(aggregation, clients.count, cohort.size)
+    if colluders > cohort.size - 2:
+        active = aggregation.threat == "active-server"
+        enough = f" to c + 2 = {colluders + 2} or more" if active and colluders + 2 <= clients.count else ""
+        least = f" to {share_of(cohort.size - 2, clients.count)} or less" if active and cohort.size > 1 else ""
+        yield (
+            "aggregation.collusion",
+            f"c = {colluders} of clients.count = {clients.count} may be in one session, and cohort.size = "
+            f"{cohort.size} leaves no two honest clients beside them; raise cohort.size{enough}, or lower "
+            f"aggregation.collusion{least}",
+        )
+    elif 0 < aggregation.threshold <= colluders:
+        yield (
+            "aggregation.threshold",
+            f"c = {colluders} colluders in one session could open every secret with {aggregation.threshold} shares; "
+            f"take {colluders + 1} or more, or 0",
+        )
 
 
 def steps(faults: "FaultSettings", aggregation: "AggregationSettings") -> Iterator[Contradiction]:
@@ -67,7 +86,6 @@ def noise(
     aggregation: "AggregationSettings",
     availability: "AvailabilitySettings",
     clients: "ClientSettings",
-    cohort: "CohortSettings",
 ) -> Iterator[Contradiction]:
     """Look whether noise can do what it is for."""
     if noise.kind == "none":
@@ -83,8 +101,6 @@ def noise(
         yield "availability.kind", "must not be label-dependent with noise: who is there would tell the clients' labels"
     if clients.weighting != "uniform":
         yield "clients.weighting", "must be uniform with noise: weights would travel without any"
-    if part_of(max(0.0, aggregation.collusion), cohort.size) >= cohort.minimum:
-        yield "cohort.minimum", "so few clients may all collude, and then there is no noise the server lacks"
 
 
 def ring(aggregation: "AggregationSettings", clients: "ClientSettings") -> Iterator[Contradiction]:

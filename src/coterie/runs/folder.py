@@ -22,7 +22,7 @@ from coterie.cohorts.ledger import Head
 from coterie.errors import ConfigError, InputError
 from coterie.files import remove_drafts, write_file, write_secret
 from coterie.runs.config import RunConfig
-from coterie.runs.config_file import load_config, to_toml
+from coterie.runs.config_file import load_recorded, to_toml
 from coterie.runs.locks import locked
 from coterie.runs.records import RoundRecord, record_type
 
@@ -172,7 +172,7 @@ class RunFolder:
 
     def config(self, changes: Sequence[str] = ()) -> RunConfig:
         """Read the settings of the run, with changes written ``section.key=value``."""
-        return load_config(self.config_file, changes)
+        return load_recorded(self.config_file, changes)
 
     def secret(self) -> bytes:
         """Read the clients' secret."""

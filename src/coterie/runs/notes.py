@@ -10,9 +10,9 @@ from coterie.graphs.failures import part_of
 from coterie.graphs.topology import is_complete
 from coterie.planning.collusion import share_of
 from coterie.runs.build import BuiltRun
+from coterie.runs.collusion import roster_size, session_colluders
 from coterie.runs.config import FaultSettings, RunConfig
 from coterie.runs.curriculum import schedule_notes
-from coterie.runs.protection import colluders_among
 from coterie.secagg.terms import ThreatMode
 
 _COUNTED = ("advertise", "share", "mask")  # who leaves in a later step is in the sum
@@ -33,13 +33,15 @@ def notes_before(built: BuiltRun) -> tuple[str, ...]:
 
 
 def collusion_notes(built: BuiltRun) -> tuple[str, ...]:
-    """Say where a share of colluders comes to none, because it is one of a session's few clients."""
-    share, size = built.config.aggregation.collusion, built.config.cohort.size
-    if not built.protections or share <= 0 or part_of(share, size):
+    """Say where a share of colluders comes to none, because there are few clients."""
+    config = built.config
+    share = config.aggregation.collusion
+    everybody = roster_size(config.aggregation, config.clients.count, config.cohort.size)
+    if not built.protections or share <= 0 or part_of(share, everybody):
         return ()
     return (
-        f"aggregation.collusion = {share:g} of {size} clients in a session is less than one client: c = 0, nobody may "
-        f"help the server. c = 1 needs aggregation.collusion = {share_of(1, size)}",
+        f"aggregation.collusion = {share:g} of {everybody} clients is less than one client: c = 0, nobody may "
+        f"help the server. c = 1 needs aggregation.collusion = {share_of(1, everybody)}",
     )
 
 
@@ -73,8 +75,9 @@ def session_needs(built: BuiltRun) -> Needs:
     On a sparse graph clients look at their neighbours instead of at c + 2, which is left out here: what is expected is
     an upper bound there. So it is where a round has several sums.
     """
-    minimum = built.config.cohort.minimum
+    config = built.config
     session = built.protections[0].session if built.protections else None
+    minimum = session.minimum if session else config.cohort.minimum
     if session is None or session.mode is not ThreatMode.ACTIVE_SERVER:
         return lambda _: (minimum, 0)
 
@@ -82,7 +85,7 @@ def session_needs(built: BuiltRun) -> Needs:
         shape = session.shape(clients)
         colluders = shape.colluders
         if colluders is None:
-            colluders = colluders_among(built.config.aggregation, clients)
+            colluders = session_colluders(config.aggregation, config.clients.count, clients)
         least, quorum = active_needs(minimum, colluders)(clients)
         return (least if is_complete(shape.topology, clients) else minimum), quorum
 

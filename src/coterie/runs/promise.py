@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from coterie.cohorts.policies import Policy
 from coterie.graphs.topology import is_complete
-from coterie.runs.protection import colluders_among
+from coterie.runs.collusion import PRIVACY_BITS, drawn_circles, promised_colluders
 
 if TYPE_CHECKING:
     from coterie.runs.build import Cohorts
@@ -25,13 +25,15 @@ class Promise:
     circle: int = 1
     """The size of the smallest circle; 1 where nobody is kept together, or the server sees every update."""
     colluders: int = 0
-    """c: how many clients may help the server, of all there are."""
+    """c: how many members of a circle may help the server. If the server lies, that is how many of all clients may."""
     clients: int = 0
     """How many clients there are."""
     active: bool = False
     """Whether the server may lie."""
     sparse: bool = False
     """Whether some session's graph is not complete."""
+    drawn: bool = False
+    """Whether circles are drawn at random, so that few circles have many colluders."""
 
     @property
     def cut(self) -> bool:
@@ -98,7 +100,9 @@ class Promise:
 
     @property
     def _colluders(self) -> str:
-        return f"c = {self.colluders} of all {self.clients:,} clients"
+        return (
+            f"c = {self.colluders} of {f'all {self.clients:,} clients' if self.active else 'the members of a circle'}"
+        )
 
     @property
     def _caveats(self) -> str:
@@ -110,6 +114,11 @@ class Promise:
             said += (
                 f". c = {self.colluders} must cover the colluders among all {self.clients:,} clients: a server that "
                 "lies chooses who is in a session"
+            )
+        elif self.colluders and self.drawn:
+            said += (
+                ". Circles are drawn at random among all clients, colluders too: one has more than c of them with a "
+                f"probability of 2^-{PRIVACY_BITS:g} at most"
             )
         return said
 
@@ -125,7 +134,10 @@ def make_promise(config: "RunConfig", cohorts: "Cohorts | None") -> Promise:
     sizes = {
         size
         for protection in cohorts.protections
-        for size in (min(_smallest_cohort(cohorts.policy, config.cohort.minimum), protection.most), protection.most)
+        for size in (
+            min(_smallest_cohort(cohorts.policy, protection.session.minimum), protection.most),
+            protection.most,
+        )
     }
     shapes = [(protection.session.shape, size) for protection in cohorts.protections for size in sizes]
     sparse = not all(is_complete(shape(size).topology, size) for shape, size in shapes)
@@ -137,10 +149,11 @@ def promise_for(config: "RunConfig", circle: int, sizes: Collection[int], *, spa
     aggregation = config.aggregation
     return Promise(
         circle=circle,
-        colluders=min((colluders_among(aggregation, size) for size in sizes), default=0),
+        colluders=promised_colluders(aggregation, config.cohort, config.clients.count, circle, sizes),
         clients=config.clients.count,
         active=aggregation.threat == "active-server",
         sparse=sparse,
+        drawn=drawn_circles(config.cohort) and aggregation.collusion_of == "roster",
     )
 
 

@@ -6,7 +6,6 @@ from functools import lru_cache
 from coterie.arithmetic.quantize import Layout, Quantizer
 from coterie.cohorts.circles import Circles
 from coterie.errors import ConfigError
-from coterie.graphs.failures import part_of
 from coterie.graphs.guarantees import majority_threshold
 from coterie.graphs.table import TOPOLOGIES, TopologyKind
 from coterie.graphs.topology import Complete, ErdosRenyi, Topology
@@ -14,9 +13,10 @@ from coterie.planning.session import complete_limit, recommend
 from coterie.privacy import Noise, NoiseKind, NoisyQuantizer, Release, least_aggregated
 from coterie.rounds import SessionSettings
 from coterie.rounds.coordinator import SessionShape
+from coterie.runs.collusion import collusion_share, fewest_summed, roster_size, session_colluders
 from coterie.runs.config import AggregationSettings, RunConfig
 from coterie.runs.named import call_named, is_named
-from coterie.secagg.terms import ThreatMode, default_colluders
+from coterie.secagg.terms import ThreatMode
 
 
 @dataclass(frozen=True)
@@ -54,17 +54,24 @@ def make_protection(config: RunConfig, circles: Circles, layout: Layout, most: i
 
     In it are at most ``most`` clients, in whole ``circles``, each with a weight up to ``weight``.
     """
-    aggregation, cohort = config.aggregation, config.cohort
+    aggregation, everybody = config.aggregation, config.clients.count
+    minimum = fewest_summed(aggregation, everybody, config.cohort.minimum, most)
+    if minimum > max(most, config.cohort.minimum):
+        raise ConfigError(
+            f"aggregation.collusion: c = {minimum - 2} of all {everybody:,} clients may be in one session, so a sum "
+            f"needs c + 2 = {minimum} clients, and a session has at most {most}; raise cohort.size, or lower "
+            "aggregation.collusion"
+        )
     quantizer = Quantizer(aggregation.clip, aggregation.precision, most, weight)
     noisy = _noisy(config, circles, quantizer, layout, most) if config.noise.kind != "none" else None
     codec = noisy or quantizer
-    shapes = SessionShapes(aggregation, codec.length(layout), most)
+    shapes = SessionShapes(aggregation, everybody, codec.length(layout), most)
     shapes(most)  # what cannot be planned for shows now, not in a round
     session = SessionSettings(
         bits=codec.ring.bits,
         length=codec.length(layout),
         shape=shapes,
-        minimum=cohort.minimum,
+        minimum=minimum,
         mode=ThreatMode(aggregation.threat),
         aligned=circles.privacy > 1,
     )
@@ -74,8 +81,10 @@ def make_protection(config: RunConfig, circles: Circles, layout: Layout, most: i
 class SessionShapes:
     """The graph, threshold and colluders for sessions of any size, each planned for the size that is played."""
 
-    def __init__(self, aggregation: AggregationSettings, length: int, most: int) -> None:
-        self._aggregation, self._length, self._most = aggregation, length, most
+    def __init__(self, aggregation: AggregationSettings, everybody: int, length: int, most: int) -> None:
+        """Plan for sessions of up to ``most`` clients, of ``everybody``, with inputs of this ``length``."""
+        self._aggregation, self._everybody = aggregation, everybody
+        self._length, self._most = length, most
         self._planned = lru_cache(maxsize=None)(self._plan)
         self._own = own_topology(aggregation.topology)
 
@@ -84,21 +93,23 @@ class SessionShapes:
         aggregation = self._aggregation
         threshold = aggregation.threshold or None
         if aggregation.topology == "erdos-renyi" and aggregation.connection:
-            colluders = colluders_among(aggregation, clients)
-            return SessionShape(ErdosRenyi(aggregation.connection), threshold, colluders)
+            return SessionShape(ErdosRenyi(aggregation.connection), threshold, self._colluders(clients))
         if self._own is not None:
-            return SessionShape(self._own, threshold, colluders_among(aggregation, clients))
+            return SessionShape(self._own, threshold, self._colluders(clients))
         # On a sparse graph T does not hold for parts of a session, into which a server that lies can cut it.
         limit = complete_limit(active=aggregation.threat == "active-server")
         auto = aggregation.topology == "auto" and clients <= limit
         return self._complete(clients) if aggregation.topology == "complete" or auto else self._planned(clients)
+
+    def _colluders(self, clients: int) -> int:
+        return session_colluders(self._aggregation, self._everybody, clients)
 
     def _complete(self, clients: int) -> SessionShape:
         """Take the defaults of a session's terms, unless a number of colluders is given: it must not open a secret."""
         threshold = self._aggregation.threshold or None
         if self._aggregation.collusion < 0:
             return SessionShape(Complete(), threshold)
-        colluders = colluders_among(self._aggregation, clients)
+        colluders = self._colluders(clients)
         return SessionShape(Complete(), threshold or max(majority_threshold(clients), colluders + 1), colluders)
 
     def _plan(self, clients: int) -> SessionShape:
@@ -107,15 +118,19 @@ class SessionShapes:
             plan = recommend(
                 clients,
                 aggregation.dropout,
-                collusion=None if aggregation.collusion < 0 else aggregation.collusion,
+                collusion=(collusion := collusion_share(aggregation)),
+                roster=roster_size(aggregation, self._everybody, clients) if collusion is not None else None,
                 topology=aggregation.topology,
                 active=aggregation.threat == "active-server",
                 length=self._length,
                 precision=aggregation.precision,
             )
-        except ConfigError:
+        except ConfigError as error:
             if clients == self._most:
-                raise
+                raise ConfigError(
+                    f"aggregation.topology = {aggregation.topology}: {error}. In the settings of a run, --collusion is "
+                    "aggregation.collusion, --lost is aggregation.dropout, and a session has cohort.size clients"
+                ) from None
             return self._complete(clients)  # a smaller session than planned for: nothing is random on this graph
         guarantee = plan.guarantee
         return SessionShape(guarantee.topology, aggregation.threshold or guarantee.threshold, plan.colluders)
@@ -139,13 +154,6 @@ def own_topology(name: str) -> Topology | None:
     return topology
 
 
-def colluders_among(aggregation: AggregationSettings, clients: int) -> int:
-    """Return how many of a session's clients may help the server."""
-    if aggregation.collusion >= 0:
-        return part_of(aggregation.collusion, clients)
-    return default_colluders(clients) if aggregation.threat == "active-server" else 0
-
-
 def _noisy(config: RunConfig, circles: Circles, quantizer: Quantizer, layout: Layout, most: int) -> NoisyQuantizer:
     noise = config.noise
     honest = fewest_honest(config, circles, most)
@@ -163,12 +171,13 @@ def fewest_honest(config: RunConfig, circles: Circles, most: int) -> int:
 
     All colluders of a session may be in its sum, however few clients that has.
     """
-    aggregation, minimum = config.aggregation, config.cohort.minimum
+    aggregation, everybody = config.aggregation, config.clients.count
+    minimum = fewest_summed(aggregation, everybody, config.cohort.minimum, most)
     sizes = circles.sizes.tolist()
     company = aggregation.threat == "active-server" and aggregation.topology == "complete"
     counts = []
     for clients in range(minimum, most + 1):
-        colluders = colluders_among(aggregation, clients)
+        colluders = session_colluders(aggregation, everybody, clients)
         fewest = max(minimum, colluders + 2) if company else minimum
         counts.append(least_aggregated(sizes, fewest) - colluders)
     return min(counts)

@@ -9,8 +9,9 @@ from coterie.cohorts.policies import MultiRound
 from coterie.cohorts.roster import Roster
 from coterie.errors import ConfigError
 from coterie.graphs.topology import is_complete
+from coterie.runs.collusion import fewest_summed
 from coterie.runs.config import RunConfig
-from coterie.runs.config_file import load_config
+from coterie.runs.config_file import load_recorded
 from coterie.runs.named import is_named
 from coterie.runs.promise import Promise, promise_for
 from coterie.runs.protection import SessionShapes
@@ -24,7 +25,7 @@ def read_promise(folder: Path) -> Promise:
         file = folder / name
         if not file.is_file() or file.stat().st_size > _LARGEST:
             raise ConfigError(f"the folder has no {name} that can be read")
-    config = load_config(folder / "config.toml")
+    config = load_recorded(folder / "config.toml")
     try:
         roster = Roster.from_bytes((folder / "roster.msgpack").read_bytes())
     except OSError as error:
@@ -37,11 +38,12 @@ def read_promise(folder: Path) -> Promise:
 
 def _session_sizes(config: RunConfig, roster: Roster) -> set[int]:
     """Return the sizes of the smallest and the largest session; where a policy does not tell, what settings allow."""
-    cohort = config.cohort
+    cohort, everybody = config.cohort, config.clients.count
     if cohort.policy != "multi-round":
-        return {cohort.minimum, cohort.size}
+        return {fewest_summed(config.aggregation, everybody, cohort.minimum, cohort.size), cohort.size}
     policy = MultiRound(roster.usable(), cohort.size, cohort.mode, survival=cohort.survival)
-    return {min(max(cohort.minimum, policy.smallest), policy.largest), policy.largest}
+    minimum = fewest_summed(config.aggregation, everybody, cohort.minimum, policy.largest)
+    return {min(max(minimum, policy.smallest), policy.largest), policy.largest}
 
 
 def _complete(config: RunConfig, clients: int, most: int) -> bool:
@@ -49,4 +51,5 @@ def _complete(config: RunConfig, clients: int, most: int) -> bool:
     if is_named(config.aggregation.topology):
         return False
     # The length of the vectors adds the same cost to every graph, so that it does not change which one is taken.
-    return is_complete(SessionShapes(config.aggregation, 1, most)(clients).topology, clients)
+    shapes = SessionShapes(config.aggregation, config.clients.count, 1, most)
+    return is_complete(shapes(clients).topology, clients)

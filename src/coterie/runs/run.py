@@ -18,6 +18,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from coterie.errors import ConfigError
 from coterie.files import write_file
 from coterie.host import cores
 from coterie.runs.build import BuiltRun, build_run
@@ -86,6 +87,11 @@ class TrainingRun:
         observers: Sequence[Observer] = (),
     ) -> "TrainingRun":
         """Make the folder of a new run, by default a new one in ``runs``, unless something is wrong with settings."""
+        if config.aggregation.collusion_of == "session":
+            raise ConfigError(
+                "aggregation.collusion_of: session is for runs that an earlier version began. In a new run "
+                "aggregation.collusion is a share of all clients: set collusion_of to roster"
+            )
         config = with_schedule_length(config)
         built = build_run(config, federation or find_federation(config))
         trackers(config)

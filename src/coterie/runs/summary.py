@@ -12,6 +12,7 @@ from coterie.reports.words import duration, size
 from coterie.rounds.outcome import Tally
 from coterie.runs.algorithms.participants import WITHHELD
 from coterie.runs.clipping import MUCH_CLIPPED
+from coterie.runs.collusion import roster_size
 from coterie.runs.config import OWN, RunConfig
 from coterie.runs.promise import NO_PROMISE, Promise
 from coterie.runs.records import RoundRecord, own_columns
@@ -279,7 +280,11 @@ def _sparser(summary: Summary) -> str:
         return ""
     try:
         plan = recommend(
-            cohort, aggregation.dropout, collusion=max(0.0, aggregation.collusion), length=max(1, summary.parameters)
+            cohort,
+            aggregation.dropout,
+            collusion=max(0.0, aggregation.collusion),
+            roster=roster_size(aggregation, summary.config.clients.count, cohort),
+            length=max(1, summary.parameters),
         )
     except ConfigError:
         return ""

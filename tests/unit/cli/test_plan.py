@@ -171,7 +171,7 @@ def test_a_session_ends_with_the_settings_to_paste(tmp_path: Path, active: tuple
     arguments = ["plan", "--clients", "36", "--lost", "0.1", "--collusion", "0.1", "--topology", "harary", *active]
     config = pasted(RUNNER.invoke(app, arguments).stdout, tmp_path)
     assert (config.cohort.size, config.aggregation.topology) == (36, "harary")
-    assert part_of(config.aggregation.collusion, 36) == 3
+    assert (config.clients.count, part_of(config.aggregation.collusion, 36)) == (36, 3)
     assert config.aggregation.threat == ("active-server" if active else "honest-but-curious")
 
 

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from coterie.cli import app
 from coterie.cohorts.theory import KEPT_SHARE, USEFUL_SHARE
 from coterie.errors import ConfigError
-from coterie.graphs.failures import part_of
 from coterie.planning.population import plan_population
+from coterie.runs.collusion import session_colluders
 from coterie.runs.config_file import load_config
 
 RUNNER = CliRunner()
@@ -125,7 +125,7 @@ def test_colluders_count_in_many_rounds_too() -> None:
     output = shown(*PAPER, "--absent", "0.05", "--collusion", "0.05", "--active")
     assert "T-c" in output
     assert "c = 6 colluders: all colluders of the roster" in output
-    assert "aggregation.collusion = 0.5" in output
+    assert "aggregation.collusion = 0.05" in output
     assert "10 clients must confirm" in output
     assert "it must cover all colluders among the 120 clients" in shown(*PAPER, "--absent", "0.05", "--active")
     detail = shown(*PAPER, "--absent", "0.05", "--collusion", "0.05", "--active", "--privacy", "12")
@@ -169,8 +169,9 @@ def test_the_smallest_session_of_a_run_withstands_all_colluders_too(tmp_path: Pa
     file = tmp_path / "pasted.toml"
     result = RUNNER.invoke(app, ["plan", *arguments])
     file.write_text(result.stdout.split("Settings for coterie run:")[1])
-    share = load_config(file).aggregation.collusion
-    assert [part_of(share, clients) >= found["colluders"] == 5 for clients in (60, 70, 80)] == [True] * 3
+    config = load_config(file)
+    played = [session_colluders(config.aggregation, config.clients.count, clients) for clients in (60, 70, 80)]
+    assert played == [found["colluders"]] * 3 == [5] * 3
 
 
 def test_circles_drawn_at_random_by_an_honest_server_share_the_colluders_out() -> None:

@@ -58,7 +58,10 @@ def test_against_an_active_server_auto_is_the_complete_graph() -> None:
         ([ACTIVE], 2),  # just under a third of the 8 of a session
         ([ACTIVE, "cohort.policy=iid"], 0),  # a session may have as few as two clients
         ([ACTIVE, "aggregation.collusion=0.0"], 0),
-        (["aggregation.collusion=0.25", "cohort.minimum=4"], 2),
+        ([ACTIVE, "aggregation.collusion=0.1"], 4),  # of all 40 clients, in every session
+        ([ACTIVE, "aggregation.collusion=0.1", "cohort.policy=iid"], 4),
+        (["aggregation.collusion=0.1"], 2),  # a circle has two members, and both may be colluders
+        (["aggregation.collusion=0.1", "cohort.privacy=8", "cohort.circles=similar"], 4),
     ],
 )
 def test_colluders_are_those_that_every_session_withstands(overrides: list[str], colluders: int) -> None:
@@ -129,7 +132,7 @@ def test_page_and_json_say_the_same(settings: dict[str, object], headline: str, 
 def test_the_introduction_says_where_nothing_is_promised() -> None:
     config = load_config(None, [*LARGE, ACTIVE, "aggregation.topology=harary"])
     assert config.algorithm.introduction(config, promised(config)).endswith("no T promised against a server that lies")
-    complete = load_config(None, [*LARGE, ACTIVE, "aggregation.collusion=0.03"])
+    complete = load_config(None, [*LARGE, ACTIVE, "aggregation.collusion=0.01"])
     assert complete.algorithm.introduction(complete, promised(complete)).endswith(
         "T = 4 promised (T - c = 3 with c = 1 colluders)"
     )

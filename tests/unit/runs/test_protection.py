@@ -5,62 +5,132 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.runs import promised
 
+from coterie.arithmetic.quantize import Layout
 from coterie.cohorts.circles import random_circles
 from coterie.errors import ConfigError
 from coterie.graphs import TOPOLOGIES, Complete, Graph
-from coterie.graphs.failures import ThreatModel
+from coterie.graphs.failures import ThreatModel, part_of
 from coterie.graphs.search import assess
-from coterie.planning.session import FEW_CLIENTS
+from coterie.planning.collusion import circle_colluders
+from coterie.planning.session import FEW_CLIENTS, recommend
+from coterie.runs.collusion import fewest_summed, promised_colluders, session_colluders
 from coterie.runs.config_file import load_config, make_config
-from coterie.runs.protection import SessionShapes, colluders_among, fewest_honest, own_topology
+from coterie.runs.protection import SessionShapes, fewest_honest, make_protection, own_topology
 from coterie.secagg.terms import default_colluders
 
 
 def shapes(most: int, **changes: object) -> SessionShapes:
-    return SessionShapes(make_config({}).aggregation.model_copy(update=changes), 100, most)
+    return SessionShapes(make_config({}).aggregation.model_copy(update=changes), most, 100, most)
 
 
 @pytest.mark.parametrize("clients", [24, 60, 96])
 def test_graph_and_threshold_are_planned_for_the_session_that_is_played(clients: int) -> None:
     """Planned for 24 and played with 96, the bound was 2^-0.8 where 2^-40 was asked for."""
-    shape = shapes(96, topology="harary", dropout=0.1, collusion=0.2)(clients)
+    shape = shapes(96, topology="harary", dropout=0.1, collusion=0.1)(clients)
     assert shape.threshold is not None
-    model = ThreatModel(clients, 0.1, 0.2)
+    colluders = recommend(clients, 0.1, collusion=0.1, roster=96).colluders
+    model = ThreatModel(clients, 0.1, colluders / clients)
     assert assess(model, shape.topology, shape.threshold).privacy_failure_log2 <= -40
     assert shape.colluders == model.colluding
 
 
 def test_few_clients_on_the_complete_graph_count_colluders_too() -> None:
-    shape = shapes(FEW_CLIENTS, topology="auto", collusion=0.6)(10)
+    shape = shapes(FEW_CLIENTS, topology="auto", collusion=6 / FEW_CLIENTS)(10)
     assert isinstance(shape.topology, Complete)
     assert (shape.threshold, shape.colluders) == (7, 6)
     open_ended = shapes(FEW_CLIENTS, topology="auto")(10)
     assert (open_ended.threshold, open_ended.colluders) == (None, None)
 
 
-@given(st.integers(2, 200), st.integers(0, 99))
-def test_colluders_are_counted_as_the_planner_counts_them(clients: int, percent: int) -> None:
-    aggregation = make_config({}).aggregation.model_copy(update={"collusion": percent / 100})
-    assert colluders_among(aggregation, clients) == clients * percent // 100
+@st.composite
+def collusions(draw: st.DrawFn) -> tuple[int, int, float]:
+    """Draw N clients, sessions of K of them, and the share of the N that may collude."""
+    everybody = draw(st.integers(3, 2_000))
+    return everybody, draw(st.integers(3, min(everybody, 300))), draw(st.integers(0, 99)) / 100
+
+
+def planned(clients: int, everybody: int, share: float | None, *, active: bool) -> int | None:
+    """Return the colluders that the planner plans a session for; None if there is no plan."""
+    try:
+        return recommend(clients, 0.0, collusion=share, roster=everybody, topology="complete", active=active).colluders
+    except ConfigError:
+        return None
+
+
+@pytest.mark.parametrize("active", [False, True])
+@settings(deadline=None)
+@given(collusions())
+def test_a_run_counts_colluders_as_the_planner_does(active: bool, drawn: tuple[int, int, float]) -> None:
+    """A share of all clients in both; a run that has settings at all has a plan, and the other way round."""
+    everybody, clients, share = drawn
+    expected = planned(clients, everybody, share, active=active)
+    threat = {"aggregation.threat": "active-server"} if active else {}
+    changes = {"clients.count": everybody, "cohort.size": clients, "aggregation.collusion": share, **threat}
+    changes["cohort.policy"] = "random"
+    if expected is None:
+        with pytest.raises(ConfigError, match=r"aggregation\.collusion: c = "):
+            make_config(changes)
+        return
+    config = make_config(changes)
+    assert session_colluders(config.aggregation, everybody, clients) == expected
+    shape = SessionShapes(config.aggregation, everybody, 100, clients)(clients)
+    assert shape.colluders == expected
+    if active:
+        assert expected == part_of(share, everybody)
+        assert promised(config).colluders == expected
+
+
+@settings(deadline=None)
+@given(collusions(), st.integers(2, 50), st.booleans())
+def test_a_run_leaves_as_many_honest_members_of_a_circle_as_planned(
+    drawn: tuple[int, int, float], circle: int, similar: bool
+) -> None:
+    everybody, clients, share = drawn
+    circle = min(circle, clients)
+    config = make_config({"cohort.circles": "similar" if similar else "random"})
+    aggregation = config.aggregation.model_copy(update={"collusion": share})
+    expected = circle_colluders(everybody, part_of(share, everybody), circle, active=similar, bits=40)
+    assert promised_colluders(aggregation, config.cohort, everybody, circle, [clients]) == expected
+
+
+@pytest.mark.parametrize("threat", ["honest-but-curious", "active-server"])
+def test_every_sum_has_two_honest_clients_beside_all_colluders(threat: str) -> None:
+    changes = {"aggregation.threat": threat, "aggregation.collusion": 0.1, "cohort.privacy": 4}
+    config = make_config(changes)
+    circles = random_circles(40, 4, np.random.default_rng(0))
+    protection = make_protection(config, circles, Layout.of([np.zeros(3)]), 8, 1)
+    assert protection.session.minimum == 4 + 2
+    with pytest.raises(ConfigError, match="c = 4 of all 40 clients may be in one session, so a sum needs c"):
+        make_protection(config, circles, Layout.of([np.zeros(3)]), 5, 1)
+
+
+def test_runs_of_earlier_versions_keep_a_share_of_each_session() -> None:
+    config = make_config({"aggregation.collusion": 0.25, "aggregation.collusion_of": "session"})
+    assert [session_colluders(config.aggregation, 40, size) for size in (4, 8, 12)] == [1, 2, 3]
+    assert fewest_summed(config.aggregation, 40, 2, 12) == 2
+    assert promised(config).colluders == 2
 
 
 def test_against_a_lying_server_just_under_a_third_collude_unless_said_otherwise() -> None:
     aggregation = make_config({"aggregation.threat": "active-server"}).aggregation
-    assert [colluders_among(aggregation, size) for size in (4, 12, 100)] == [default_colluders(n) for n in (4, 12, 100)]
-    assert colluders_among(make_config({}).aggregation, 100) == 0
+    sizes = (4, 12, 100)
+    assert [session_colluders(aggregation, 100, size) for size in sizes] == [default_colluders(n) for n in sizes]
+    assert session_colluders(make_config({}).aggregation, 100, 100) == 0
 
 
 def test_noise_is_shared_out_among_those_who_are_surely_honest() -> None:
-    """All colluders of the largest session may be in the smallest sum."""
+    """All colluders may be in the smallest sum."""
     config = load_config(
         None, ["aggregation.collusion=0.29", "cohort.minimum=40", "cohort.size=100", "clients.count=100"]
     )
     circles = random_circles(100, 2, np.random.default_rng(0))
     assert fewest_honest(config, circles, 100) == 40 - 29
-    assert fewest_honest(config, circles, 60) == 40 - 17
+    lying = config.model_copy(update={"aggregation": config.aggregation.model_copy(update={"threat": "active-server"})})
+    assert fewest_honest(lying, circles, 60) == 40 - 29
 
 
 class Ring(msgspec.Struct, frozen=True, tag="a ring for tests"):

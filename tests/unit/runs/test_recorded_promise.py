@@ -19,7 +19,7 @@ from coterie.runs.run import TrainingRun
 SMALL = {"model.name": "softmax-regression", "clients.count": 24, "cohort.size": 12, "rounds": 1, "training.epochs": 1}
 EVERYBODY = {"availability.kind": "equal", "availability.dropout": 0.0, "faults.dropout": 0.0}
 ACTIVE = {"aggregation.threat": "active-server"}
-FEW = {"cohort.privacy": 4, "cohort.minimum": 6, "aggregation.collusion": 0.3}  # c = 3: T - c = 1
+FEW = {"cohort.privacy": 4, "cohort.minimum": 6, "aggregation.collusion": 0.15}  # c = 3 of 24: T - c = 1
 SPARSE = {"cohort.privacy": 4, "aggregation.topology": "harary", "aggregation.collusion": 0.0}
 
 

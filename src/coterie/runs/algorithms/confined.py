@@ -12,10 +12,10 @@ from coterie.confined.claims import CLAIMED, Theorem1
 from coterie.confined.steps import STEP_SIZES
 from coterie.confined.subset import check_honest
 from coterie.errors import LocalProtocolError, TooFewHonest
-from coterie.graphs.failures import part_of
 from coterie.runs.algorithms import participants
 from coterie.runs.algorithms.fedavg import FederatedAveraging
 from coterie.runs.choices import OneOf, make_chosen
+from coterie.runs.collusion import promised_colluders
 from coterie.runs.contradictions import Contradiction
 from coterie.runs.sections import BelowOne, NotNegative, Positive, Section
 
@@ -120,14 +120,14 @@ def fresh(confined: ConfinedSettings, noise: "NoiseSettings") -> Iterator[Contra
         yield "confined.tau", "must be 0 or -1 with noise: epsilon assumes that nobody sits out because of its own loss"
 
 
-def honest(aggregation: "AggregationSettings", cohort: "CohortSettings") -> Iterator[Contradiction]:
+def honest(
+    aggregation: "AggregationSettings", clients: "ClientSettings", cohort: "CohortSettings"
+) -> Iterator[Contradiction]:
     """Look whether two honest participants are in everything that is summed (:mod:`coterie.confined.subset`)."""
-    from coterie.secagg.terms import default_colluders
-
-    colluders = part_of(max(0.0, aggregation.collusion), cohort.size)
-    if aggregation.collusion < 0 and aggregation.threat == "active-server":
-        colluders = default_colluders(cohort.size)
+    if cohort.size > clients.count:
+        return
     circle = min(cohort.privacy, cohort.size) if cohort.policy == "multi-round" else None
+    colluders = promised_colluders(aggregation, cohort, clients.count, circle or 1, [cohort.size])
     try:
         check_honest(cohort.size, colluders, circle)
     except TooFewHonest as error:

@@ -83,7 +83,7 @@ def test_colluders_subtract_themselves_from_a_sum() -> None:
     vectors = {name: RNG.integers(0, 2**20, 5, np.uint32) for name in NAMES[:4]}
     believing = SharingTerms(b"a session for tests", tuple(vectors), 20, 5)
     known = sum(vectors[name] for name in NAMES[1:4])
-    assert ((add_in_process(believing, vectors) - known) % 2**20 == vectors["p0"]).all()
+    assert ((add_in_process(believing, vectors).total - known) % 2**20 == vectors["p0"]).all()
     with pytest.raises(TooFewHonest):
         SharingTerms(b"a session for tests", tuple(vectors), 20, 5, colluders=3)
 

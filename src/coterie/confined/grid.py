@@ -94,5 +94,5 @@ def group_activations(
     members = tuple(f"member-{number}" for number in range(len(parts)))
     terms = SharingTerms(session, members, quantizer.ring.bits, quantizer.length(layout), colluders)
     vectors = {name: quantizer.encode(part, rng).vector for name, part in zip(members, parts, strict=True)}
-    (mean,) = quantizer.decode(add_in_process(terms, vectors), layout, len(parts)).mean
+    (mean,) = quantizer.decode(add_in_process(terms, vectors).total, layout, len(parts)).mean
     return mean * len(parts)

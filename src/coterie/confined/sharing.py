@@ -187,24 +187,36 @@ def total(state: Disclosed, sums: Mapping[str, bytes]) -> RingVector:
     return result
 
 
+@dataclass(frozen=True, eq=False)
+class Addition:
+    """A sum that members made in this process, and the bytes that all of them sent to and got from a relay."""
+
+    total: RingVector = field(repr=False)
+    upload_bytes: int
+    download_bytes: int
+
+
 def add_in_process(
     terms: SharingTerms, vectors: Mapping[str, RingVector], entropy: Callable[[str], Entropy] | None = None
-) -> RingVector:
+) -> Addition:
     """Let all members add their vectors in this process, through the bytes of the real messages."""
-    source = {name: entropy(name) if entropy else SystemEntropy() for name in terms.members}
-    introduced = {name: introduce(terms, name, source[name]) for name in terms.members}
+    members = terms.members
+    source = {name: entropy(name) if entropy else SystemEntropy() for name in members}
+    introduced = {name: introduce(terms, name, source[name]) for name in members}
     keys = {name: message for name, (_, message) in introduced.items()}
     dealt = {
         name: deal(state, from_others(keys, name), vectors[name], source[name])
         for name, (state, _) in introduced.items()
     }
-    published = {
-        name: publish(state, {peer: sent[name] for peer, (_, sent) in dealt.items() if peer != name})
-        for name, (state, _) in dealt.items()
-    }
+    shares = {name: {peer: sent[name] for peer, (_, sent) in dealt.items() if peer != name} for name in members}
+    published = {name: publish(state, shares[name]) for name, (state, _) in dealt.items()}
     sums = {name: message for name, (_, message) in published.items()}
-    first = terms.members[0]
-    return total(published[first][0], from_others(sums, first))
+    first = members[0]
+    private = sum(len(message) for inbox in shares.values() for message in inbox.values())
+    public = sum(len(message) for messages in (keys, sums) for message in messages.values())
+    return Addition(
+        total(published[first][0], from_others(sums, first)), public + private, public * (len(members) - 1) + private
+    )
 
 
 def _inbox(state: _State, messages: Mapping[str, bytes], kind: type[K]) -> list[tuple[str, K]]:

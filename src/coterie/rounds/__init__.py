@@ -1,13 +1,15 @@
-"""One round as every deployment must play it, sans-IO: a coordinator, members, and one account of how it went.
+"""One round as every deployment plays it, sans-IO: a coordinator, members, and one account of how it went.
 
-The order that multi-round privacy lives by is here and nowhere else: whole circles are selected, clients agree to the
-terms, and what is about to be revealed is in the ledger before anybody is asked to reveal it. A transport carries the
-bytes between a :class:`Round` and its :class:`Member` s, and nothing else.
+The order that multi-round privacy depends on is in this package only. Whole circles are selected, clients agree to the
+terms, and the ledger has the row before any client is asked to reveal. A transport carries the bytes between a
+:class:`Round` and its :class:`Member` s, and nothing else. A :class:`PeerRound` has no server: its clients add among
+themselves, and its row is written in the same order.
 """
 
-from coterie.rounds.coordinator import Coordinator, Round, SessionSettings
+from coterie.rounds.coordinator import Coordinator, SessionSettings
 from coterie.rounds.floor import Floor
 from coterie.rounds.member import Member, one_off
 from coterie.rounds.outcome import RoundResult
+from coterie.rounds.round import PeerRound, Round
 
-__all__ = ["Coordinator", "Floor", "Member", "Round", "RoundResult", "SessionSettings", "one_off"]
+__all__ = ["Coordinator", "Floor", "Member", "PeerRound", "Round", "RoundResult", "SessionSettings", "one_off"]

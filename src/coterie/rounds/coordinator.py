@@ -7,10 +7,12 @@
         outgoing = round.close()
     round.result
 
-The order is what privacy over many rounds rests on. The policy picks whole circles; a session sums those that survive
-whole; before :meth:`Round.close` returns anything that asks a client to reveal, the ledger has checked the promised T
-and recorded what is about to be revealed. From then on the row counts, whatever happens. At the end the sum is decoded
-first and called completed afterwards.
+Privacy over many rounds rests on the order of these steps. The policy selects whole circles. A session sums those that
+survive whole. Before :meth:`Round.close` returns a message that asks a client to reveal, the ledger has checked the
+promised T and recorded the row. From then on the row counts, whatever happens. At the end the sum is decoded first and
+recorded as completed afterwards.
+
+Rounds without a server, in which clients add among themselves, follow the same order (:meth:`Coordinator.open_peers`).
 """
 
 from collections.abc import Callable
@@ -20,16 +22,17 @@ from typing import TYPE_CHECKING, Generic
 import numpy as np
 from numpy.typing import NDArray
 
-from coterie.cohorts.outcome import Outcome
 from coterie.cohorts.policies import Policy
 from coterie.cohorts.roster import Roster
 from coterie.crypto.entropy import Entropy, SystemEntropy
-from coterie.errors import CoterieError, LocalProtocolError, PeerProtocolError, RoundAborted
+from coterie.errors import LocalProtocolError
 from coterie.graphs.topology import Complete, Topology
 from coterie.reports.words import count
-from coterie.rounds.outcome import Attendance, D, RoundResult
+from coterie.rounds.outcome import D
+from coterie.rounds.round import PeerRound, Round
+from coterie.rounds.row import LedgerRow
 from coterie.secagg.masking import Map
-from coterie.secagg.server import Aggregate, Rejected, Server, Step
+from coterie.secagg.server import Aggregate, Server
 from coterie.secagg.terms import Terms, ThreatMode
 
 if TYPE_CHECKING:
@@ -130,16 +133,37 @@ class Coordinator(Generic[D]):
         :class:`~coterie.errors.LedgerConflict` if it then goes differently. The session is a new one either way, with
         new secrets.
         """
+        row, chosen = self._select(number, available, rng, resuming=resuming)
+        selected = self._names(chosen)
+        few = len(selected) < self.settings.minimum
+        server = None if few else Server(self._terms(chosen, content), self.parallel)
+        opened = Round(row, selected, self.decode, server)
+        if few:
+            opened.skip(too_few(len(selected), self.settings.minimum))
+        return opened
+
+    def open_peers(
+        self, number: int, available: NDArray[np.bool_], rng: np.random.Generator, *, resuming: bool = False
+    ) -> PeerRound[D]:
+        """The same for a round without a server, in which the selected clients add among themselves."""
+        row, chosen = self._select(number, available, rng, resuming=resuming)
+        opened = PeerRound(row, self._names(chosen), self.decode)
+        if len(chosen) < self.settings.minimum:
+            opened.skip(too_few(len(chosen), self.settings.minimum))
+        return opened
+
+    def _select(
+        self, number: int, available: NDArray[np.bool_], rng: np.random.Generator, *, resuming: bool
+    ) -> tuple[LedgerRow, NDArray[np.int64]]:
         if number < 1:
             raise LocalProtocolError(f"rounds are counted from 1; there is no round {number}")
         counts = self.ledger.frequencies(before=number)
         frequencies = np.array([counts[name] for name in self.roster.names], dtype=np.int64)
         chosen = self.policy.select(available, frequencies, rng)
-        selected = tuple(self.roster.names[client] for client in chosen)
-        if len(selected) < self.settings.minimum:
-            self.ledger.skip(number, too_few(len(selected), self.settings.minimum), resuming=resuming)
-            return Round(self, number, selected, None, resuming=resuming)
-        return Round(self, number, selected, self._terms(chosen, content), resuming=resuming)
+        return LedgerRow(self.ledger, number, self.roster, self.promised, resuming=resuming), chosen
+
+    def _names(self, chosen: NDArray[np.int64]) -> tuple[str, ...]:
+        return tuple(self.roster.names[client] for client in chosen)
 
     def _terms(self, chosen: NDArray[np.int64], content: bytes) -> Terms:
         clients = [self.roster.clients[client] for client in chosen]
@@ -160,124 +184,4 @@ class Coordinator(Generic[D]):
             identities=tuple(client.identity for client in clients) if active else (),
             roster=self.roster.digest,
             content=content,
-        )
-
-
-class Round(Generic[D]):
-    """One round, seen from the server; over as soon as there is a :attr:`result`."""
-
-    def __init__(
-        self,
-        coordinator: Coordinator[D],
-        number: int,
-        selected: tuple[str, ...],
-        terms: Terms | None,
-        *,
-        resuming: bool,
-    ) -> None:
-        self._coordinator = coordinator
-        self._server = Server(terms, coordinator.parallel) if terms else None
-        self._resuming = resuming
-        self._revealed = False
-        self.number = number
-        self.selected = selected
-        self._result: RoundResult[D] | None = None
-        if terms is None:
-            note = too_few(len(selected), coordinator.settings.minimum)
-            self._result = RoundResult(number, Outcome.SKIPPED, Attendance(selected), selected, note=note)
-
-    def __repr__(self) -> str:
-        return f"<Round {self.number}, {self._result.outcome if self._result else self.step}>"
-
-    @property
-    def step(self) -> Step:
-        """What clients are expected to send."""
-        return self._server.step if self._server and self._result is None else Step.DONE
-
-    @property
-    def result(self) -> RoundResult[D]:
-        """How the round went; known once it is over."""
-        if self._result is None:
-            raise LocalProtocolError(f"round {self.number} is not over: it is in step {self.step}")
-        return self._result
-
-    def invite(self) -> dict[str, bytes]:
-        """Return what to send to the selected clients to begin with; nothing if there are too few."""
-        return self._server.invite() if self._server else {}
-
-    def receive(self, sender: str, message: bytes) -> Rejected | None:
-        """Take in one message of the current step from an authenticated sender; never raises on bad input."""
-        if self._server is None or self._result is not None:
-            return Rejected(sender, Step.DONE, "sent a message after the round ended")
-        return self._server.receive(sender, message)
-
-    def close(self) -> dict[str, bytes]:
-        """End the current step and return what to send to whom: nothing once the round is over.
-
-        What asks a client to reveal is returned only after the ledger has the row. That is when the masking step is
-        closed or, against an active server, the confirmations that follow it.
-        """
-        server = self._server
-        if server is None or self._result is not None:
-            raise LocalProtocolError(f"round {self.number} is over")
-        try:
-            outgoing = server.close()
-            if server.step is Step.REVEAL:
-                self._record(server.aggregated)
-            if server.step is Step.DONE:
-                self._complete(self._coordinator.decode(server.aggregate))
-        except (RoundAborted, PeerProtocolError) as error:
-            self.abort(error)
-            return {}
-        return outgoing
-
-    def abort(self, error: CoterieError) -> None:
-        """Give the round up; what may have been revealed, now or before a crash, stays in the ledger."""
-        ledger = self._coordinator.ledger
-        ledger.abort(self.number, str(error), resuming=self._resuming)
-        row = ledger.revealed(self.number)
-        outcome = Outcome.ABORTED_AFTER_REVEAL if row else Outcome.ABORTED_BEFORE_REVEAL
-        self._end(outcome, revealed=row, error=error)
-
-    def _record(self, aggregated: tuple[str, ...]) -> None:
-        coordinator = self._coordinator
-        coordinator.ledger.reveal(
-            self.number,
-            aggregated,
-            promised=coordinator.promised,
-            roster=coordinator.roster.digest,
-            recipe=coordinator.roster.recipe_digest,
-            resuming=self._resuming,
-        )
-        self._revealed = True
-
-    def _complete(self, value: D) -> None:
-        self._coordinator.ledger.complete(self.number, resuming=self._resuming)
-        aggregated = self._server.aggregated if self._server else ()
-        self._end(Outcome.COMPLETED, revealed=aggregated, value=value)
-
-    def _end(
-        self,
-        outcome: Outcome,
-        *,
-        revealed: tuple[str, ...],
-        value: D | None = None,
-        error: CoterieError | None = None,
-    ) -> None:
-        server = self._server
-        if server is None:
-            raise LocalProtocolError(f"round {self.number} was skipped")
-        attendance = Attendance(
-            self.selected,
-            server.advertisers,
-            server.sharers,
-            server.survivors,
-            server.aggregated,
-            server.revealers,
-        )
-        remaining = {Step.ADVERTISE: attendance.advertisers, Step.SHARE: attendance.sharers}.get(
-            server.step, attendance.revealers if self._revealed else attendance.survivors
-        )
-        self._result = RoundResult(
-            self.number, outcome, attendance, remaining, revealed, value, error, tuple(server.rejected)
         )

@@ -102,7 +102,7 @@ def test_floats_come_back_as_their_mean() -> None:
     arrays = {name: [rng.normal(size=(4, 3)), rng.normal(size=2)] for name in names}
     quantizer, layout = Quantizer(clip=5.0, precision=24, clients=4), Layout.of(arrays["a"])
     terms = SharingTerms(SESSION, names, quantizer.ring.bits, quantizer.length(layout))
-    summed = add_in_process(terms, {name: quantizer.encode(arrays[name], rng).vector for name in names})
+    summed = add_in_process(terms, {name: quantizer.encode(arrays[name], rng).vector for name in names}).total
     found = quantizer.decode(summed, layout, 4).mean
     for position, array in enumerate(found):
         plain = np.mean([arrays[name][position] for name in names], axis=0)
@@ -121,7 +121,7 @@ def test_sharing_and_secure_aggregation_find_the_same_sum(tmp_path: Path) -> Non
     circles = [{roster.names[client] for client in circle} for circle in roster.circles]
     assert all(circle <= set(value.clients) or circle.isdisjoint(value.clients) for circle in circles)
     terms = SharingTerms(SESSION, value.clients, BITS, LENGTH)
-    assert (add_in_process(terms, population.vectors) == value.total).all()
+    assert (add_in_process(terms, population.vectors).total == value.total).all()
 
 
 # What fewer than all shares say.

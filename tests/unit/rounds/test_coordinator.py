@@ -10,7 +10,7 @@ from tests.support.rounds import Population, make_roster
 
 from coterie.cohorts.ledger import Ledger, Outcome
 from coterie.errors import LocalProtocolError, RoundAborted, ThresholdError
-from coterie.rounds import Round
+from coterie.rounds import PeerRound, Round
 from coterie.secagg import Aggregate, Step, ThreatMode
 
 EVERYBODY = np.ones(6, bool)
@@ -135,3 +135,70 @@ def test_a_round_that_fails_when_it_is_repeated_was_revealed_all_the_same(ledger
     assert again.close() == {}
     assert again.result.outcome is Outcome.ABORTED_AFTER_REVEAL is ledger.outcomes()[1]
     assert again.result.revealed == population.roster.names
+
+
+def peers(population: Population, number: int = 1, *, resuming: bool = False) -> PeerRound[Aggregate]:
+    return population.coordinator.open_peers(number, EVERYBODY, np.random.default_rng(0), resuming=resuming)
+
+
+def test_the_row_is_in_the_ledger_before_peers_add(ledger: Ledger) -> None:
+    population = Population(make_roster(6), ledger, cohort=6)
+    opened = peers(population)
+    seen: list[object] = []
+
+    def add() -> np.ndarray:
+        seen.extend(ledger.rows())
+        return np.arange(4)
+
+    opened.add(add)
+    assert seen == [(1, population.roster.names)]
+    assert opened.result.value is not None
+    assert opened.result.value.total.tolist() == [0, 1, 2, 3]
+    assert (opened.result.revealed, opened.result.dropped) == (population.roster.names, ())
+    assert ledger.outcomes() == {1: Outcome.COMPLETED}
+    with pytest.raises(LocalProtocolError, match="is over"):
+        opened.add(add)
+
+
+def test_peers_do_not_add_where_the_row_cannot_be_written(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = peers(Population(make_roster(6), ledger, cohort=6))
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError("no space left")
+
+    def add() -> np.ndarray:
+        pytest.fail("the clients added without a row")
+
+    monkeypatch.setattr(ledger, "reveal", full)
+    with pytest.raises(OSError, match="no space"):
+        opened.add(add)
+
+
+def test_a_sum_of_peers_that_fails_was_revealed_all_the_same(ledger: Ledger) -> None:
+    opened = peers(Population(make_roster(6), ledger, cohort=6))
+
+    def add() -> np.ndarray:
+        raise RoundAborted("client-01 sent nothing")
+
+    opened.add(add)
+    assert opened.result.outcome is Outcome.ABORTED_AFTER_REVEAL is ledger.outcomes()[1]
+    assert opened.result.reason == "client-01 sent nothing"
+
+
+def test_a_peer_that_drops_out_ends_the_round_before_the_row(ledger: Ledger) -> None:
+    population = Population(make_roster(6), ledger, cohort=6)
+    opened = peers(population)
+    gone = population.roster.names[0]
+    opened.abort(RoundAborted(f"{gone} left"), missing=[gone])
+    assert (opened.result.outcome, opened.result.dropped) == (Outcome.ABORTED_BEFORE_REVEAL, (gone,))
+    assert list(ledger.rows()) == []
+    again = peers(population, 2)
+    again.abort(RoundAborted("nobody is sure to be honest"))
+    assert again.result.dropped == ()
+
+
+def test_too_few_peers_are_skipped(ledger: Ledger) -> None:
+    population = Population(make_roster(6), ledger, cohort=6)
+    opened = population.coordinator.open_peers(1, ~EVERYBODY, np.random.default_rng(0))
+    assert opened.over
+    assert opened.result.outcome is Outcome.SKIPPED is ledger.outcomes()[1]

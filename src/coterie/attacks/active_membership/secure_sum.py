@@ -23,6 +23,6 @@ def secure_error(contributions: Sequence[Sequence[FloatArray]], colluders: int, 
     terms = SharingTerms(os.urandom(16), members, quantizer.ring.bits, quantizer.length(layout), colluders)
     rng = stream(seed, "rounding")
     vectors = {name: quantizer.encode(given, rng).vector for name, given in zip(members, contributions, strict=True)}
-    opened = quantizer.decode(add_in_process(terms, vectors), layout, len(members)).mean
+    opened = quantizer.decode(add_in_process(terms, vectors).total, layout, len(members)).mean
     plain = [np.mean(arrays, axis=0, dtype=np.float64) for arrays in zip(*contributions, strict=True)]
     return max(float(np.abs(one - other).max()) for one, other in zip(opened, plain, strict=True)) / largest

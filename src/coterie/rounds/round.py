@@ -1,0 +1,248 @@
+"""A round in progress: it drives a session, and writes its ledger row before anything is revealed.
+
+:class:`Round` has a server, which any transport connects to its clients. :class:`PeerRound` has none: the clients add
+among themselves, as additive sharing does. Both record through one :class:`~coterie.rounds.row.LedgerRow`.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Generic, Protocol
+
+from coterie.arithmetic.ring import RingVector
+from coterie.cohorts.outcome import Outcome
+from coterie.errors import CoterieError, LocalProtocolError, PeerProtocolError, RoundAborted
+from coterie.rounds.outcome import Attendance, D, RoundResult
+from coterie.rounds.row import LedgerRow
+from coterie.secagg.server import Aggregate, Rejected, Step
+from coterie.secagg.terms import Terms
+
+
+class SessionServer(Protocol):
+    """The server's half of a session, whichever protocol it follows."""
+
+    @property
+    def terms(self) -> Terms:
+        """What the clients agree to."""
+        ...
+
+    @property
+    def step(self) -> Step:
+        """What clients are expected to send."""
+        ...
+
+    @property
+    def rejected(self) -> list[Rejected]:
+        """Messages that were not accepted."""
+        ...
+
+    @property
+    def advertisers(self) -> tuple[str, ...]:
+        """Clients whose keys arrived."""
+        ...
+
+    @property
+    def sharers(self) -> tuple[str, ...]:
+        """Clients whose shares arrived."""
+        ...
+
+    @property
+    def survivors(self) -> tuple[str, ...]:
+        """Clients whose masked input arrived."""
+        ...
+
+    @property
+    def aggregated(self) -> tuple[str, ...]:
+        """Clients whose sum is about to be revealed."""
+        ...
+
+    @property
+    def revealers(self) -> tuple[str, ...]:
+        """Clients whose shares of others' secrets arrived."""
+        ...
+
+    @property
+    def aggregate(self) -> Aggregate:
+        """The sum, once the last step is closed."""
+        ...
+
+    def invite(self) -> dict[str, bytes]:
+        """Return what to send to begin with."""
+        ...
+
+    def receive(self, sender: str, data: bytes, /) -> Rejected | None:
+        """Take in one message."""
+        ...
+
+    def close(self) -> dict[str, bytes]:
+        """End the step and return what to send to whom."""
+        ...
+
+
+class _AnyRound(Generic[D]):
+    """What all rounds have in common: a row, and a result once they are over."""
+
+    def __init__(self, row: LedgerRow, selected: tuple[str, ...], decode: Callable[[Aggregate], D]) -> None:
+        self._row = row
+        self._decode = decode
+        self._result: RoundResult[D] | None = None
+        self.selected = selected
+
+    @property
+    def number(self) -> int:
+        """The round's number, from 1."""
+        return self._row.number
+
+    @property
+    def over(self) -> bool:
+        """Whether there is a :attr:`result`."""
+        return self._result is not None
+
+    @property
+    def result(self) -> RoundResult[D]:
+        """How the round went; known once it is over."""
+        if self._result is None:
+            raise LocalProtocolError(f"round {self.number} is not over{self._progress()}")
+        return self._result
+
+    def skip(self, reason: str) -> None:
+        """Record that the round does not take place, and why."""
+        self._check_running()
+        self._row.skip(reason)
+        attendance = Attendance(self.selected)
+        self._result = RoundResult(self.number, Outcome.SKIPPED, attendance, self.selected, note=reason)
+
+    def _progress(self) -> str:
+        return ""
+
+    def _check_running(self) -> None:
+        if self._result is not None:
+            raise LocalProtocolError(f"round {self.number} is over")
+
+    def _complete(self, aggregate: Aggregate, attendance: Attendance, remaining: tuple[str, ...]) -> None:
+        """Decode the sum first, and record the round as completed afterwards."""
+        value = self._decode(aggregate)
+        self._row.complete()
+        self._end(Outcome.COMPLETED, attendance, remaining, revealed=self._row.revealed, value=value)
+
+    def _abort(self, error: CoterieError, attendance: Attendance, remaining: tuple[str, ...]) -> None:
+        self._check_running()
+        outcome, revealed = self._row.abort(error)
+        self._end(outcome, attendance, remaining, revealed=revealed, error=error)
+
+    def _end(
+        self,
+        outcome: Outcome,
+        attendance: Attendance,
+        remaining: tuple[str, ...],
+        *,
+        revealed: tuple[str, ...],
+        value: D | None = None,
+        error: CoterieError | None = None,
+    ) -> None:
+        self._result = RoundResult(
+            self.number, outcome, attendance, remaining, revealed, value, error, self._rejected()
+        )
+
+    def _rejected(self) -> tuple[Rejected, ...]:
+        return ()
+
+
+class Round(_AnyRound[D]):
+    """One round, seen from the server; over as soon as there is a :attr:`result`."""
+
+    def __init__(
+        self,
+        row: LedgerRow,
+        selected: tuple[str, ...],
+        decode: Callable[[Aggregate], D],
+        server: SessionServer | None,
+    ) -> None:
+        """Begin a round; without a server there is no session, and the round is to be skipped."""
+        super().__init__(row, selected, decode)
+        self._server = server
+
+    def __repr__(self) -> str:
+        return f"<Round {self.number}, {self._result.outcome if self._result else self.step}>"
+
+    @property
+    def step(self) -> Step:
+        """What clients are expected to send."""
+        return self._server.step if self._server and not self.over else Step.DONE
+
+    def invite(self) -> dict[str, bytes]:
+        """Return what to send to the selected clients to begin with; nothing if there are too few."""
+        return self._server.invite() if self._server else {}
+
+    def receive(self, sender: str, message: bytes) -> Rejected | None:
+        """Take in one message of the current step from an authenticated sender; never raises on bad input."""
+        if self._server is None or self.over:
+            return Rejected(sender, Step.DONE, "sent a message after the round ended")
+        return self._server.receive(sender, message)
+
+    def close(self) -> dict[str, bytes]:
+        """End the current step and return what to send to whom: nothing once the round is over.
+
+        Messages that ask a client to reveal are returned only after the row is in the ledger.
+        """
+        self._check_running()
+        server = self._session()
+        try:
+            outgoing = server.close()
+            if server.step is Step.REVEAL:
+                self._row.reveal(server.aggregated)
+            if server.step is Step.DONE:
+                self._complete(server.aggregate, self._attendance(), self._remaining())
+        except (RoundAborted, PeerProtocolError) as error:
+            self.abort(error)
+            return {}
+        return outgoing
+
+    def abort(self, error: CoterieError) -> None:
+        """Give the round up; what may have been revealed, now or before a crash, stays in the ledger."""
+        self._abort(error, self._attendance(), self._remaining())
+
+    def _session(self) -> SessionServer:
+        if self._server is None:
+            raise LocalProtocolError(f"round {self.number} has no session")
+        return self._server
+
+    def _attendance(self) -> Attendance:
+        server = self._session()
+        return Attendance(
+            self.selected, server.advertisers, server.sharers, server.survivors, server.aggregated, server.revealers
+        )
+
+    def _remaining(self) -> tuple[str, ...]:
+        """Return who was there in the last step that was closed."""
+        server = self._session()
+        lasting = server.revealers if self._row.revealed else server.survivors
+        return {Step.ADVERTISE: server.advertisers, Step.SHARE: server.sharers}.get(server.step, lasting)
+
+    def _progress(self) -> str:
+        return f": it is in step {self.step}"
+
+    def _rejected(self) -> tuple[Rejected, ...]:
+        return tuple(self._server.rejected) if self._server else ()
+
+
+class PeerRound(_AnyRound[D]):
+    """One round without a server: the selected clients add among themselves, all of them or not at all."""
+
+    def __repr__(self) -> str:
+        return f"<PeerRound {self.number}, {self._result.outcome if self._result else 'open'}>"
+
+    def add(self, add: Callable[[], RingVector]) -> None:
+        """Record the row, and only then let the clients add; ``add`` returns the sum that all of them see."""
+        self._check_running()
+        self._row.reveal(self.selected)
+        try:
+            self._complete(Aggregate(add(), self.selected), self._everybody(), self.selected)
+        except (RoundAborted, PeerProtocolError) as error:
+            self.abort(error)
+
+    def abort(self, error: CoterieError, missing: Collection[str] = ()) -> None:
+        """Give the round up; ``missing`` are the clients that dropped out."""
+        there = tuple(name for name in self.selected if name not in missing)
+        self._abort(error, Attendance(self.selected, there, there), there)
+
+    def _everybody(self) -> Attendance:
+        return Attendance(*[self.selected] * 6)

@@ -1,0 +1,62 @@
+"""The ledger row of a round: recorded before anything is revealed, and closed by completing or aborting the round.
+
+Every kind of round writes its row through this class: a round with a server (:class:`~coterie.rounds.round.Round`) and
+one in which the clients add among themselves (:class:`~coterie.rounds.round.PeerRound`).
+"""
+
+from typing import TYPE_CHECKING
+
+from coterie.cohorts.outcome import Outcome
+from coterie.cohorts.roster import Roster
+from coterie.errors import CoterieError, LocalProtocolError
+
+if TYPE_CHECKING:
+    from coterie.cohorts.ledger import Ledger
+
+
+class LedgerRow:
+    """One round's row: skipped, or revealed and then completed, or aborted at any time."""
+
+    def __init__(self, ledger: "Ledger", number: int, roster: Roster, promised: int, *, resuming: bool) -> None:
+        """Name the row of round ``number``; nothing is written yet.
+
+        Args:
+            ledger: where the row goes.
+            number: of the round, from 1.
+            roster: the clients and their circles.
+            promised: the T that the ledger checks the row against.
+            resuming: whether the row may be there already, written by a server that crashed in this round.
+
+        """
+        self._ledger, self._roster, self._promised, self._resuming = ledger, roster, promised, resuming
+        self.number = number
+        self.revealed: tuple[str, ...] = ()
+        """The clients whose sum this process has recorded as about to be revealed."""
+
+    def skip(self, reason: str) -> None:
+        """Record that the round does not take place."""
+        self._ledger.skip(self.number, reason, resuming=self._resuming)
+
+    def reveal(self, aggregated: tuple[str, ...]) -> None:
+        """Check the promised T and record the row; only then may anything leave that asks a client to reveal."""
+        self._ledger.reveal(
+            self.number,
+            aggregated,
+            promised=self._promised,
+            roster=self._roster.digest,
+            recipe=self._roster.recipe_digest,
+            resuming=self._resuming,
+        )
+        self.revealed = aggregated
+
+    def complete(self) -> None:
+        """Record that the sum was opened and decoded."""
+        if not self.revealed:
+            raise LocalProtocolError(f"round {self.number} has a sum, and its row was never recorded")
+        self._ledger.complete(self.number, resuming=self._resuming)
+
+    def abort(self, error: CoterieError) -> tuple[Outcome, tuple[str, ...]]:
+        """Record that the round failed; return its outcome, and whose sum may have been revealed, now or earlier."""
+        self._ledger.abort(self.number, str(error), resuming=self._resuming)
+        row = self._ledger.revealed(self.number)
+        return (Outcome.ABORTED_AFTER_REVEAL if row else Outcome.ABORTED_BEFORE_REVEAL), row

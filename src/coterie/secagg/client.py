@@ -28,17 +28,27 @@ from coterie.secagg import messages, rules
 from coterie.secagg.envelopes import open_shares, seal_shares, sealing_keys
 from coterie.secagg.masking import Map, adds, mask_vector, pair_seed
 from coterie.secagg.messages import SERVER
+from coterie.secagg.states import SecretPart, State, own_identity, park, read_state
 from coterie.secagg.terms import Terms
 
+__all__ = [
+    "AnyState",
+    "Confirmed",
+    "Finished",
+    "Holding",
+    "Joined",
+    "Masked",
+    "Peer",
+    "Shared",
+    "State",
+    "answer",
+    "join",
+    "park",
+    "resume",
+]
 
-class _Record(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Part of a state; its representation gives nothing away."""
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} (secret)>"
-
-
-class Peer(_Record, frozen=True):
+class Peer(SecretPart, frozen=True):
     """A neighbour that advertised its keys, and what was agreed with it."""
 
     client: int
@@ -46,22 +56,12 @@ class Peer(_Record, frozen=True):
     pair_seed: bytes
 
 
-class Holding(_Record, frozen=True):
+class Holding(SecretPart, frozen=True):
     """The two shares of one dealer's secrets that this client holds."""
 
     dealer: int
     self_share: bytes
     key_share: bytes
-
-
-class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What every state knows: the terms, and which client this is."""
-
-    terms: Terms
-    me: int
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.terms.clients[self.me]!r} in session {self.terms.session.hex()[:8]}>"
 
 
 class Joined(State, frozen=True, tag=True):
@@ -184,7 +184,7 @@ class Shared(State, frozen=True, tag=True):
         sharers = tuple(envelope.peer for envelope in envelopes)
         statement = None
         if terms.active:
-            statement = _own(terms, me, identity).sign(rules.masks_context(terms, self.seed, me, sharers))
+            statement = own_identity(terms, me, identity).sign(rules.masks_context(terms, self.seed, me, sharers))
         state = Masked(terms, me, self.seed, tuple(held), sharers, tuple(distrusted))
         payload = cast("bytes", ring.pack(masked))  # the codec takes any buffer
         return state, messages.encode(messages.MaskedInput(terms.digest, me, payload, statement))
@@ -212,7 +212,7 @@ class Masked(State, frozen=True, tag=True):
         terms = self.terms
         if not terms.active:
             raise LocalProtocolError("survivors are confirmed only against an active server")
-        identity = _own(terms, self.me, identity)
+        identity = own_identity(terms, self.me, identity)
         announcement = self._read(message)
         told = self._survivors(announcement)
         sharers = messages.decode_members(announcement.sharers, len(terms.clients), SERVER)
@@ -274,7 +274,7 @@ def join(terms: Terms, client: str, entropy: Entropy, identity: Identity | None 
     signature = None
     if terms.active:
         context = rules.advertisement_context(terms, me, sealing_key.public, masking_key.public)
-        signature = _own(terms, me, identity).sign(context)
+        signature = own_identity(terms, me, identity).sign(context)
     reply = messages.Advertisement(terms.digest, me, sealing_key.public, masking_key.public, signature)
     return Joined(terms, me, sealing_key.secret(), masking_key.secret()), messages.encode(reply)
 
@@ -303,28 +303,12 @@ def answer(
             raise LocalProtocolError("the session is over; nothing more is said in it")
 
 
-def park(state: AnyState) -> bytes:
-    """Return the state as bytes. They hold secrets: store them as you would a private key."""
-    body = msgspec.msgpack.encode(state)
-    return body + messages.checksum(body)
+_DECODER: "msgspec.msgpack.Decoder[AnyState]" = msgspec.msgpack.Decoder(AnyState, dec_hook=read_topology)
 
 
 def resume(data: bytes) -> AnyState:
     """Return the state that :func:`park` stored; damage is found, forgery is not."""
-    body = data[: -messages.CHECKSUM_BYTES]
-    try:
-        state: AnyState = msgspec.msgpack.decode(body, type=AnyState, dec_hook=read_topology)
-    except (ValueError, RecursionError):
-        raise LocalProtocolError("these bytes are not a parked client state") from None
-    if messages.checksum(body) != data[-messages.CHECKSUM_BYTES :] or not 0 <= state.me < len(state.terms.clients):
-        raise LocalProtocolError("this parked client state was damaged")
-    return state
-
-
-def _own(terms: Terms, me: int, identity: Identity | None) -> Identity:
-    if identity is None or identity.public != terms.identities[me]:
-        raise ConfigError(f"the identity of client {terms.clients[me]!r} is missing or not the one in the terms")
-    return identity
+    return read_state(data, _DECODER)
 
 
 def _reveal(state: State, survivors: frozenset[int], held: Sequence[Holding]) -> tuple[Finished, bytes]:

@@ -1,5 +1,8 @@
 """The invitation to a session, as a client reads it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from coterie.errors import ConfigError, PeerProtocolError
 from coterie.secagg import messages
 from coterie.secagg.messages import SERVER
@@ -20,9 +23,16 @@ def read_invitation(message: bytes) -> Terms:
     if not is_invitation(message):
         raise PeerProtocolError(SERVER, "sent bytes that are not an Invitation")
     invitation = messages.decode(message, messages.Invitation, SERVER, None)
-    try:
+    with proposal():
         terms = Terms.from_bytes(invitation.body)
-    except ConfigError as error:
-        raise PeerProtocolError(SERVER, f"sent an invitation that cannot be accepted: {error}") from None
     messages.check_session(invitation, terms.digest, SERVER)
     return terms
+
+
+@contextmanager
+def proposal() -> Iterator[None]:
+    """Blame the server for whatever it proposes that cannot be a session."""
+    try:
+        yield
+    except ConfigError as error:
+        raise PeerProtocolError(SERVER, f"sent an invitation that cannot be accepted: {error}") from None

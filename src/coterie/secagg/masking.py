@@ -1,6 +1,6 @@
 """Masks as both sides compute them: which seeds, which signs, over which slices of a vector."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from coterie.arithmetic.ring import RingVector
@@ -8,6 +8,7 @@ from coterie.crypto.agreement import PrivateKey
 from coterie.crypto.keystream import BLOCK_BYTES, SEED_BYTES, apply_masks
 from coterie.secagg import rules
 from coterie.secagg.messages import Advertisement
+from coterie.secagg.terms import Terms
 
 #: Runs a function over slices, such as an executor's ``map`` to use several cores.
 Map = Callable[[Callable[[slice], None], Sequence[slice]], Iterable[Any]]
@@ -43,3 +44,20 @@ def mask_vector(
     size = max(blocks * BLOCK_BYTES, LEAST_SLICE)
     for _ in parallel(mask, [slice(first, first + size) for first in range(0, len(vector), size)]):
         pass
+
+
+def unmask_circles(
+    terms: Terms,
+    sums: Mapping[int, RingVector],
+    aggregated: Collection[int],
+    added: Sequence[bytes],
+    subtracted: Sequence[bytes],
+    parallel: Map | None = None,
+) -> RingVector:
+    """Add up the masked sums of the aggregated clients' circles, and add and subtract the masks of these seeds."""
+    total = terms.ring.zeros(terms.length)
+    for circle in {terms.circle_of(client) for client in aggregated}:
+        total += sums[circle]
+    mask_vector(total, added, subtracted, parallel)
+    terms.ring.reduce(total)
+    return total

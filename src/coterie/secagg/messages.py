@@ -42,11 +42,11 @@ Sealed = Annotated[bytes, _exactly(SEALED_BYTES)]
 Signature = Annotated[bytes, _exactly(SIGNATURE_BYTES)]
 
 
-class _Wire(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    pass
+class Part(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A message, or part of one."""
 
 
-class Message(_Wire, frozen=True):
+class Message(Part, frozen=True):
     """What every message begins with."""
 
     terms: Digest
@@ -59,6 +59,12 @@ class ClientMessage(Message, frozen=True):
     """A message to the server."""
 
     sender: ClientNumber
+
+
+class SignedMessage(ClientMessage, frozen=True):
+    """A message that is nothing but a signature."""
+
+    signature: Signature
 
 
 class Invitation(Message, frozen=True, tag=0):
@@ -81,14 +87,14 @@ class KeyBook(Message, frozen=True, tag=2):
     advertisements: tuple[Advertisement, ...]
 
 
-class Fingerprints(_Wire, frozen=True):
+class Fingerprints(Part, frozen=True):
     """Commitments to one holder's two shares of one dealer's secrets."""
 
     self_share: Fingerprint
     key_share: Fingerprint
 
 
-class Envelope(_Wire, frozen=True):
+class Envelope(Part, frozen=True):
     """Two shares of the dealer's secrets, sealed for one holder; ``peer`` is whoever is at the other end."""
 
     peer: ClientNumber
@@ -121,7 +127,7 @@ class MaskedInput(ClientMessage, frozen=True, tag=5):
     statement: Signature | None = None
 
 
-class Statement(_Wire, frozen=True):
+class Statement(Part, frozen=True):
     """A client's signature over the set of neighbours whose masks its input carries."""
 
     client: ClientNumber
@@ -139,10 +145,8 @@ class Announcement(Message, frozen=True, tag=6):
     statements: tuple[Statement, ...] = ()
 
 
-class Confirmation(ClientMessage, frozen=True, tag=7):
+class Confirmation(SignedMessage, frozen=True, tag=7):
     """Consistency step, client: a signature over the survivors it was told of."""
-
-    signature: Signature
 
 
 class Testimony(Message, frozen=True, tag=8):
@@ -151,7 +155,7 @@ class Testimony(Message, frozen=True, tag=8):
     confirmations: tuple[Confirmation, ...]
 
 
-class SelfShareOf(_Wire, frozen=True):
+class SelfShareOf(Part, frozen=True):
     """A share of the dealer's self seed."""
 
     dealer: ClientNumber
@@ -161,7 +165,7 @@ class SelfShareOf(_Wire, frozen=True):
         return f"<share of client {self.dealer}'s self seed>"
 
 
-class KeyShareOf(_Wire, frozen=True):
+class KeyShareOf(Part, frozen=True):
     """A share of the dealer's masking key."""
 
     dealer: ClientNumber

@@ -11,7 +11,15 @@ from coterie.crypto import signing
 from coterie.crypto.context import bind, digest, fingerprint
 from coterie.errors import PartialSumRisk, PeerProtocolError, ThresholdError, VerificationError
 from coterie.graphs.topology import Topology, build
-from coterie.secagg.messages import SERVER, Advertisement, Confirmation, Fingerprints, Statement, encode_members
+from coterie.secagg.messages import (
+    SERVER,
+    Advertisement,
+    Confirmation,
+    Fingerprints,
+    SignedMessage,
+    Statement,
+    encode_members,
+)
 from coterie.secagg.terms import Terms
 
 
@@ -201,7 +209,13 @@ def check_testimony(
     terms: Terms, seed: bytes, survivors: frozenset[int], confirmations: Collection[Confirmation]
 ) -> None:
     """A quorum of the roster must have signed the very survivor set this client was told of."""
-    context = survivors_context(terms, seed, survivors)
+    check_quorum(terms, survivors_context(terms, seed, survivors), survivors, confirmations)
+
+
+def check_quorum(
+    terms: Terms, context: bytes, survivors: Collection[int], confirmations: Collection[SignedMessage]
+) -> None:
+    """Enough survivors, each once, must have signed ``context``, which names one survivor set."""
     for entry in confirmations:
         if entry.sender not in survivors:
             raise PeerProtocolError(SERVER, "forwarded the confirmation of a client that did not survive")
@@ -212,7 +226,7 @@ def check_testimony(
                 SERVER,
                 f"told client {terms.clients[entry.sender]} of other survivors, or forged its confirmation",
             ) from None
-    if len(confirmations) < terms.quorum:
+    if len({entry.sender for entry in confirmations}) < terms.quorum:
         raise ThresholdError(f"{len(confirmations)} clients confirmed the survivors; {terms.quorum} are needed")
 
 

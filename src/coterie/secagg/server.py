@@ -12,16 +12,14 @@ never harms the round. Masked inputs are added up as they arrive: memory holds o
 The order of the steps stands in :mod:`coterie.secagg.steps`, what happens in each in this class.
 """
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Collection
 from types import MappingProxyType
-from typing import Any
 
-from coterie.arithmetic.ring import RingVector
 from coterie.crypto import signing
 from coterie.crypto.agreement import check_public
-from coterie.errors import InputError, LocalProtocolError, PeerProtocolError, ThresholdError, VerificationError
+from coterie.errors import PeerProtocolError, ThresholdError
 from coterie.secagg import messages, rules, steps
+from coterie.secagg.base_server import Aggregate, BaseServer, Outgoing, Rejected, Stage
 from coterie.secagg.masking import Map
 from coterie.secagg.steps import Step
 from coterie.secagg.terms import Terms
@@ -29,41 +27,8 @@ from coterie.secagg.unmasking import View, remove_masks
 
 __all__ = ["Aggregate", "Rejected", "Server", "Step"]
 
-Outgoing = dict[int, messages.Message]
 
-
-@dataclass(frozen=True)
-class Rejected:
-    """A message that was not accepted; the session is as if it had never arrived."""
-
-    sender: str
-    step: Step
-    reason: str
-
-
-@dataclass(frozen=True)
-class Aggregate:
-    """What a session yields."""
-
-    total: RingVector
-    """The sum of the inputs of exactly the ``clients``, in the ring."""
-    clients: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class _Handler:
-    """What the server does in one step."""
-
-    take: Callable[[int, Any], None]
-    """Checks and keeps one client's message, of the type that the table of steps says."""
-    close: Callable[[], Outgoing]
-    expected: Callable[[], Collection[int]]
-    """Clients that take part in the step."""
-    heard: Collection[int]
-    """Clients whose message arrived."""
-
-
-class Server:
+class Server(BaseServer):
     """One session, seen from the server.
 
     ::
@@ -77,39 +42,29 @@ class Server:
     """
 
     def __init__(self, terms: Terms, parallel: Map | None = None) -> None:
-        self.terms = terms
-        self.step = Step.ADVERTISE
-        self.rejected: list[Rejected] = []
-        self._parallel = parallel
+        super().__init__(terms, terms.digest, Step.ADVERTISE, steps.ROWS, parallel)
         self._seed = b""
         self._advertisements: dict[int, messages.Advertisement] = {}
         self._keys: set[bytes] = set()
         self._envelopes: dict[int, tuple[messages.Envelope, ...]] = {}
         self._seed_marks: dict[int, bytes] = {}
         self._share_marks: dict[int, dict[int, messages.Fingerprints]] = {}
-        self._sums: dict[int, RingVector] = {}
         self._survivors: set[int] = set()
         self._statements: dict[int, bytes] = {}
-        self._aggregated: frozenset[int] = frozenset()
         self._confirmations: dict[int, messages.Confirmation] = {}
         self._self_shares: dict[int, dict[int, bytes]] = {}
         self._key_shares: dict[int, dict[int, bytes]] = {}
-        self._revealers: set[int] = set()
-        self._aggregate: Aggregate | None = None
         everybody = range(len(terms.clients))
         confirmed: Collection[int] = self._confirmations if terms.active else self._survivors
-        self._handlers = {
-            Step.ADVERTISE: _Handler(self._take_keys, self._close_keys, lambda: everybody, self._advertisements),
-            Step.SHARE: _Handler(self._take_shares, self._close_shares, lambda: self._advertisements, self._seed_marks),
-            Step.MASK: _Handler(self._take_input, self._close_inputs, lambda: self._seed_marks, self._survivors),
-            Step.CONFIRM: _Handler(
+        self._stages = {
+            Step.ADVERTISE: Stage(self._take_keys, self._close_keys, lambda: everybody, self._advertisements),
+            Step.SHARE: Stage(self._take_shares, self._close_shares, lambda: self._advertisements, self._seed_marks),
+            Step.MASK: Stage(self._take_input, self._close_inputs, lambda: self._seed_marks, self._survivors),
+            Step.CONFIRM: Stage(
                 self._take_confirmation, self._close_confirmations, lambda: self._survivors, self._confirmations
             ),
-            Step.REVEAL: _Handler(self._take_revelation, self._close_revelations, lambda: confirmed, self._revealers),
+            Step.REVEAL: Stage(self._take_revelation, self._close_revelations, lambda: confirmed, self._revealers),
         }
-
-    def __repr__(self) -> str:
-        return f"<Server of session {self.terms.session.hex()[:8]}, step {self.step}>"
 
     # Who is still there after each step (V1 to V4 of the papers), by name.
 
@@ -127,23 +82,6 @@ class Server:
     def survivors(self) -> tuple[str, ...]:
         """Clients whose masked input arrived."""
         return self._names(self._survivors)
-
-    @property
-    def revealers(self) -> tuple[str, ...]:
-        """Clients whose shares of others' secrets arrived and checked out."""
-        return self._names(self._revealers)
-
-    @property
-    def aggregated(self) -> tuple[str, ...]:
-        """Clients whose sum is about to be revealed; known, and final, once the masking step is closed."""
-        return self._names(self._aggregated)
-
-    @property
-    def aggregate(self) -> Aggregate:
-        """The sum; known once the last step is closed."""
-        if self._aggregate is None:
-            raise LocalProtocolError(f"there is no sum in step {self.step}")
-        return self._aggregate
 
     def view(self) -> View:
         """Everything this server holds, to be read and not changed: what a curious one would work with."""
@@ -167,42 +105,8 @@ class Server:
         invitation = messages.encode(messages.Invitation(self.terms.digest, self.terms.to_bytes()))
         return dict.fromkeys(self.terms.clients, invitation)
 
-    def receive(self, sender: str, data: bytes) -> Rejected | None:
-        """Take in one message of the current step from an authenticated sender; never raises on bad input."""
-        try:
-            self._receive(sender, data)
-        except (PeerProtocolError, VerificationError, InputError) as error:
-            reason = error.reason if isinstance(error, PeerProtocolError) else str(error)
-            self.rejected.append(Rejected(sender, self.step, reason))
-            return self.rejected[-1]
-        return None
-
-    def _receive(self, sender: str, data: bytes) -> None:
-        client = self.terms.index.get(sender)
-        if client is None:
-            raise PeerProtocolError(sender, "is not in the terms")
-        if self.step is Step.DONE:
-            raise PeerProtocolError(sender, "sent a message after the session ended")
-        handler = self._handlers[self.step]
-        if client not in handler.expected():
-            raise PeerProtocolError(sender, f"takes no part in step {self.step}")
-        if client in handler.heard:
-            raise PeerProtocolError(sender, f"was already heard in step {self.step}")
-        message = messages.decode(data, steps.ROWS[self.step].upload, sender, self.terms.digest)
-        messages.check_sender(message, client, sender)
-        handler.take(client, message)
-
-    def close(self) -> dict[str, bytes]:
-        """End the current step and return what to send to whom; raise if the session cannot go on.
-
-        Closing the last step removes the masks, or raises what :func:`~coterie.secagg.unmasking.remove_masks` says.
-        Nothing is left to send then, and :attr:`aggregate` is there.
-        """
-        if self.step is Step.DONE:
-            raise LocalProtocolError("the session is over: there is nothing to close")
-        outgoing = self._handlers[self.step].close()
-        self.step = steps.following(self.step, active=self.terms.active)
-        return {self.terms.clients[client]: messages.encode(message) for client, message in outgoing.items()}
+    def _following(self) -> Step:
+        return steps.following(self.step, active=self.terms.active)
 
     # Step 0: keys.
 
@@ -263,11 +167,7 @@ class Server:
             self._statements[client] = rules.check_statement(
                 self.terms, self._seed, client, self._seed_marks, masked.statement
             )
-        circle = self.terms.circle_of(client)
-        if circle in self._sums:
-            self._sums[circle] += vector
-        else:
-            self._sums[circle] = vector
+        self._add(client, vector)
         self._survivors.add(client)
 
     def _close_inputs(self) -> Outgoing:
@@ -299,10 +199,7 @@ class Server:
         self._confirmations[client] = confirmation
 
     def _close_confirmations(self) -> Outgoing:
-        if len(self._confirmations) < self.terms.quorum:
-            raise ThresholdError(
-                f"{len(self._confirmations)} clients confirmed the survivors; {self.terms.quorum} are needed"
-            )
+        self._check_confirmed(len(self._confirmations))
         confirmations = tuple(self._confirmations[client] for client in sorted(self._confirmations))
         return dict.fromkeys(self._confirmations, messages.Testimony(self.terms.digest, confirmations))
 
@@ -332,14 +229,8 @@ class Server:
         self._revealers.add(holder)
 
     def _close_revelations(self) -> Outgoing:
-        total = remove_masks(self.view(), self._parallel)
-        self._sums.clear()
-        self._aggregate = Aggregate(total, self._names(self._aggregated))
-        return {}
+        return self._finish(remove_masks(self.view(), self._parallel))
 
     def _check_remaining(self, remaining: Collection[int], what: str) -> None:
         if len(remaining) < self.terms.fewest:
             raise ThresholdError(f"only {len(remaining)} clients {what}; the minimum is {self.terms.fewest}")
-
-    def _names(self, clients: Collection[int]) -> tuple[str, ...]:
-        return tuple(self.terms.clients[client] for client in sorted(clients))

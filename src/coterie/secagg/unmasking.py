@@ -12,7 +12,7 @@ from coterie.crypto.agreement import PrivateKey
 from coterie.errors import PeerProtocolError, ThresholdError, VerificationError
 from coterie.graphs.topology import Graph
 from coterie.secagg import rules
-from coterie.secagg.masking import Map, adds, mask_vector, pair_seed
+from coterie.secagg.masking import Map, adds, pair_seed, unmask_circles
 from coterie.secagg.messages import Advertisement, Confirmation
 from coterie.secagg.terms import Terms
 
@@ -76,12 +76,7 @@ def remove_masks(view: View, parallel: Map | None = None) -> RingVector:
         for peer in peers:
             seeds = subtracted if adds(peer, client) else added
             seeds.append(pair_seed(key, client, view.advertisements[peer], terms.digest, view.seed))
-    total = terms.ring.zeros(terms.length)
-    for circle in {terms.circle_of(client) for client in aggregated}:
-        total += view.sums[circle]
-    mask_vector(total, added, subtracted, parallel)
-    terms.ring.reduce(total)
-    return total
+    return unmask_circles(terms, view.sums, aggregated, added, subtracted, parallel)
 
 
 def _check_informative(view: View, aggregated: Collection[int], left: Collection[int]) -> None:

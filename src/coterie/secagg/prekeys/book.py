@@ -11,6 +11,7 @@ from coterie.errors import ConfigError, PeerProtocolError
 from coterie.graphs.guarantees import majority_threshold
 from coterie.graphs.topology import is_complete
 from coterie.secagg import messages as wire
+from coterie.secagg.invitation import proposal
 from coterie.secagg.messages import SERVER
 from coterie.secagg.prekeys.messages import BookInvitation, Prekey
 from coterie.secagg.terms import Terms
@@ -93,10 +94,15 @@ class PrekeyBook:
     @staticmethod
     def read(message: bytes) -> "PrekeyBook":
         """Return the book that the server proposes; whether to agree to it is for the client to decide."""
+        if not is_book(message):
+            raise PeerProtocolError(SERVER, "sent bytes that are not a BookInvitation")
         invitation = wire.decode(message, BookInvitation, SERVER, None)
-        try:
+        with proposal():
             book = PrekeyBook(Terms.from_bytes(invitation.body), invitation.prekeys)
-        except ConfigError as error:
-            raise PeerProtocolError(SERVER, f"sent an invitation that cannot be accepted: {error}") from None
         wire.check_session(invitation, book.digest, SERVER)
         return book
+
+
+def is_book(message: bytes) -> bool:
+    """Tell an invitation with a book from all other messages: its tag is 10, in the second byte of a msgpack array."""
+    return message[1:2] == b"\x0a"

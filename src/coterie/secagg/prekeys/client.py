@@ -21,7 +21,7 @@ from coterie.crypto.entropy import Entropy, LabelledStream
 from coterie.crypto.keystream import SEED_BYTES
 from coterie.crypto.sealing import seal, unseal
 from coterie.crypto.signing import Identity
-from coterie.errors import ConfigError, LocalProtocolError, PeerProtocolError, VerificationError
+from coterie.errors import LocalProtocolError, PeerProtocolError, VerificationError
 from coterie.graphs.table import read_topology
 from coterie.secagg import messages as wire
 from coterie.secagg.masking import Map, adds, mask_vector
@@ -39,7 +39,23 @@ from coterie.secagg.prekeys.messages import (
     SurvivorProof,
     SurvivorSignature,
 )
-from coterie.secagg.terms import Terms
+from coterie.secagg.states import SecretPart, State, own_identity, park, read_state
+
+__all__ = [
+    "AnyParked",
+    "Contributed",
+    "Done",
+    "Invited",
+    "Pair",
+    "Signed",
+    "accept",
+    "answer",
+    "issue",
+    "pad_stream",
+    "park",
+    "resume",
+    "xor",
+]
 
 
 def issue(
@@ -51,15 +67,12 @@ def issue(
     return key.secret(), Prekey(key.public, issued, identity.sign(context) if identity else None)
 
 
-class Pair(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Pair(SecretPart, frozen=True):
     """What this client and one other agreed on: the seed of their mask, and a key for each direction."""
 
     seed: bytes
     sending: bytes
     opening: bytes
-
-    def __repr__(self) -> str:
-        return "<Pair (secret)>"
 
 
 @dataclass(frozen=True, repr=False)
@@ -139,19 +152,14 @@ class Invited:
             context = rules.contribution_context(book.digest, me, mark, msgspec.msgpack.encode(body))
             signature = own_identity(terms, me, identity).sign(context)
         opening = tuple(self.pairs[peer].opening if peer != me else b"" for peer in range(len(terms.clients)))
-        state = Contributed(terms, book.prekeys, me, mark, opening, dealt[me])
+        state = Contributed(terms, me, book.prekeys, mark, opening, dealt[me])
         return state, wire.encode(msgspec.structs.replace(body, signature=signature, prekeys=tuple(prekeys)))
 
 
-class ParkedState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class BookState(State, frozen=True):
     """What every state knows that can be parked: the book, and which client of it this is."""
 
-    terms: Terms
     prekeys: tuple[Prekey, ...]
-    me: int
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.terms.clients[self.me]!r} in session {self.terms.session.hex()[:8]}>"
 
     @property
     def book(self) -> PrekeyBook:
@@ -159,7 +167,7 @@ class ParkedState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return PrekeyBook(self.terms, self.prekeys)
 
 
-class Contributed(ParkedState, frozen=True, tag=True):
+class Contributed(BookState, frozen=True, tag=True):
     """The contribution is sent, and the prekey's secret erased."""
 
     mark: bytes
@@ -188,11 +196,11 @@ class Contributed(ParkedState, frozen=True, tag=True):
         if signature is None:
             raise PeerProtocolError(SERVER, "asked to confirm the survivors, which nobody does in this mode")
         marks = tuple(told.get(client, b"") for client in range(len(self.terms.clients)))
-        signed = Signed(self.terms, self.prekeys, self.me, self.opening, self.own, marks)
+        signed = Signed(self.terms, self.me, self.prekeys, self.opening, self.own, marks)
         return signed, wire.encode(SurvivorSignature(book.digest, self.me, signature))
 
 
-class Signed(ParkedState, frozen=True, tag=True):
+class Signed(BookState, frozen=True, tag=True):
     """One survivor list is signed; it is the only one that this client will ever open under this book."""
 
     opening: tuple[bytes, ...]
@@ -210,7 +218,7 @@ class Signed(ParkedState, frozen=True, tag=True):
         return _reveal(self, book, told, self.terms.aggregated(told), proof.envelopes, None)
 
 
-class Done(ParkedState, frozen=True, tag=True):
+class Done(BookState, frozen=True, tag=True):
     """Everything is said; no message is answered any more."""
 
     aggregated: tuple[int, ...]
@@ -249,13 +257,6 @@ def pad_stream(book: PrekeyBook, client: int, circle: int, key: bytes) -> bytes:
     return LabelledStream(key).draw(
         bind("prekey-pads", book.digest, client, circle).hex(), SEED_BYTES * len(book.circles[circle])
     )
-
-
-def own_identity(terms: Terms, me: int, identity: Identity | None) -> Identity:
-    """Return the identity of this client, which the terms must name."""
-    if identity is None or identity.public != terms.identities[me]:
-        raise ConfigError(f"the identity of client {terms.clients[me]!r} is missing or not the one in the terms")
-    return identity
 
 
 def _agree(book: PrekeyBook, key: PrivateKey, me: int, peer: int) -> Pair:
@@ -313,7 +314,7 @@ def _reveal(
         )
         for dealer in sorted(held.keys() & aggregated)
     )
-    done = Done(state.terms, state.prekeys, me, tuple(sorted(aggregated)))
+    done = Done(state.terms, me, state.prekeys, tuple(sorted(aggregated)))
     return done, wire.encode(OpenedShares(book.digest, me, opened, signature))
 
 
@@ -331,22 +332,12 @@ def answer(state: AnyParked, message: bytes, identity: Identity | None) -> tuple
             raise LocalProtocolError("the session is over; nothing more is said in it")
 
 
-def park(state: AnyParked) -> bytes:
-    """Return the state as bytes. They hold secrets: store them as you would a private key."""
-    body = msgspec.msgpack.encode(state)
-    return body + wire.checksum(body)
+_DECODER: "msgspec.msgpack.Decoder[AnyParked]" = msgspec.msgpack.Decoder(AnyParked, dec_hook=read_topology)
 
 
 def resume(data: bytes) -> AnyParked:
     """Return the state that :func:`park` stored; damage is found, forgery is not."""
-    body = data[: -wire.CHECKSUM_BYTES]
-    try:
-        state: AnyParked = msgspec.msgpack.decode(body, type=AnyParked, dec_hook=read_topology)
-    except (ValueError, RecursionError):
-        raise LocalProtocolError("these bytes are not a parked client state") from None
-    if wire.checksum(body) != data[-wire.CHECKSUM_BYTES :] or not 0 <= state.me < len(state.terms.clients):
-        raise LocalProtocolError("this parked client state was damaged")
-    return state
+    return read_state(data, _DECODER)
 
 
 def xor(one: bytes, other: bytes) -> bytes:

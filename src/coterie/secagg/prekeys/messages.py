@@ -8,10 +8,18 @@ from typing import Annotated
 
 import msgspec
 
-from coterie.crypto.context import FINGERPRINT_BYTES
 from coterie.crypto.keystream import SEED_BYTES
 from coterie.crypto.shamir import share_size
-from coterie.secagg.messages import ClientMessage, ClientNumber, Fingerprint, Message, PublicKey, Signature
+from coterie.secagg.messages import (
+    ClientMessage,
+    ClientNumber,
+    Fingerprint,
+    Message,
+    Part,
+    PublicKey,
+    Signature,
+    SignedMessage,
+)
 
 SHARE_BYTES = share_size(SEED_BYTES)
 """Bytes of one share: every secret that is shared is a seed."""
@@ -20,11 +28,7 @@ Moment = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
 """A time in whole seconds since 1970."""
 
 
-class _Part(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Part of a message."""
-
-
-class Prekey(_Part, frozen=True):
+class Prekey(Part, frozen=True):
     """A one-time X25519 key that its owner made in advance, and signed where identities are checked."""
 
     key: PublicKey
@@ -56,7 +60,7 @@ class MaskedContribution(ClientMessage, frozen=True, tag=11):
     """Fresh ones, for sessions to come."""
 
 
-class SealedShares(_Part, frozen=True):
+class SealedShares(Part, frozen=True):
     """A dealer's envelope for the client that this message goes to."""
 
     dealer: ClientNumber
@@ -76,10 +80,8 @@ class SurvivorList(Message, frozen=True, tag=12):
     envelopes: tuple[SealedShares, ...] | None = None
 
 
-class SurvivorSignature(ClientMessage, frozen=True, tag=13):
+class SurvivorSignature(SignedMessage, frozen=True, tag=13):
     """Trip 2, client, where many were lost: its signature on the survivor list."""
-
-    signature: Signature
 
 
 class SurvivorProof(Message, frozen=True, tag=14):
@@ -89,7 +91,7 @@ class SurvivorProof(Message, frozen=True, tag=14):
     envelopes: tuple[SealedShares, ...]
 
 
-class DealerShares(_Part, frozen=True):
+class DealerShares(Part, frozen=True):
     """What one client reveals of one dealer: a share of its self seed, then of its key of each lost circle."""
 
     dealer: ClientNumber
@@ -104,8 +106,3 @@ class OpenedShares(ClientMessage, frozen=True, tag=15):
 
     dealers: tuple[DealerShares, ...]
     signature: Signature | None = None
-
-
-def marks_size(survivors: int) -> int:
-    """Bytes of the marks of so many survivors."""
-    return FINGERPRINT_BYTES * survivors

@@ -11,6 +11,7 @@ from coterie.errors import PeerProtocolError, ThresholdError, VerificationError
 from coterie.secagg.messages import SERVER, encode_members
 from coterie.secagg.prekeys.book import PrekeyBook
 from coterie.secagg.prekeys.messages import Prekey, SurvivorSignature
+from coterie.secagg.rules import check_quorum
 
 Marks = Mapping[int, bytes]
 """Survivors by number, with the mark of each one's self seed: the V of the papers, with names for contributions."""
@@ -132,17 +133,7 @@ def survivors_context(book: PrekeyBook, told: Marks) -> bytes:
 
 def check_proof(book: PrekeyBook, told: Marks, signatures: Collection[SurvivorSignature]) -> None:
     """A quorum must have signed the very survivor list this client was told."""
-    context, signers = survivors_context(book, told), {entry.sender for entry in signatures}
-    if len(signers) != len(signatures) or not signers <= told.keys():
-        raise PeerProtocolError(SERVER, "showed signatures of clients that did not survive, or one client's twice")
-    for entry in signatures:
-        name = book.terms.clients[entry.sender]
-        try:
-            signing.verify(book.terms.identities[entry.sender], entry.signature, context)
-        except VerificationError:
-            raise PeerProtocolError(SERVER, f"told client {name} of other survivors, or forged its signature") from None
-    if len(signers) < book.terms.quorum:
-        raise ThresholdError(f"{len(signers)} clients signed the survivors; {book.terms.quorum} are needed")
+    check_quorum(book.terms, survivors_context(book, told), told, signatures)
 
 
 def opened_secrets(book: PrekeyBook, dealer: int, aggregated: Collection[int]) -> tuple[int, ...]:

@@ -11,17 +11,16 @@
 :attr:`PrekeyServer.refills`.
 """
 
-from collections.abc import Collection
 from types import MappingProxyType
 
 import msgspec
 
-from coterie.arithmetic.ring import RingVector
 from coterie.crypto import signing
 from coterie.crypto.keystream import SEED_BYTES
 from coterie.crypto.sealing import OVERHEAD_BYTES
-from coterie.errors import InputError, LocalProtocolError, PeerProtocolError, ThresholdError, VerificationError
+from coterie.errors import PeerProtocolError, ThresholdError, VerificationError
 from coterie.secagg import messages as wire
+from coterie.secagg.base_server import BaseServer, Outgoing, Stage
 from coterie.secagg.masking import Map
 from coterie.secagg.prekeys import rules
 from coterie.secagg.prekeys.book import PrekeyBook
@@ -37,57 +36,37 @@ from coterie.secagg.prekeys.messages import (
 )
 from coterie.secagg.prekeys.steps import ROWS
 from coterie.secagg.prekeys.unmasking import PrekeyView, remove_masks
-from coterie.secagg.server import Aggregate, Rejected
 from coterie.secagg.steps import Step
 
 
-class PrekeyServer:
+class PrekeyServer(BaseServer):
     """One two-trip session, seen from the server."""
 
     def __init__(self, book: PrekeyBook, parallel: Map | None = None) -> None:
+        super().__init__(book.terms, book.digest, Step.CONTRIBUTE, ROWS, parallel)
         self.book = book
-        self.terms = book.terms
-        self.step = Step.CONTRIBUTE
-        self.rejected: list[Rejected] = []
         self.refills: dict[str, tuple[Prekey, ...]] = {}
         """Fresh prekeys by client; whoever stores them checks their signatures."""
-        self._parallel = parallel
         self._contributions: dict[int, MaskedContribution] = {}
-        self._sums: dict[int, RingVector] = {}
-        self._aggregated: frozenset[int] = frozenset()
         self._signatures: dict[int, bytes] = {}
         self._asked: frozenset[int] = frozenset()
         self._shares: dict[int, dict[int, dict[int, bytes]]] = {}
-        self._revealers: set[int] = set()
-        self._aggregate: Aggregate | None = None
-
-    def __repr__(self) -> str:
-        return f"<PrekeyServer of session {self.terms.session.hex()[:8]}, step {self.step}>"
+        everybody = range(len(book.terms.clients))
+        self._stages = {
+            Step.CONTRIBUTE: Stage(
+                self._take_contribution, self._close_contributions, lambda: everybody, self._contributions
+            ),
+            Step.CONFIRM: Stage(self._take_signature, self._close_signatures, lambda: self._asked, self._signatures),
+            Step.REVEAL: Stage(self._take_shares, self._close_shares, lambda: self._asked, self._revealers),
+        }
 
     @property
     def survivors(self) -> tuple[str, ...]:
         """Clients whose contribution arrived."""
         return self._names(self._contributions)
 
-    @property
-    def aggregated(self) -> tuple[str, ...]:
-        """Clients whose sum is about to be revealed; known, and final, once the contributions are closed."""
-        return self._names(self._aggregated)
-
-    @property
-    def revealers(self) -> tuple[str, ...]:
-        """Clients whose shares of others' secrets arrived."""
-        return self._names(self._revealers)
-
     # Whoever contributed has advertised and shared as well: one message holds all of it.
     advertisers = sharers = survivors
-
-    @property
-    def aggregate(self) -> Aggregate:
-        """The sum; known once the last step is closed."""
-        if self._aggregate is None:
-            raise LocalProtocolError(f"there is no sum in step {self.step}")
-        return self._aggregate
 
     def view(self) -> PrekeyView:
         """Everything this server holds, to be read and not changed."""
@@ -104,58 +83,15 @@ class PrekeyServer:
         """Return what to send to every client to begin with: terms and prekeys."""
         return dict.fromkeys(self.terms.clients, self.book.invitation())
 
-    def receive(self, sender: str, data: bytes) -> Rejected | None:
-        """Take in one message of the current step from an authenticated sender; never raises on bad input."""
-        try:
-            self._receive(sender, data)
-        except (PeerProtocolError, VerificationError, InputError) as error:
-            reason = error.reason if isinstance(error, PeerProtocolError) else str(error)
-            self.rejected.append(Rejected(sender, self.step, reason))
-            return self.rejected[-1]
-        return None
-
-    def close(self) -> dict[str, bytes]:
-        """End the current step and return what to send to whom; raise if the session cannot go on."""
-        match self.step:
-            case Step.CONTRIBUTE:
-                outgoing = self._close_contributions()
-            case Step.CONFIRM:
-                outgoing = self._close_signatures()
-            case Step.REVEAL:
-                outgoing = {}
-                total = remove_masks(self.view(), self._parallel)
-                self._aggregate = Aggregate(total, self.aggregated)
-                self.step = Step.DONE
-            case _:
-                raise LocalProtocolError("the session is over: there is nothing to close")
-        return {self.terms.clients[client]: wire.encode(message) for client, message in outgoing.items()}
-
-    def _receive(self, sender: str, data: bytes) -> None:
-        client = self.terms.index.get(sender)
-        if client is None:
-            raise PeerProtocolError(sender, "is not in the terms")
-        if self.step is Step.DONE:
-            raise PeerProtocolError(sender, "sent a message after the session ended")
-        expected, heard = self._present()
-        if client not in expected:
-            raise PeerProtocolError(sender, f"takes no part in step {self.step}")
-        if client in heard:
-            raise PeerProtocolError(sender, f"was already heard in step {self.step}")
-        message = wire.decode(data, ROWS[self.step].upload, sender, self.book.digest)
-        wire.check_sender(message, client, sender)
-        match message:
-            case MaskedContribution():
-                self._take_contribution(client, message)
-            case SurvivorSignature():
-                self._take_signature(client, message.signature)
-            case OpenedShares():
-                self._take_shares(client, message)
-
-    def _present(self) -> tuple[Collection[int], Collection[int]]:
-        """Return who takes part in the current step, and who was heard in it."""
+    def _following(self) -> Step:
         if self.step is Step.CONTRIBUTE:
-            return range(len(self.terms.clients)), self._contributions
-        return self._asked, self._signatures if self.step is Step.CONFIRM else self._revealers
+            return Step.REVEAL if self._direct else Step.CONFIRM
+        return Step.REVEAL if self.step is Step.CONFIRM else Step.DONE
+
+    @property
+    def _direct(self) -> bool:
+        """Whether few enough were lost that clients reveal without signing first."""
+        return len(self._aggregated) >= self.book.direct_floor
 
     # Trip 1.
 
@@ -178,13 +114,9 @@ class PrekeyServer:
             signing.verify(self.terms.identities[client], made.signature, context)
         self.refills[name] = made.prekeys
         self._contributions[client] = msgspec.structs.replace(made, payload=b"", prekeys=())
-        circle = self.terms.circle_of(client)
-        if circle in self._sums:
-            self._sums[circle] += vector
-        else:
-            self._sums[circle] = vector
+        self._add(client, vector)
 
-    def _close_contributions(self) -> dict[int, wire.Message]:
+    def _close_contributions(self) -> Outgoing:
         book, terms = self.book, self.terms
         self._aggregated = terms.aggregated(self._contributions)
         if len(self._aggregated) < terms.fewest:
@@ -200,10 +132,8 @@ class PrekeyServer:
             wire.encode_members(marks, len(terms.clients)),
             b"".join(marks[client] for client in sorted(marks)),
         )
-        if len(self._aggregated) < book.direct_floor:
-            self.step = Step.CONFIRM
+        if not self._direct:
             return dict.fromkeys(self._asked, listed)
-        self.step = Step.REVEAL
         return {
             client: msgspec.structs.replace(listed, envelopes=self._envelopes_for(client)) for client in self._asked
         }
@@ -220,16 +150,15 @@ class PrekeyServer:
 
     # Trip 2, where many were lost.
 
-    def _take_signature(self, client: int, signature: bytes) -> None:
+    def _take_signature(self, client: int, message: SurvivorSignature) -> None:
+        self._keep_signature(client, message.signature)
+
+    def _keep_signature(self, client: int, signature: bytes) -> None:
         signing.verify(self.terms.identities[client], signature, rules.survivors_context(self.book, self._marks()))
         self._signatures[client] = signature
 
-    def _close_signatures(self) -> dict[int, wire.Message]:
-        if len(self._signatures) < self.terms.quorum:
-            raise ThresholdError(
-                f"{len(self._signatures)} clients confirmed the survivors; {self.terms.quorum} are needed"
-            )
-        self.step = Step.REVEAL
+    def _close_signatures(self) -> Outgoing:
+        self._check_confirmed(len(self._signatures))
         self._asked = frozenset(self._signatures)
         signatures = tuple(
             SurvivorSignature(self.book.digest, client, self._signatures[client]) for client in sorted(self._signatures)
@@ -250,12 +179,12 @@ class PrekeyServer:
             if len(entry.shares) != SHARE_BYTES * len(places):
                 raise PeerProtocolError(name, f"revealed other shares of client {entry.dealer} than were asked for")
         if opened.signature is not None and self.terms.active:
-            self._take_signature(holder, opened.signature)
+            self._keep_signature(holder, opened.signature)
         for entry in opened.dealers:
             secrets = self._shares.setdefault(entry.dealer, {})
             for at, place in enumerate(rules.opened_secrets(book, entry.dealer, self._aggregated)):
                 secrets.setdefault(place, {})[holder] = entry.shares[SHARE_BYTES * at : SHARE_BYTES * (at + 1)]
         self._revealers.add(holder)
 
-    def _names(self, clients: Collection[int]) -> tuple[str, ...]:
-        return tuple(self.terms.clients[client] for client in sorted(clients))
+    def _close_shares(self) -> Outgoing:
+        return self._finish(remove_masks(self.view(), self._parallel))

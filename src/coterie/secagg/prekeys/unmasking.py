@@ -9,7 +9,7 @@ from coterie.arithmetic.ring import RingVector
 from coterie.crypto import shamir
 from coterie.crypto.keystream import SEED_BYTES
 from coterie.errors import PeerProtocolError, ThresholdError, VerificationError
-from coterie.secagg.masking import Map, adds, mask_vector
+from coterie.secagg.masking import Map, adds, unmask_circles
 from coterie.secagg.prekeys import rules
 from coterie.secagg.prekeys.book import PrekeyBook
 from coterie.secagg.prekeys.client import pad_stream, xor
@@ -42,7 +42,7 @@ class PrekeyView:
 
 def remove_masks(view: PrekeyView, parallel: Map | None = None) -> RingVector:
     """Return the sum of the aggregated inputs; :class:`ThresholdError` names every client with too few shares."""
-    book, terms = view.book, view.book.terms
+    book = view.book
     _check_shares(view)
     added: list[bytes] = []
     subtracted: list[bytes] = []
@@ -56,12 +56,7 @@ def remove_masks(view: PrekeyView, parallel: Map | None = None) -> RingVector:
                 continue
             for peer, seed in _masks(view, client, foreign[place - 1], secret):
                 (subtracted if adds(client, peer) else added).append(seed)
-    total = terms.ring.zeros(terms.length)
-    for circle in {terms.circle_of(client) for client in view.aggregated}:
-        total += view.sums[circle]
-    mask_vector(total, added, subtracted, parallel)
-    terms.ring.reduce(total)
-    return total
+    return unmask_circles(book.terms, view.sums, view.aggregated, added, subtracted, parallel)
 
 
 def _masks(view: PrekeyView, client: int, circle: int, key: bytes) -> Iterator[tuple[int, bytes]]:

@@ -186,13 +186,13 @@ def confirmed() -> tuple[PrekeyCast, dict[str, bytes]]:
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [
-        (lambda entries: entries[: len(entries) // 2], "clients signed the survivors"),
+        (lambda entries: entries[: len(entries) // 2], "clients confirmed the survivors"),
         (lambda entries: entries[:1] * 9, "repeated or unsorted"),
         (
             lambda entries: (*entries[:-1], msgspec.structs.replace(entries[0], sender=7)),
             "repeated or unsorted|survive",
         ),
-        (lambda entries: (*entries[:-1], msgspec.structs.replace(entries[0], sender=11)), "forged its signature"),
+        (lambda entries: (*entries[:-1], msgspec.structs.replace(entries[0], sender=11)), "forged its confirmation"),
     ],
 )
 def test_a_quorum_must_have_signed_the_same_list(

@@ -1,0 +1,157 @@
+"""What the servers of both protocols have in common: they collect messages step by step, and add up masked vectors.
+
+A protocol's server gives a :class:`Stage` for each of its steps, and says which step follows. It never raises on bad
+input: a message that is not accepted becomes a :class:`Rejected` value.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from coterie.arithmetic.ring import RingVector
+from coterie.errors import InputError, LocalProtocolError, PeerProtocolError, ThresholdError, VerificationError
+from coterie.secagg import messages
+from coterie.secagg.masking import Map
+from coterie.secagg.steps import Step, StepRow
+from coterie.secagg.terms import Terms
+
+Outgoing = dict[int, messages.Message]
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A message that was not accepted; the session is as if it had never arrived."""
+
+    sender: str
+    step: Step
+    reason: str
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """What a session yields."""
+
+    total: RingVector
+    """The sum of the inputs of exactly the ``clients``, in the ring."""
+    clients: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a server does in one step."""
+
+    take: Callable[[int, Any], None]
+    """Checks and keeps one client's message, of the type that the table of steps says."""
+    close: Callable[[], Outgoing]
+    expected: Callable[[], Collection[int]]
+    """Clients that take part in the step."""
+    heard: Collection[int]
+    """Clients whose message arrived."""
+
+
+class BaseServer:
+    """One session, seen from the server; subclasses know the steps."""
+
+    def __init__(
+        self, terms: Terms, session: bytes, first: Step, rows: Mapping[Step, StepRow], parallel: Map | None
+    ) -> None:
+        """Begin a session.
+
+        Args:
+            terms: what the clients agree to.
+            session: the digest that every message begins with.
+            first: the step that the session begins with.
+            rows: the type of message that clients send in each step.
+            parallel: removes masks from several slices at a time.
+
+        """
+        self.terms = terms
+        self.step = first
+        self.rejected: list[Rejected] = []
+        self._session, self._rows, self._parallel = session, rows, parallel
+        self._stages: dict[Step, Stage] = {}
+        self._sums: dict[int, RingVector] = {}
+        self._aggregated: frozenset[int] = frozenset()
+        self._revealers: set[int] = set()
+        self._aggregate: Aggregate | None = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of session {self.terms.session.hex()[:8]}, step {self.step}>"
+
+    @property
+    def aggregated(self) -> tuple[str, ...]:
+        """Clients whose sum is about to be revealed; known, and final, once all masked inputs are there."""
+        return self._names(self._aggregated)
+
+    @property
+    def revealers(self) -> tuple[str, ...]:
+        """Clients whose shares of others' secrets arrived and checked out."""
+        return self._names(self._revealers)
+
+    @property
+    def aggregate(self) -> Aggregate:
+        """The sum; known once the last step is closed."""
+        if self._aggregate is None:
+            raise LocalProtocolError(f"there is no sum in step {self.step}")
+        return self._aggregate
+
+    def receive(self, sender: str, data: bytes) -> Rejected | None:
+        """Take in one message of the current step from an authenticated sender; never raises on bad input."""
+        try:
+            self._receive(sender, data)
+        except (PeerProtocolError, VerificationError, InputError) as error:
+            reason = error.reason if isinstance(error, PeerProtocolError) else str(error)
+            self.rejected.append(Rejected(sender, self.step, reason))
+            return self.rejected[-1]
+        return None
+
+    def close(self) -> dict[str, bytes]:
+        """End the current step and return what to send to whom; raise if the session cannot go on.
+
+        Closing the last step removes the masks. Nothing is left to send then, and :attr:`aggregate` is there.
+        """
+        if self.step is Step.DONE:
+            raise LocalProtocolError("the session is over: there is nothing to close")
+        outgoing = self._stages[self.step].close()
+        self.step = self._following()
+        return {self.terms.clients[client]: messages.encode(message) for client, message in outgoing.items()}
+
+    def _following(self) -> Step:
+        """Return the step after the one that was just closed."""
+        raise NotImplementedError
+
+    def _receive(self, sender: str, data: bytes) -> None:
+        client = self.terms.index.get(sender)
+        if client is None:
+            raise PeerProtocolError(sender, "is not in the terms")
+        if self.step is Step.DONE:
+            raise PeerProtocolError(sender, "sent a message after the session ended")
+        stage = self._stages[self.step]
+        if client not in stage.expected():
+            raise PeerProtocolError(sender, f"takes no part in step {self.step}")
+        if client in stage.heard:
+            raise PeerProtocolError(sender, f"was already heard in step {self.step}")
+        message = messages.decode(data, self._rows[self.step].upload, sender, self._session)
+        messages.check_sender(message, client, sender)
+        stage.take(client, message)
+
+    def _add(self, client: int, vector: RingVector) -> None:
+        """Add a masked vector to those of its circle."""
+        circle = self.terms.circle_of(client)
+        if circle in self._sums:
+            self._sums[circle] += vector
+        else:
+            self._sums[circle] = vector
+
+    def _finish(self, total: RingVector) -> Outgoing:
+        """Keep the sum; there is nothing left to send."""
+        self._sums.clear()
+        self._aggregate = Aggregate(total, self.aggregated)
+        return {}
+
+    def _check_confirmed(self, signed: int) -> None:
+        if signed < self.terms.quorum:
+            raise ThresholdError(f"{signed} clients confirmed the survivors; {self.terms.quorum} are needed")
+
+    def _names(self, clients: Collection[int]) -> tuple[str, ...]:
+        return tuple(self.terms.clients[client] for client in sorted(clients))

@@ -15,7 +15,7 @@ import pytest
 from tests.support import hostile_files
 from tests.support.hostile_files import COLUMNS
 
-from coterie.attacks.differencing.recorded import read_sums
+from coterie.attacks.differencing.saved_sums import read_sums
 from coterie.cohorts.ledger import Ledger
 from coterie.cohorts.log_size import MEGABYTE, MEMORY
 from coterie.errors import InputError, LogTooLarge

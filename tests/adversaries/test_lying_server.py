@@ -1,7 +1,7 @@
 """Seven attacks of a server that lies, each with the rule that closes it switched off and on, against real clients.
 
 What the server learns is decided by linear algebra over everything it holds
-(:mod:`coterie.attacks.malicious_server.learned`). Each attack was a working exploit before its rule was there.
+(:mod:`coterie.attacks.malicious_server.knowledge`). Each attack was a working exploit before its rule was there.
 """
 
 from collections.abc import Callable
@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from tests.support.cast import make_terms
 
-from coterie.attacks.malicious_server.learned import exposes, leaks, learned
-from coterie.attacks.malicious_server.moves import announce, deliver, show_book
-from coterie.attacks.malicious_server.world import World
+from coterie.attacks.malicious_server.actions import announce, deliver, show_book
+from coterie.attacks.malicious_server.knowledge import exposes, leaks, learned
+from coterie.attacks.malicious_server.server import World
 from coterie.crypto.context import bind
 from coterie.graphs.table import TOPOLOGIES, TopologyKind
 from coterie.graphs.topology import Graph, Harary

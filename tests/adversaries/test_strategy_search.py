@@ -1,7 +1,7 @@
 """A search over random strategies of a lying server, and a script for each rule: what is lost without the rule.
 
 All clients are real, with X25519, Ed25519, AES and Shamir's sharing as they are; nothing is replaced by a stand-in. The
-judge (:mod:`coterie.attacks.malicious_server.learned`) shares no code with the rules it judges. Whatever it calls a
+judge (:mod:`coterie.attacks.malicious_server.knowledge`) shares no code with the rules it judges. Whatever it calls a
 leak, the server also computes from the masked vectors it received, and it is what the clients' inputs come to
 (:func:`tests.support.world.robbed`).
 """
@@ -16,8 +16,8 @@ from tests.support.lies import MOVES, make_liar
 from tests.support.scripts import Sessions
 from tests.support.world import FIELDS, LINES, NUMBER, robbed
 
-from coterie.attacks.malicious_server.learned import exposes, recovered
-from coterie.attacks.malicious_server.weakened import RULES, without
+from coterie.attacks.malicious_server.ablation import RULES, without
+from coterie.attacks.malicious_server.knowledge import exposes, recovered
 from coterie.secagg import rules, steps
 
 Script = Callable[[], Sessions]

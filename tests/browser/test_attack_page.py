@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from coterie.attacks.demo import Story
+from coterie.attacks.demo.measure import Story
 from coterie.attacks.page import attack_page
 
 if TYPE_CHECKING:

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from coterie.attacks.active_membership.course import AttackSchedule, know_nothing, play
-from coterie.attacks.active_membership.descents import COMMON, AttackedDescent, Recipe
 from coterie.attacks.active_membership.inference import infer
-from coterie.attacks.active_membership.scene import MembershipScene
+from coterie.attacks.active_membership.methods import COMMON, AttackedDescent, Recipe
+from coterie.attacks.active_membership.records import MembershipScene
 from coterie.attacks.active_membership.summary import InferenceSuccess
 from coterie.attacks.active_membership.tasks import Classification
+from coterie.attacks.active_membership.trial import AttackSchedule, know_nothing, play
 from coterie.reports.intervals import share_interval
 
 SEEDS = range(4)

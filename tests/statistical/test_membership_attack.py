@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from coterie.attacks.membership.study import CLIENT, NOTHING, SECURE, SPARSE, Game, PassiveTrial, play_trial
+from coterie.attacks.membership.measure import CLIENT, NOTHING, SECURE, SPARSE, Game, PassiveTrial, play_trial
 from coterie.reports.intervals import mean_interval
 
 GAME = Game(

@@ -5,8 +5,8 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
-from coterie.attacks.one_sum.attack import OneSum
 from coterie.attacks.one_sum.bounds import DOUBT, audit, ceiling
+from coterie.attacks.one_sum.measure import OneSum
 from coterie.attacks.one_sum.population import Population
 from coterie.attacks.one_sum.telling import CLIENT, CRAFTED, EXAMPLE
 from coterie.training.local import LocalSGD

@@ -3,11 +3,11 @@
 import numpy as np
 from scipy.stats import binom, ttest_1samp
 
-from coterie.attacks.faces import Faces
+from coterie.attacks.faces.measure import Faces
 from coterie.attacks.faces_outcome import CCESA, GLOBAL, GUESS, PLAIN, SA
 from coterie.attacks.imprint import Imprinter
 from coterie.attacks.inversion import Budget
-from coterie.attacks.inversion.scene import ALONE, MEAN, Origin, Scene
+from coterie.attacks.inversion.target import ALONE, MEAN, Origin, Scene
 from coterie.attacks.victims import Victims
 
 

@@ -15,8 +15,8 @@ import msgspec
 import numpy as np
 
 from coterie.arithmetic.ring import RingVector
-from coterie.attacks.malicious_server.learned import FIELD, LOW_ORDER, leaks, recovered
-from coterie.attacks.malicious_server.world import M, Person, World
+from coterie.attacks.malicious_server.knowledge import FIELD, LOW_ORDER, leaks, recovered
+from coterie.attacks.malicious_server.server import M, Person, World
 from coterie.crypto.entropy import Entropy
 from coterie.secagg import Terms, messages
 

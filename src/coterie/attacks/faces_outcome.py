@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from coterie.attacks.finding import AttackFinding, CardLine, Effect
-from coterie.attacks.readings import Readings, Trial, excess, read, readings_table
+from coterie.attacks.reconstructions import Readings, Trial, excess, read, readings_table
 from coterie.reports.words import Level, count
 
 if TYPE_CHECKING:
-    from coterie.attacks.faces import Faces
+    from coterie.attacks.faces.measure import Faces
 
 PLAIN, SA, CCESA = "plain averaging: a client's model", "SA: what the client sent", "CCESA: what the client sent"
 GLOBAL, GUESS = "all three: everybody's model", "guess: the mean picture"

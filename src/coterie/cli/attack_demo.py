@@ -32,7 +32,7 @@ def demo(
     Then the same attack on circles of 2 and of 4, which multi-round cohorts keep together. Everything comes along: no
     data set is needed, and it takes a minute or two. The page is for showing around.
     """
-    from coterie.attacks.demo import Story
+    from coterie.attacks.demo.measure import Story
     from coterie.errors import ConfigError
 
     if html is not None and out is not None:

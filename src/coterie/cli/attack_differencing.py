@@ -118,14 +118,14 @@ def differencing(
         raise typer.BadParameter("--out is for updates taken out of saved sums: it needs --run, or --ledger and --sums")
     with train_extra():
         if run is not None or ledger is not None:
-            from coterie.attacks.differencing.recorded import RecordedDifferencing, kept_by
+            from coterie.attacks.differencing.saved_sums import RecordedDifferencing, kept_by
             from coterie.cohorts.log_size import MEGABYTE
 
             source = kept_by(run) if run is not None else (str(ledger), str(sums))
             written = None if out is None else str(out)
             show(RecordedDifferencing(*source, out=written, limit=int(limit * MEGABYTE)), html, as_json)
             return
-        from coterie.attacks.differencing.simulated import Differencing
+        from coterie.attacks.differencing.measure import Differencing
 
         attack = Differencing(
             clients=clients,

@@ -27,7 +27,7 @@ def faces(
     Plain averaging, SA and CCESA, with masked vectors from real sessions; and the model that all of them open, because
     a masked vector is noise by construction. --data faces --rounds 50 --epochs 50 is the paper's setting.
     """
-    from coterie.attacks.faces import Faces
+    from coterie.attacks.faces.measure import Faces
 
     folder = str(data_dir) if data_dir else None
     show(Faces(data, rounds, epochs, learning_rate, connection, trials, seed, folder), html, as_json)

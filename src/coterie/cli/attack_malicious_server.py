@@ -42,7 +42,7 @@ def malicious_server(
     client's input without the rule, noise or nothing with it. Under honest-but-curious terms (--mode honest) some lies
     work in spite of all rules; the card says which.
     """
-    from coterie.attacks.malicious_server.attack import LIES, MaliciousServer
+    from coterie.attacks.malicious_server.measure import LIES, MaliciousServer
     from coterie.secagg.terms import default_colluders
 
     attack = MaliciousServer(

@@ -43,7 +43,7 @@ def one_sum(
     from coterie.cli.common import train_extra
 
     with train_extra():
-        from coterie.attacks.one_sum.attack import OneSum
+        from coterie.attacks.one_sum.measure import OneSum
 
     show(
         OneSum(

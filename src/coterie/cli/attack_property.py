@@ -50,7 +50,7 @@ def property_inference(
     coterie attack property --dropouts 0.05 --html page.html
     """
     with train_extra():
-        from coterie.attacks.property.simulated import PropertyInference
+        from coterie.attacks.property.measure import PropertyInference
 
         attack = PropertyInference(
             clients=clients,

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from coterie.attacks.active_membership import PRESETS, ActiveMembership
-from coterie.attacks.active_membership.course import AttackSchedule, HonestUtility, MethodTrial, know_nothing, play
-from coterie.attacks.active_membership.descents import (
+from coterie.attacks.active_membership.inference import area_under_curve, infer
+from coterie.attacks.active_membership.methods import (
     COMMON,
     METHODS,
     OWN,
@@ -24,11 +24,11 @@ from coterie.attacks.active_membership.descents import (
     crafted,
     outputs,
 )
-from coterie.attacks.active_membership.inference import area_under_curve, infer
-from coterie.attacks.active_membership.scene import MembershipScene
+from coterie.attacks.active_membership.records import MembershipScene
 from coterie.attacks.active_membership.secure_sum import secure_error
 from coterie.attacks.active_membership.summary import InferenceSuccess, MethodSummary
 from coterie.attacks.active_membership.tasks import Classification, Regression
+from coterie.attacks.active_membership.trial import AttackSchedule, HonestUtility, MethodTrial, know_nothing, play
 from coterie.attacks.active_membership.verdict import outcome_against
 from coterie.attacks.finding import Effect
 from coterie.cli import app

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from coterie.attacks.demo import Story, writers
+from coterie.attacks.demo.measure import Story, writers
 from coterie.cli import app
 from coterie.errors import ConfigError
 

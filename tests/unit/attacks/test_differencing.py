@@ -22,11 +22,11 @@ from coterie.attacks.differencing.algebra import (
     told_apart,
     unexplained,
 )
-from coterie.attacks.differencing.recorded import matched, read_sums
+from coterie.attacks.differencing.measure import Differencing, SideTrial
 from coterie.attacks.differencing.report import SideResult
-from coterie.attacks.differencing.simulated import Differencing, SideTrial
+from coterie.attacks.differencing.saved_sums import matched, read_sums
+from coterie.attacks.federation import Matrix, check_secure_sum, make_sides, play_rounds
 from coterie.attacks.finding import AttackFinding
-from coterie.attacks.rounds import Matrix, check_secure_sum, make_sides, play_rounds
 from coterie.attacks.victims import Victims
 from coterie.cli import app
 from coterie.cohorts.circles import Circles, Mask, Reals

@@ -17,10 +17,10 @@ from coterie.attacks.disaggregation.algebra import (
     guess_by_counts,
     period_counts,
 )
+from coterie.attacks.disaggregation.measure import HiddenLogTrial
 from coterie.attacks.disaggregation.report import draw_log, tell
-from coterie.attacks.disaggregation.simulated import HiddenLogTrial
+from coterie.attacks.federation import Matrix, make_sides
 from coterie.attacks.finding import Effect
-from coterie.attacks.rounds import Matrix, make_sides
 from coterie.cli import app
 from coterie.cohorts.circles import Circles, Mask
 from coterie.cohorts.policies import PolicySettings, make_policy, simulate

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from coterie.attacks.faces import Faces, draw, invert_class
+from coterie.attacks.faces.measure import Faces, draw, invert_class
 from coterie.cli import app
 from coterie.errors import ConfigError
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from coterie.attacks.federation import make_sides
 from coterie.attacks.inversion import Budget, Inversion, exact_input, invert
-from coterie.attacks.inversion.scene import ALONE, TARGET, TOGETHER, Origin, Scene
-from coterie.attacks.likeness import psnr
-from coterie.attacks.protected import secure_mean
-from coterie.attacks.rounds import make_sides
+from coterie.attacks.inversion.target import ALONE, TARGET, TOGETHER, Origin, Scene
+from coterie.attacks.session import secure_mean
+from coterie.attacks.similarity import psnr
 from coterie.attacks.victims import Victims, shaped
 from coterie.cli import app
 from coterie.errors import ConfigError, InputError

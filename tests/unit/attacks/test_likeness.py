@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from coterie.attacks.likeness import IDENTICAL, Pictures, PixelScale, matched, psnr, squared_error, ssim
-from coterie.attacks.readings import Reading, Readings, Trial, excess, nearest
+from coterie.attacks.reconstructions import Reading, Readings, Trial, excess, nearest
+from coterie.attacks.similarity import IDENTICAL, Pictures, PixelScale, matched, psnr, squared_error, ssim
 from coterie.errors import InputError
 
 pictures = arrays(np.float64, (2, 8, 8), elements=st.floats(0, 1))

@@ -15,13 +15,13 @@ from typer.testing import CliRunner
 
 from coterie.arithmetic.ring import Ring
 from coterie.attacks.finding import Effect, record
-from coterie.attacks.malicious_server import inconsistency, invitations, moves, sessions
-from coterie.attacks.malicious_server.attack import LIES, MaliciousServer
-from coterie.attacks.malicious_server.learned import leaks
-from coterie.attacks.malicious_server.stage import Attempt, Lie, Stage
+from coterie.attacks.malicious_server import actions, inconsistency, invitations, sessions
+from coterie.attacks.malicious_server.ablation import RULES, without
+from coterie.attacks.malicious_server.knowledge import leaks
+from coterie.attacks.malicious_server.measure import LIES, MaliciousServer
+from coterie.attacks.malicious_server.scenario import Attempt, Lie, Stage
 from coterie.attacks.malicious_server.told import SIGNIFICANT, Told, chance_of
 from coterie.attacks.malicious_server.variants import Restless
-from coterie.attacks.malicious_server.weakened import RULES, without
 from coterie.attacks.victims import Victims
 from coterie.cli import app
 from coterie.crypto.signing import each_signature_once
@@ -98,9 +98,9 @@ def test_a_server_that_does_not_lie_is_left_with_the_sum(active: bool) -> None:
     stage = make_stage(active=active, colluders=0)
     world = stage.open("no lie")
     persons = [world.enter(number) for number in world.honest]
-    moves.show_book(world, persons)
-    moves.deliver(world, persons)
-    moves.announce(world, persons, range(12), range(12))
+    actions.show_book(world, persons)
+    actions.deliver(world, persons)
+    actions.announce(world, persons, range(12), range(12))
     unmasked = [vector for vector in map(world.unmask, persons) if vector is not None]
     assert not any((vector == value).all() for vector, value in zip(unmasked, stage.inputs, strict=True))
     total, expected = np.sum(unmasked, axis=0, dtype=np.uint64), np.sum(stage.inputs, axis=0, dtype=np.uint64)

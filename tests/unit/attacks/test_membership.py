@@ -8,10 +8,10 @@ import pytest
 from scipy.stats import kstest
 from typer.testing import CliRunner
 
-from coterie.attacks.membership.study import CLIENT, NOTHING, SECURE, SPARSE, Game, Measured, play_trial
+from coterie.attacks.membership.candidates import MembershipWorld, SumNoise, Training
+from coterie.attacks.membership.measure import CLIENT, NOTHING, SECURE, SPARSE, Game, Measured, play_trial
 from coterie.attacks.membership.summary import InferenceSummary
 from coterie.attacks.membership.wire import overhear
-from coterie.attacks.membership.world import MembershipWorld, SumNoise, Training
 from coterie.attacks.victims import flat
 from coterie.cli import app
 from coterie.errors import ConfigError

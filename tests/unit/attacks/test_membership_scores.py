@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy.special import expit, softmax
 from scipy.stats import norm
 
+from coterie.attacks.membership.measure import rehearse
 from coterie.attacks.membership.rates import Roc
 from coterie.attacks.membership.scores import (
     SCORES,
@@ -17,7 +18,6 @@ from coterie.attacks.membership.scores import (
     fit_logistic,
     log_odds,
 )
-from coterie.attacks.membership.study import rehearse
 from coterie.cohorts.circles import Mask, Reals
 from coterie.errors import ConfigError
 

@@ -6,11 +6,11 @@ import pytest
 
 from coterie.attacks.finding import AttackFinding, Effect
 from coterie.attacks.membership import passive
+from coterie.attacks.membership.measure import CLIENT, NOTHING, SECURE, SPARSE, Game, Measured, PassiveTrial
 from coterie.attacks.membership.passive import PassiveMembership
 from coterie.attacks.membership.rates import Decisions
-from coterie.attacks.membership.study import CLIENT, NOTHING, SECURE, SPARSE, Game, Measured, PassiveTrial
-from coterie.attacks.one_sum.attack import OneSum
 from coterie.attacks.one_sum.bounds import Bound, ceiling
+from coterie.attacks.one_sum.measure import OneSum
 from coterie.attacks.one_sum.telling import CRAFTED, PAIRS, Audited, tell
 from coterie.reports.words import Level
 

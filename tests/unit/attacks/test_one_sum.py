@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from coterie.attacks.one_sum.attack import OneSum, choose_pair
 from coterie.attacks.one_sum.bounds import DOUBT, audit, ceiling, least_epsilons
+from coterie.attacks.one_sum.measure import OneSum, choose_pair
 from coterie.attacks.one_sum.population import Population, Uncertainty, draw_sums
 from coterie.attacks.one_sum.telling import CLIENT, CRAFTED, EXAMPLE, PAIRS
 from coterie.cli import app

@@ -17,8 +17,8 @@ from coterie.attacks.property.detector import (
     ranking_accuracy,
     ranking_among_mates,
 )
+from coterie.attacks.property.measure import PropertyInference, PropertyTrial
 from coterie.attacks.property.report import chance_of_ranking, draw_scores, tell
-from coterie.attacks.property.simulated import PropertyInference, PropertyTrial
 from coterie.cli import app
 from coterie.cohorts.circles import Circles, Mask, Reals
 from coterie.cohorts.policies import PolicySettings, make_policy, simulate

@@ -8,9 +8,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from coterie.attacks.active_membership.course import AttackCourse, AttackLook, HonestUtility, MethodTrial
-from coterie.attacks.active_membership.descents import COMMON, OWN, PUBLIC
 from coterie.attacks.active_membership.inference import Inferred
+from coterie.attacks.active_membership.methods import COMMON, OWN, PUBLIC
+from coterie.attacks.active_membership.trial import AttackCourse, AttackLook, HonestUtility, MethodTrial
 from coterie.errors import ConfigError
 from coterie.reproduce.active_membership.experiment import AttackClaim, AttackExperiment
 from coterie.reproduce.claims import Judgement

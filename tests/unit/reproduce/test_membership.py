@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from coterie.attacks.membership.study import CLIENT, NOTHING, SECURE, SPARSE, Measured, PassiveTrial
+from coterie.attacks.membership.measure import CLIENT, NOTHING, SECURE, SPARSE, Measured, PassiveTrial
 from coterie.errors import ConfigError
 from coterie.reproduce.claims import Judgement
 from coterie.reproduce.declarations import FULL, QUICK, Declaration, Job, declared, read_declaration

@@ -4,6 +4,6 @@ Whose loss honest participants bring down again was trained on (Nasr et al. 2019
 confined descent under the same attack, with a baseline of FedAvg in which everybody downloads the common model.
 """
 
-from coterie.attacks.active_membership.attack import PRESETS, ActiveMembership
+from coterie.attacks.active_membership.measure import PRESETS, ActiveMembership
 
 __all__ = ["PRESETS", "ActiveMembership"]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from coterie.attacks.active_membership.descents import MethodName
+from coterie.attacks.active_membership.methods import MethodName
 from coterie.attacks.active_membership.summary import GUESS, MethodSummary
 from coterie.reports.html import Figure, text
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from coterie.arithmetic import FloatArray
-from coterie.attacks.active_membership.scene import MembershipScene
+from coterie.attacks.active_membership.records import MembershipScene
 from coterie.confined import Parameters
 from coterie.confined.network import loss_and_gradient
 

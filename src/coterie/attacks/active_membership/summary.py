@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from coterie.attacks.active_membership.course import AttackCourse, HonestUtility, MethodTrial
-from coterie.attacks.active_membership.descents import MethodName
 from coterie.attacks.active_membership.inference import Inferred, area_by_chance
+from coterie.attacks.active_membership.methods import MethodName
+from coterie.attacks.active_membership.trial import AttackCourse, HonestUtility, MethodTrial
 from coterie.reports.intervals import mean_interval, share_interval, spread
 
 GUESS = 0.5

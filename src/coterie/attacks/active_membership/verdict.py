@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from coterie.attacks.active_membership.descents import PUBLIC, MethodName
 from coterie.attacks.active_membership.figures import areas, utilities
+from coterie.attacks.active_membership.methods import PUBLIC, MethodName
 from coterie.attacks.active_membership.summary import InferenceSuccess, MethodSummary
 from coterie.attacks.active_membership.tasks import InferenceTask
 from coterie.attacks.finding import AttackFinding, CardLine, Effect, Plot, WordTable
@@ -12,7 +12,7 @@ from coterie.reports.intervals import mean_and_spread, mean_interval
 from coterie.reports.words import Level, count
 
 if TYPE_CHECKING:
-    from coterie.attacks.active_membership.attack import ActiveMembership
+    from coterie.attacks.active_membership.measure import ActiveMembership
 
 NAMES: Mapping[MethodName, str] = {
     "fedavg": "FedAvg",

@@ -14,8 +14,8 @@ from coterie.reports.intervals import spread, spread_cell
 from coterie.reports.words import Level, count
 
 if TYPE_CHECKING:
-    from coterie.attacks.differencing.simulated import Differencing, SideTrial
-    from coterie.attacks.rounds import Side
+    from coterie.attacks.differencing.measure import Differencing, SideTrial
+    from coterie.attacks.federation import Side
     from coterie.cohorts.circles import Reals
 
 RECOVERED = 0.05

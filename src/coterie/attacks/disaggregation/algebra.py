@@ -16,7 +16,7 @@ all the same, and what is taken out of the sums with it are sums over circles.
 
 import numpy as np
 
-from coterie.attacks.rounds import Matrix
+from coterie.attacks.federation import Matrix
 from coterie.cohorts.circles import Indices, Mask
 from coterie.errors import InputError
 

@@ -14,8 +14,8 @@ from coterie.reports.words import Level, count
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from coterie.attacks.disaggregation.simulated import Disaggregation, HiddenLogTrial
-    from coterie.attacks.rounds import Side
+    from coterie.attacks.disaggregation.measure import Disaggregation, HiddenLogTrial
+    from coterie.attacks.federation import Side
 
 _RECOVERED = 0.05
 _CAPTION = (

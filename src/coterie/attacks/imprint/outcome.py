@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coterie.attacks.finding import AttackFinding, CardLine, Effect, Strip, WordTable
-from coterie.attacks.likeness import Pictures
+from coterie.attacks.similarity import Pictures
 from coterie.reports.intervals import mean_and_spread
 from coterie.reports.words import Level, count
 
 if TYPE_CHECKING:
-    from coterie.attacks.imprint.attack import Imprint
+    from coterie.attacks.imprint.measure import Imprint
 
 _SHOWN = 8
 _FEW = 0.01  # of the examples: what noise must get it down to

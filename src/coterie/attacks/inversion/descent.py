@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from coterie.arithmetic import FloatArray
-from coterie.attacks.likeness import PixelScale
+from coterie.attacks.similarity import PixelScale
 from coterie.cohorts.circles import Indices
 from coterie.errors import ConfigError, InputError
 from coterie.training import flatten

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from coterie.attacks.finding import AttackFinding, CardLine, Effect
-from coterie.attacks.inversion.scene import ALONE, MEAN, PICTURE, TOGETHER, Origin
-from coterie.attacks.readings import Readings, Trial, excess, read, readings_table
+from coterie.attacks.inversion.target import ALONE, MEAN, PICTURE, TOGETHER, Origin
+from coterie.attacks.reconstructions import Readings, Trial, excess, read, readings_table
 from coterie.reports.words import Level, count
 
 if TYPE_CHECKING:
-    from coterie.attacks.inversion.attack import Inversion
+    from coterie.attacks.inversion.measure import Inversion
 
 _MANY = 0.5  # of the pictures recognised: the attack works
 _NOTE = (

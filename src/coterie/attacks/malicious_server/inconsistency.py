@@ -13,8 +13,8 @@ import numpy as np
 from coterie.arithmetic.quantize import Quantizer
 from coterie.arithmetic.ring import RingVector
 from coterie.attacks.malicious_server.invitations import play
-from coterie.attacks.malicious_server.stage import Attempt, Lie, Picture, Stage, as_picture
-from coterie.attacks.malicious_server.world import simulated_identity
+from coterie.attacks.malicious_server.scenario import Attempt, Lie, Picture, Stage, as_picture
+from coterie.attacks.malicious_server.server import simulated_identity
 from coterie.attacks.victims import Victims
 from coterie.rounds import one_off
 from coterie.runs.secrets import digest_of

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from coterie.arithmetic.ring import RingVector
-from coterie.attacks.malicious_server.stage import Attempt, Lie, Stage
-from coterie.attacks.malicious_server.world import simulated_identity
+from coterie.attacks.malicious_server.scenario import Attempt, Lie, Stage
+from coterie.attacks.malicious_server.server import simulated_identity
 from coterie.cohorts.memory import MemoryFile
 from coterie.cohorts.roster import Client, Roster
 from coterie.crypto.entropy import DeterministicEntropy, Entropy

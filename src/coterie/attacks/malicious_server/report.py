@@ -8,12 +8,12 @@ import numpy as np
 from coterie.arithmetic.quantize import Quantizer
 from coterie.arithmetic.ring import RingVector
 from coterie.attacks.finding import AttackFinding, CardLine, Effect, Strip, WordTable
-from coterie.attacks.malicious_server.stage import Attempt, Picture
+from coterie.attacks.malicious_server.scenario import Attempt, Picture
 from coterie.attacks.malicious_server.told import SIGNIFICANT, Told, resemblance
 from coterie.reports.words import Level
 
 if TYPE_CHECKING:
-    from coterie.attacks.malicious_server.attack import MaliciousServer
+    from coterie.attacks.malicious_server.measure import MaliciousServer
 
 READ_OFF = (
     " The input is the update of one step on one example, recovered exactly but for the last layer's biases; the "

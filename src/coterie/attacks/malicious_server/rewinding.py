@@ -8,11 +8,11 @@ Against it a member remembers, on disk and before an answer leaves, which step o
 from collections.abc import Collection, Mapping
 
 from coterie.arithmetic.ring import RingVector
+from coterie.attacks.malicious_server.actions import announce
 from coterie.attacks.malicious_server.invitations import members, offer
-from coterie.attacks.malicious_server.moves import announce
+from coterie.attacks.malicious_server.scenario import Attempt, Lie, Stage
+from coterie.attacks.malicious_server.server import Person, World
 from coterie.attacks.malicious_server.sessions import VICTIM, outcome, settled
-from coterie.attacks.malicious_server.stage import Attempt, Lie, Stage
-from coterie.attacks.malicious_server.world import Person, World
 from coterie.crypto.entropy import DeterministicEntropy, Entropy
 from coterie.rounds import Member
 from coterie.secagg import AnyState, Server, Terms, park, resume

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from contextlib import nullcontext
 
 from coterie.arithmetic.ring import RingVector
-from coterie.attacks.malicious_server.moves import announce, deliver, show_book
-from coterie.attacks.malicious_server.stage import Attempt, Lie, Play, Stage, words
-from coterie.attacks.malicious_server.weakened import without
-from coterie.attacks.malicious_server.world import Person, World
+from coterie.attacks.malicious_server.ablation import without
+from coterie.attacks.malicious_server.actions import announce, deliver, show_book
+from coterie.attacks.malicious_server.scenario import Attempt, Lie, Play, Stage, words
+from coterie.attacks.malicious_server.server import Person, World
 from coterie.secagg import Terms
 
 VICTIM = 0

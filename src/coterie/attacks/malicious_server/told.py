@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.attacks.finding import Effect
-from coterie.attacks.malicious_server.stage import Attempt, Lie
+from coterie.attacks.malicious_server.scenario import Attempt, Lie
 
 GUESSES = 1999
 """How often a server that saw nothing guesses, to know what would look like a find."""

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from coterie.arithmetic.ring import RingVector
-from coterie.attacks.malicious_server.world import M, Person, World
+from coterie.attacks.malicious_server.server import M, Person, World
 from coterie.secagg import Terms, messages
 
 VARIED = 0.01, 0.03, 0.1

@@ -1,9 +1,9 @@
 """A witness of what honest clients compute: keys agreed, shares dealt, envelopes sealed, masks applied.
 
 It stands below every rule of the protocol, at the primitives, and writes down their arguments and results. The judge
-(:mod:`~coterie.attacks.malicious_server.learned`) reads these notes, so it needs no rule to know what a client did.
+(:mod:`~coterie.attacks.malicious_server.knowledge`) reads these notes, so it needs no rule to know what a client did.
 The server never sees them. Functions are replaced for the length of one client's answer, as in
-:mod:`~coterie.attacks.malicious_server.weakened`: for demonstrations and tests only.
+:mod:`~coterie.attacks.malicious_server.ablation`: for demonstrations and tests only.
 """
 
 from collections.abc import Iterator, Sequence

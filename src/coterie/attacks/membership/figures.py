@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coterie.attacks.finding import Plot
-from coterie.attacks.membership.study import BUDGETED, CLIENT
+from coterie.attacks.membership.measure import BUDGETED, CLIENT
 from coterie.attacks.membership.summary import GUESSING, InferenceSummary
 from coterie.reports.html import Figure, text
 

@@ -6,8 +6,9 @@ from functools import partial
 from typing import ClassVar
 
 from coterie.attacks.finding import Adversary, AttackFinding, CardLine, Effect, OnProgress, WordTable
+from coterie.attacks.membership.candidates import stretch
 from coterie.attacks.membership.figures import draw_budget, draw_views
-from coterie.attacks.membership.study import (
+from coterie.attacks.membership.measure import (
     CLIENT,
     NOTHING,
     SECURE,
@@ -24,7 +25,6 @@ from coterie.attacks.membership.summary import (
     summarise,
     summarise_budget,
 )
-from coterie.attacks.membership.world import stretch
 from coterie.reports.words import Level, count
 
 ATTACKS = {"loss": "loss threshold", "shadow": "shadow models", "lira": "LiRA", "rmia": "RMIA"}

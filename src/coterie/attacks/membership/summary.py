@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from coterie.attacks.membership.study import LOW_RATES, Measured, PassiveTrial
+from coterie.attacks.membership.measure import LOW_RATES, Measured, PassiveTrial
 from coterie.reports.intervals import mean_interval, share_interval
 
 GUESSING = 0.5

@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from coterie.attacks.membership.world import train_all
+from coterie.attacks.membership.candidates import train_all
 from coterie.attacks.victims import Vector, flat
 from coterie.cohorts.circles import Reals
 from coterie.errors import ConfigError

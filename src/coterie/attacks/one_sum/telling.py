@@ -11,7 +11,7 @@ from coterie.attacks.one_sum.figures import draw_noise, draw_pairs
 from coterie.reports.words import Level, count
 
 if TYPE_CHECKING:
-    from coterie.attacks.one_sum.attack import OneSum
+    from coterie.attacks.one_sum.measure import OneSum
 
 EXAMPLE, CLIENT, CRAFTED = "example", "client", "crafted"
 PAIRS = {

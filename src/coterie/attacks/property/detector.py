@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from coterie.attacks.differencing.algebra import guess_mean, reconstruct
-from coterie.attacks.rounds import Matrix, WatchedRound, train_clients
+from coterie.attacks.federation import Matrix, WatchedRound, train_clients
 from coterie.attacks.victims import Vector
 from coterie.cohorts.circles import Circles, Indices, Mask, Reals
 from coterie.errors import InputError

@@ -13,8 +13,8 @@ from coterie.reports.intervals import spread, spread_cell
 from coterie.reports.words import Level, count
 
 if TYPE_CHECKING:
-    from coterie.attacks.property.simulated import PropertyInference, PropertyTrial
-    from coterie.attacks.rounds import Side
+    from coterie.attacks.federation import Side
+    from coterie.attacks.property.measure import PropertyInference, PropertyTrial
 
 _DOUBT = 0.05  # of calling a ranking better than guessing that is not
 _HAVING, _OTHERS = 0.16, -0.16  # where points lie beside the line of their side

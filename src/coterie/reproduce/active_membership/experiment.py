@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from coterie.attacks.active_membership.descents import MethodName
+from coterie.attacks.active_membership.methods import MethodName
 from coterie.errors import ConfigError
 from coterie.reproduce.declarations import Job, Record
 
@@ -93,7 +93,7 @@ class AttackExperiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
     def run(self, job: Job, seed: int, context: JobContext) -> Record | None:
         """Watch one method, and attack it."""
-        from coterie.attacks.active_membership.course import know_nothing, play
+        from coterie.attacks.active_membership.trial import know_nothing, play
 
         attack = self.attacked(job.part, seed, context.data)
         scene = attack.scene(job.trial)

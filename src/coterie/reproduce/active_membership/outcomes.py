@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from coterie.attacks.active_membership.course import MethodTrial
 from coterie.attacks.active_membership.inference import Inferred
 from coterie.attacks.active_membership.summary import AttackPhase, InferenceSuccess, MethodSummary
+from coterie.attacks.active_membership.trial import MethodTrial
 from coterie.cohorts.circles import Reals
 
 if TYPE_CHECKING:

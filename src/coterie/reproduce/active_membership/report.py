@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from coterie.attacks.active_membership.descents import CHECKED
+from coterie.attacks.active_membership.methods import CHECKED
 from coterie.attacks.active_membership.verdict import NAMES
 from coterie.errors import ConfigError
 from coterie.reports import markdown

@@ -1,6 +1,6 @@
 """Membership inference, tried again: a case is how many examples the clients train on together.
 
-A job is one trial of :mod:`coterie.attacks.membership.study`: victims and reference models with new examples, a new
+A job is one trial of :mod:`coterie.attacks.membership.measure`: victims and reference models with new examples, a new
 model and new members, and every attack on everything that is seen.
 """
 
@@ -17,7 +17,7 @@ from coterie.reproduce.declarations import Job, Record
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from coterie.attacks.membership.study import Game
+    from coterie.attacks.membership.measure import Game
     from coterie.reproduce.declarations import Findings, JobContext
 
 
@@ -36,7 +36,7 @@ class MembershipTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     """The experiment, an :class:`~coterie.reproduce.declarations.Experiment`."""
 
     game: dict[str, Any]
-    """Settings of a :class:`~coterie.attacks.membership.study.Game`, but for the examples of each client."""
+    """Settings of a :class:`~coterie.attacks.membership.measure.Game`, but for the examples of each client."""
     totals: tuple[int, ...]
     """How many examples all clients have together."""
     paper: tuple[PrintedRates, ...] = ()
@@ -48,7 +48,7 @@ class MembershipTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
 
     def run(self, job: Job, seed: int, context: JobContext) -> Record:
         """Play a trial."""
-        from coterie.attacks.membership.study import play_trial, trial_seed
+        from coterie.attacks.membership.measure import play_trial, trial_seed
 
         trial = play_trial(self.settled(int(job.case), context.data), trial_seed(seed, job.trial))
         found: Record = msgspec.to_builtins(trial)
@@ -56,7 +56,7 @@ class MembershipTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
 
     def settled(self, total: int, data: Path | None = None) -> Game:
         """Return the game in which all clients have ``total`` examples together."""
-        from coterie.attacks.membership.study import Game
+        from coterie.attacks.membership.measure import Game
 
         clients = self.game["cohorts"][-1]
         if total % clients:

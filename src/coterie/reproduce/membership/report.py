@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from coterie.attacks.membership.measure import CLIENT, NOTHING, SECURE, SPARSE, PassiveTrial, sum_of
 from coterie.attacks.membership.passive import ATTACKS
-from coterie.attacks.membership.study import CLIENT, NOTHING, SECURE, SPARSE, PassiveTrial, sum_of
 from coterie.attacks.membership.summary import (
     GUESSING,
     InferenceSummary,

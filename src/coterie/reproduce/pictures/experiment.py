@@ -16,7 +16,7 @@ from coterie.reproduce.declarations import Job, Record
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from coterie.attacks.readings import Trial
+    from coterie.attacks.reconstructions import Trial
     from coterie.reproduce.declarations import Findings, JobContext
 
 
@@ -63,7 +63,7 @@ class PictureAttack(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
     def prepared(self, seed: int, data: Path | None) -> Drawing:
         """Return the attack with its settings."""
-        from coterie.attacks.faces import Faces
+        from coterie.attacks.faces.measure import Faces
         from coterie.attacks.inversion import Inversion
 
         settings = dict(self.settings)

@@ -20,7 +20,7 @@ from coterie.reproduce.declarations import Job, Record
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from coterie.attacks.differencing.simulated import Differencing
+    from coterie.attacks.differencing.measure import Differencing
     from coterie.reproduce.declarations import Findings, JobContext
 
 SMALL, ORDINARY, LOSSY = "small steps", "ordinary steps", "small steps, losses inside rounds"
@@ -79,7 +79,7 @@ class Reconstruction(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
     def run(self, job: Job, seed: int, context: JobContext) -> Record | None:
         """Train, watch every window under every side, and reconstruct."""
-        from coterie.attacks.differencing.simulated import Differencing
+        from coterie.attacks.differencing.measure import Differencing
 
         task = next(task for task in self.tasks if task.name == job.case)
         plain = Differencing(

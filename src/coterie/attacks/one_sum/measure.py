@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
+from coterie.attacks.membership.candidates import stretch
 from coterie.attacks.membership.wire import overhear
-from coterie.attacks.membership.world import stretch
 from coterie.attacks.one_sum.bounds import audit
 from coterie.attacks.one_sum.population import Population, Uncertainty, draw_sums
 from coterie.attacks.one_sum.telling import CLIENT, CRAFTED, PAIRS, Audited, tell

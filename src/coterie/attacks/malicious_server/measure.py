@@ -10,9 +10,9 @@ import numpy as np
 from coterie.arithmetic.quantize import Quantizer
 from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
 from coterie.attacks.malicious_server import inconsistency, invitations, rewinding, sessions
-from coterie.attacks.malicious_server.learned import leaks
+from coterie.attacks.malicious_server.knowledge import leaks
 from coterie.attacks.malicious_server.report import report
-from coterie.attacks.malicious_server.stage import Lie, Picture, Stage, as_picture
+from coterie.attacks.malicious_server.scenario import Lie, Picture, Stage, as_picture
 from coterie.attacks.malicious_server.told import Told, Variation, chance_of
 from coterie.attacks.malicious_server.variants import Restless
 from coterie.errors import ConfigError

@@ -7,9 +7,9 @@ from typing import NamedTuple, Self, TypeAlias
 import numpy as np
 
 from coterie.attacks.inversion.descent import Budget, invert
-from coterie.attacks.likeness import Pictures, PixelScale, matched
-from coterie.attacks.protected import secure_mean
-from coterie.attacks.readings import Trial
+from coterie.attacks.reconstructions import Trial
+from coterie.attacks.session import secure_mean
+from coterie.attacks.similarity import Pictures, PixelScale, matched
 from coterie.attacks.victims import Vector, Victims, shaped
 from coterie.cohorts.circles import Indices, random_circles
 from coterie.training.data.datasets import Inputs

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from torch import nn
 
 from coterie.attacks.finding import OnProgress
-from coterie.attacks.protected import secure_mean
+from coterie.attacks.session import secure_mean
 from coterie.attacks.victims import Victims, flat, shaped
 from coterie.cohorts.circles import Circles, Indices, Mask, random_circles
 from coterie.cohorts.policies import POLICIES, Policy, PolicySettings

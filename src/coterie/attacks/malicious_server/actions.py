@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 
-from coterie.attacks.malicious_server.world import Person, World
+from coterie.attacks.malicious_server.server import Person, World
 from coterie.secagg.messages import Advertisement
 
 

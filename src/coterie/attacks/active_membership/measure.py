@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
-from coterie.attacks.active_membership.course import AttackSchedule, MethodTrial, know_nothing, play
-from coterie.attacks.active_membership.descents import COMMON, METHODS, AttackedDescent, MethodName, Recipe
-from coterie.attacks.active_membership.scene import MembershipScene
+from coterie.attacks.active_membership.methods import COMMON, METHODS, AttackedDescent, MethodName, Recipe
+from coterie.attacks.active_membership.records import MembershipScene
 from coterie.attacks.active_membership.secure_sum import secure_error
 from coterie.attacks.active_membership.summary import InferenceSuccess, MethodSummary
+from coterie.attacks.active_membership.trial import AttackSchedule, MethodTrial, know_nothing, play
 from coterie.attacks.active_membership.verdict import NAMES, tell
 from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
 from coterie.confined import LOSS_CHECKS

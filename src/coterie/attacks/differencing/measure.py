@@ -14,8 +14,8 @@ from coterie.attacks.differencing.algebra import (
     relative_errors,
     told_apart,
 )
+from coterie.attacks.federation import Side, Sightings, WatchedRound, check_secure_sum, make_sides, play_rounds, stretch
 from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
-from coterie.attacks.rounds import Side, Sightings, WatchedRound, check_secure_sum, make_sides, play_rounds, stretch
 from coterie.attacks.victims import Victims
 from coterie.auditing.auditor import audit
 from coterie.cohorts.circles import Mask, Reals

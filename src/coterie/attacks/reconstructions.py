@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from coterie.attacks.finding import Strip, WordTable
-from coterie.attacks.likeness import Pictures, psnr, squared_error, ssim
+from coterie.attacks.similarity import Pictures, psnr, squared_error, ssim
 from coterie.cohorts.circles import Indices, Reals
 from coterie.reports.intervals import mean_and_spread, mean_interval
 

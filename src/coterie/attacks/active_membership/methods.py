@@ -33,7 +33,7 @@ import numpy as np
 
 from coterie.arithmetic import FloatArray
 from coterie.attacks.active_membership.personal import PersonalModels
-from coterie.attacks.active_membership.scene import MembershipScene, Records
+from coterie.attacks.active_membership.records import MembershipScene, Records
 from coterie.attacks.active_membership.tasks import DIVERGED
 from coterie.confined import (
     LOSS_CHECKS,

@@ -8,10 +8,10 @@ from math import floor
 import msgspec
 import numpy as np
 
+from coterie.attacks.membership.candidates import FederatedRun, MembershipWorld, SumNoise, Training, stretch
 from coterie.attacks.membership.rates import Decisions, Roc
 from coterie.attacks.membership.scores import SCORES, MembershipScore, References, Sight
 from coterie.attacks.membership.wire import overhear
-from coterie.attacks.membership.world import FederatedRun, MembershipWorld, SumNoise, Training, stretch
 from coterie.cohorts.circles import Mask, Reals
 from coterie.errors import ConfigError
 from coterie.graphs.guarantees import paper_threshold

@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from coterie.attacks.faces_outcome import CCESA, GLOBAL, GUESS, PLAIN, SA, make_finding
 from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
-from coterie.attacks.likeness import Pictures, PixelScale
-from coterie.attacks.protected import secure_mean
-from coterie.attacks.readings import Trial
+from coterie.attacks.reconstructions import Trial
+from coterie.attacks.session import secure_mean
+from coterie.attacks.similarity import Pictures, PixelScale
 from coterie.attacks.victims import Vector, Victims, shaped
 from coterie.errors import ConfigError
 from coterie.graphs.topology import Complete, ErdosRenyi

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from coterie.attacks.federation import Side, WatchedRound, make_sides, play_rounds
 from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
 from coterie.attacks.property import report
 from coterie.attacks.property.detector import (
@@ -14,7 +15,6 @@ from coterie.attacks.property.detector import (
     ranking_accuracy,
     ranking_among_mates,
 )
-from coterie.attacks.rounds import Side, WatchedRound, make_sides, play_rounds
 from coterie.attacks.victims import Victims
 from coterie.cohorts.circles import Mask, Reals
 from coterie.errors import ConfigError

@@ -13,11 +13,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from coterie.attacks.differencing.algebra import reconstruct, relative_errors
+from coterie.attacks.federation import Side, Sightings, check_secure_sum, make_sides, play_rounds
 from coterie.attacks.finding import Adversary, AttackFinding, CardLine, Effect, OnProgress, Plot, Strip, WordTable
 from coterie.attacks.inversion.descent import Budget
-from coterie.attacks.inversion.scene import ALONE, MEAN, TARGET, TOGETHER, Origin, Scene
-from coterie.attacks.readings import Reading, Trial
-from coterie.attacks.rounds import Side, Sightings, check_secure_sum, make_sides, play_rounds
+from coterie.attacks.inversion.target import ALONE, MEAN, TARGET, TOGETHER, Origin, Scene
+from coterie.attacks.reconstructions import Reading, Trial
 from coterie.attacks.victims import Victims
 from coterie.cohorts.circles import Reals
 from coterie.errors import ConfigError

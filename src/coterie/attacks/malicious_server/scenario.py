@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.arithmetic.ring import Ring, RingVector
+from coterie.attacks.malicious_server.server import World, simulated_identity
 from coterie.attacks.malicious_server.variants import Restless
-from coterie.attacks.malicious_server.world import World, simulated_identity
 from coterie.cohorts.circles import circle_sizes
 from coterie.crypto.context import bind, digest
 from coterie.errors import CoterieError

@@ -12,9 +12,9 @@ from typing import ClassVar
 from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
 from coterie.attacks.inversion.descent import Budget
 from coterie.attacks.inversion.outcome import make_finding
-from coterie.attacks.inversion.scene import ALONE, TOGETHER, Origin, Scene, Telling
-from coterie.attacks.likeness import Pictures
-from coterie.attacks.readings import Trial
+from coterie.attacks.inversion.target import ALONE, TOGETHER, Origin, Scene, Telling
+from coterie.attacks.reconstructions import Trial
+from coterie.attacks.similarity import Pictures
 from coterie.attacks.victims import Victims
 from coterie.errors import ConfigError
 from coterie.training.streams import stream

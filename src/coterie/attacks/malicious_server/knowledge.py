@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.arithmetic.ring import RingVector
-from coterie.attacks.malicious_server.world import Person, World
+from coterie.attacks.malicious_server.server import Person, World
 from coterie.crypto import shamir
 from coterie.crypto.agreement import KEY_BYTES, PrivateKey
 from coterie.crypto.keystream import apply_masks

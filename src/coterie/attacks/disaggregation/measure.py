@@ -6,11 +6,11 @@ from typing import ClassVar
 import numpy as np
 
 from coterie.attacks.differencing.algebra import guess_mean, reconstruct, relative_errors, told_apart
-from coterie.attacks.differencing.simulated import Differencing, Steps
+from coterie.attacks.differencing.measure import Differencing, Steps
 from coterie.attacks.disaggregation.algebra import disaggregate, entries_right_by_counts, guess_by_counts, period_counts
 from coterie.attacks.disaggregation.report import tell
+from coterie.attacks.federation import Side, Sightings, stretch
 from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
-from coterie.attacks.rounds import Side, Sightings, stretch
 from coterie.cohorts.circles import Mask, Reals
 from coterie.errors import ConfigError
 

@@ -14,8 +14,8 @@ from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
 from coterie.attacks.imprint.defences import refused_for_architecture, refused_for_length
 from coterie.attacks.imprint.layer import Imprinter, craft, examples_in, network
 from coterie.attacks.imprint.outcome import Caught, CraftedRound, make_finding
-from coterie.attacks.likeness import Pictures, PixelScale, psnr
-from coterie.attacks.protected import secure_mean
+from coterie.attacks.session import secure_mean
+from coterie.attacks.similarity import Pictures, PixelScale, psnr
 from coterie.attacks.victims import Vector, Victims, shaped
 from coterie.cohorts.circles import random_circles
 from coterie.errors import ConfigError

@@ -19,8 +19,8 @@ import numpy.typing as npt
 from numpy.lib import format as npy
 
 from coterie.attacks.differencing.algebra import reconstruct, unexplained
+from coterie.attacks.federation import Matrix
 from coterie.attacks.finding import Adversary, AttackFinding, CardLine, Effect, OnProgress, Plot, WordTable
-from coterie.attacks.rounds import Matrix
 from coterie.auditing.auditor import AuditReport, audit
 from coterie.auditing.logs import read_log
 from coterie.auditing.logs.arrays import claimed_size, unpack_archive

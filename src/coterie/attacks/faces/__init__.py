@@ -1,0 +1,1 @@
+"""Model inversion: the face that a model has learnt for a person, out of the model."""

@@ -19,63 +19,74 @@ Verdicts are proved in exact arithmetic: see :mod:`coterie.auditing.row_space` a
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from functools import partial
 
 import numpy as np
 
+from coterie.auditing.exposure import find_exposures
 from coterie.auditing.findings import AuditReport, Coefficients, Collusion, Exposure, Leak, Series
+from coterie.auditing.history import History
 from coterie.auditing.row_space import Combination, RowSpace
 from coterie.auditing.weak import weak_privacy
 from coterie.cohorts.circles import Indices
-from coterie.cohorts.classes import Classes
 from coterie.cohorts.participation import Label, Participation
-from coterie.errors import ConfigError, InputError
+from coterie.errors import ConfigError
 
 __all__ = ["AuditReport", "Auditor", "Collusion", "Exposure", "Leak", "Series", "audit"]
 
+_SMALL = 3e7  # rounds^2 times clients up to which a log is audited round by round
+_CELLS = 5e7  # of a row space: what weak T may take in memory is some gigabytes at most
 
-def audit(participation: Participation, *, weak_budget_seconds: float = 60.0, collusion: int = 0) -> AuditReport:
-    """Audit a whole log; see :meth:`Auditor.report` for the options."""
-    auditor = Auditor(participation.clients)
-    for label, members in participation:
-        auditor.add_round(label, members)
-    return auditor.report(weak_budget_seconds=weak_budget_seconds, collusion=collusion)
+
+def audit(
+    participation: Participation,
+    *,
+    weak_budget_seconds: float = 60.0,
+    collusion: int = 0,
+    progress: Callable[[str, float], None] = lambda _step, _part: None,
+) -> AuditReport:
+    """Audit a whole log; see :meth:`Auditor.report` for the options.
+
+    ``progress`` is called with the step and the share of it that is done. If it raises :class:`KeyboardInterrupt`, or a
+    user does, the report has what is known by then.
+    """
+    rounds, clients = len(participation.rounds), len(participation.clients)
+    auditor = Auditor(participation.clients, each_round=min(rounds, clients) ** 2 * clients <= _SMALL)
+    try:
+        for done, (label, members) in enumerate(zip(participation.rounds, participation.members, strict=True), 1):
+            auditor.add_members(label, members)
+            progress("Rounds", done / rounds)
+        auditor.find_exposed(partial(progress, "Exposed clients"))
+        progress("Weak T", 0.0)
+        return auditor.report(weak_budget_seconds=weak_budget_seconds, collusion=collusion)
+    except KeyboardInterrupt:
+        return auditor.report(weak_budget_seconds=0.0, collusion=collusion, complete=False)
 
 
 class Auditor:
     """Audits a history round by round; one more round does not start over.
 
     Clients may be named in advance (so that those who never take part count for fairness) or appear with
-    their first round. Strong T follows from refining the partition of the clients by each round, in time
-    proportional to its size. The row space is brought up to date only once a client stands alone in its
-    class, since nobody can be exposed before; from then on a round costs O(rank * classes), and the memory
-    is of that order too.
+    their first round. With ``each_round``, the exposed clients are known after every round. The row space is brought up
+    to date once a client stands alone in its class, since nobody can be exposed before; from then on a round costs
+    O(rank * classes), and the memory is of that order too. Without it, :meth:`find_exposed` looks at all rounds at
+    once, which is much faster (:mod:`coterie.auditing.exposure`).
     """
 
-    def __init__(self, clients: Iterable[str] = ()) -> None:
-        self._clients: list[str] = []
-        self._numbers: dict[str, int] = {}
-        self._frequencies = np.zeros(0, dtype=np.int64)
-        self._classes = Classes[int]()  # class number = column of the row space
-        self._rounds: dict[Label, None] = {}
-        self._revealed: list[Label] = []  # the rounds with any: the rows of the row space
-        self._waiting: deque[list[int]] = deque()  # rows it does not have yet
+    def __init__(self, clients: Iterable[str] = (), *, each_round: bool = True) -> None:
+        self._history = History(clients)
+        self._each_round = each_round
         self._space = RowSpace()
-        self._smallest: tuple[Label, list[int]] | None = None
+        self._absorbed = 0  # rows that the row space has
         self._exposed: dict[int, Exposure] = {}  # by the class that the client is alone in
-        self._strong_series: list[int | None] = []
-        self._fairness_series: list[float] = []
-        self._cardinality_series: list[float] = []
         self._exposed_series: list[int] = []
-        self._enrol(clients)
 
     @property
     def strong_privacy(self) -> int | None:
         """Strong T so far; None while nobody was aggregated."""
-        return self._classes.smallest
+        return self._history.strong_privacy
 
     @property
     def exposed(self) -> tuple[Exposure, ...]:
@@ -85,128 +96,142 @@ class Auditor:
     @property
     def revealed(self) -> int:
         """The number of rounds so far that revealed a sum."""
-        return len(self._revealed)
+        return len(self._history.revealed)
 
     @property
     def frequencies(self) -> Indices:
         """How often each client was aggregated, in the order in which they were named or appeared."""
-        return self._frequencies.copy()
+        return self._history.frequencies.copy()
 
     @property
     def fairness_gap(self) -> float:
         """F so far."""
-        return float(np.ptp(self._frequencies) / len(self._rounds)) if self._rounds and self._clients else 0.0
+        return self._history.fairness_gap
 
     @property
     def cardinality(self) -> float:
         """C so far."""
-        return float(self._frequencies.sum() / len(self._rounds)) if self._rounds else 0.0
+        return self._history.cardinality
 
     def add_round(self, label: Label, members: Iterable[str]) -> None:
         """Record that round ``label`` revealed the sum over ``members``: over nobody, if it was skipped."""
-        if label in self._rounds:
-            raise InputError(f"round {label} was recorded before")
-        numbers = self._enrol(members)
-        self._rounds[label] = None
-        if numbers:
-            self._frequencies[numbers] += 1
-            if self._smallest is None or len(numbers) < len(self._smallest[1]):
-                self._smallest = label, numbers
-            for division in self._classes.refine(numbers):
-                self._space.add_column(division.origin)
-            self._revealed.append(label)
-            self._waiting.append(numbers)
-            if self.strong_privacy == 1:
-                self._find_exposed(label)
-        self._strong_series.append(self.strong_privacy)
-        self._cardinality_series.append(self.cardinality)
-        self._fairness_series.append(self.fairness_gap)
+        self.add_members(label, self._history.enrol(members))
+
+    def add_members(self, label: Label, numbers: Sequence[int]) -> None:
+        """Record a round over clients that were named in advance, given by their numbers in order."""
+        origins = self._history.add(label, numbers)
+        if self._each_round:
+            for origin in origins:
+                self._space.add_column(None if origin < 0 else origin)
+            if numbers and self.strong_privacy == 1:
+                self._find_newly_exposed(label)
         self._exposed_series.append(len(self._exposed))
 
-    def report(self, *, weak_budget_seconds: float = 60.0, collusion: int = 0) -> AuditReport:
+    def find_exposed(self, progress: Callable[[float], None] = lambda _: None) -> None:
+        """Find all exposed clients at once, where that was not done round by round.
+
+        ``progress`` is called with the share of the work that is done.
+        """
+        if self._each_round or self.strong_privacy != 1:
+            return
+        history = self._history
+        found, _ = find_exposures(history.matrix(), history.classes.sizes == 1, progress)
+        positions = {label: number for number, label in enumerate(history.labels)}
+        since = np.zeros(len(positions), dtype=np.int64)
+        members = history.classes.members()
+        clients = {exposure.column: int(members[exposure.column][0]) for exposure in found}
+        for exposure in sorted(found, key=lambda one: (one.row, clients[one.column])):
+            label = history.revealed[exposure.row]
+            since[positions[label]] += 1
+            client = history.clients[clients[exposure.column]]
+            witness = partial(self._witness, exposure.combine)
+            self._exposed[exposure.column] = Exposure(client, label, witness)
+        self._exposed_series = np.cumsum(since).tolist()
+
+    def report(self, *, weak_budget_seconds: float = 60.0, collusion: int = 0, complete: bool = True) -> AuditReport:
         """Return all findings, spending about ``weak_budget_seconds`` on weak T at most.
 
-        With ``collusion``, also what is left of strong T when so many members of a group collude.
+        With ``collusion``, also what is left of strong T when so many members of a group collude. Unless ``complete``,
+        the audit was interrupted, and clients may be exposed that it did not find.
         """
         if collusion < 0:
             raise ConfigError(f"the number of colluding clients cannot be negative: {collusion}")
-        weak, at_least, leak = self._weak_privacy(time.monotonic() + weak_budget_seconds)
-        groups = sorted((self._names(sorted(members)) for members in self._classes.members), key=len)
+        history = self._history
+        weak, at_least, leak = self._weak_privacy(time.monotonic() + weak_budget_seconds, complete)
+        groups = sorted((history.names(members.tolist()) for members in history.classes.members()), key=len)
         return AuditReport(
-            clients=tuple(self._clients),
-            rounds=tuple(self._rounds),
+            clients=tuple(history.clients),
+            rounds=tuple(history.labels),
             strong_privacy=self.strong_privacy,
             weak_privacy=weak,
             weak_privacy_at_least=at_least,
             leak=leak,
             exposed=self.exposed,
             groups=tuple(groups),
-            frequency=dict(zip(self._clients, self._frequencies.tolist(), strict=True)),
+            frequency=dict(zip(history.clients, history.frequencies.tolist(), strict=True)),
             fairness_gap=self.fairness_gap,
             cardinality=self.cardinality,
             series=Series(
-                tuple(self._strong_series),
-                tuple(self._fairness_series),
-                tuple(self._cardinality_series),
+                tuple(history.strong_series),
+                tuple(history.fairness_series),
+                tuple(history.cardinality_series),
                 tuple(self._exposed_series),
             ),
             collusion=self._collude(collusion, groups) if collusion else None,
+            complete=complete,
         )
-
-    def _enrol(self, clients: Iterable[str]) -> list[int]:
-        """Return the clients' numbers in order, giving newcomers the next ones."""
-        chosen = set()
-        for client in clients:
-            number = self._numbers.setdefault(client, len(self._clients))
-            chosen.add(number)
-            if number == len(self._clients):
-                self._clients.append(client)
-        self._frequencies = np.pad(self._frequencies, (0, len(self._clients) - len(self._frequencies)))
-        return sorted(chosen)
-
-    def _names(self, numbers: Iterable[int]) -> tuple[str, ...]:
-        return tuple(self._clients[number] for number in numbers)
 
     def _catch_up(self, deadline: float = float("inf")) -> bool:
         """Give the row space the rows it lacks; tell whether there was time for all."""
-        while self._waiting and time.monotonic() < deadline:
+        history = self._history
+        if self._absorbed < len(history.rows) and not self._space.width:
+            width = len(history.classes)
+            if min(len(history.rows), width) * width > _CELLS:
+                return False
+            self._space = RowSpace(width)
+        while self._absorbed < len(history.rows) and time.monotonic() < deadline:
             # Classes may have been split since: the row is constant on today's classes all the same.
-            self._space.add_row(self._classes.parts(self._waiting.popleft()))
-        return not self._waiting
+            self._space.add_row(np.unique(history.classes.of(history.rows[self._absorbed])).tolist())
+            self._absorbed += 1
+        return self._absorbed == len(history.rows)
 
-    def _find_exposed(self, label: Label) -> None:
+    def _find_newly_exposed(self, label: Label) -> None:
         self._catch_up()
-        members = self._classes.members
-        new = [column for column in self._space.units() - self._exposed.keys() if len(members[column]) == 1]
-        for number, column in sorted((min(members[column]), column) for column in new):
-            self._exposed[column] = Exposure(self._clients[number], label, partial(self._isolate, column))
+        classes = self._history.classes
+        new = [column for column in self._space.units() - self._exposed.keys() if classes.sizes[column] == 1]
+        if not new:
+            return
+        members = classes.members()
+        for number, column in sorted((int(members[column][0]), column) for column in new):
+            combine = partial(self._space.unit, column)
+            self._exposed[column] = Exposure(self._history.clients[number], label, partial(self._witness, combine))
 
-    def _isolate(self, column: int) -> Coefficients:
-        return self._coefficients(self._space.unit(column))
+    def _witness(self, combine: Callable[[], Combination]) -> Coefficients:
+        revealed = self._history.revealed
+        return {revealed[row]: coefficient for row, coefficient in combine().coefficients.items()}
 
-    def _coefficients(self, combination: Combination) -> Coefficients:
-        return {self._revealed[row]: coefficient for row, coefficient in combination.coefficients.items()}
-
-    def _weak_privacy(self, deadline: float) -> tuple[int | None, int | None, Leak | None]:
-        if self._smallest is None:
+    def _weak_privacy(self, deadline: float, complete: bool) -> tuple[int | None, int | None, Leak | None]:
+        history = self._history
+        smallest = history.smallest_round()
+        if smallest is None:
             return None, None, None
+        if self._exposed and not self._each_round:
+            first = self._exposed[min(self._exposed)]
+            return 1, 1, Leak({first.client: Fraction(1)}, lambda: first.witness)
+        # Weak T is 1 iff somebody is exposed.
+        least = 2 if complete and not self._exposed else 1
         if not self._catch_up(deadline):
             # Without the row space: no less than strong T, and no more than the smallest round.
-            label, numbers = self._smallest
-            strong = self._classes.smallest
-            leak = Leak(dict.fromkeys(self._names(numbers), Fraction(1)), lambda: {label: Fraction(1)})
-            return len(numbers), strong, leak
-        weak = weak_privacy(self._space, list(map(len, self._classes.members)), deadline - time.monotonic())
-        clients = {
-            self._clients[number]: value
-            for column, value in weak.vector.items()
-            for number in sorted(self._classes.members[column])
-        }
-        leak = Leak(clients, lambda: self._coefficients(weak.combine()))
+            label, clients = history.revealed[smallest], history.names(history.rows[smallest].tolist())
+            leak = Leak(dict.fromkeys(clients, Fraction(1)), lambda: {label: Fraction(1)})
+            return len(clients), min(len(clients), max(least, history.strong_privacy or 1)), leak
+        members = history.classes.members()
+        weak = weak_privacy(self._space, history.classes.sizes.tolist(), deadline - time.monotonic())
+        values = {client: value for column, value in weak.vector.items() for client in history.names(members[column])}
+        leak = Leak(values, partial(self._witness, weak.combine))
         if weak.value > 1:
             _ = leak.witness  # now, since later rounds may split these classes
-        # Weak T is 1 iff somebody is exposed, and that is known already.
-        return weak.value, weak.at_least if self._exposed else max(weak.at_least, 2), leak
+        return weak.value, max(weak.at_least, least), leak
 
     def _collude(self, members: int, groups: Iterable[tuple[str, ...]]) -> Collusion:
         strong = self.strong_privacy

@@ -93,6 +93,8 @@ class AuditReport:
     cardinality: float
     series: Series
     collusion: Collusion | None
+    complete: bool = True
+    """Whether the audit was carried through; if not, clients may be exposed that are not among ``exposed``."""
 
     @property
     def weak_privacy_exact(self) -> bool:
@@ -123,6 +125,8 @@ class AuditReport:
             "cardinality": self.cardinality,
             "frequency": self.frequency,
         }
+        if not self.complete:
+            result["complete"] = False
         if self.leak:
             clients = {client: str(coefficient) for client, coefficient in self.leak.clients.items()}
             result["leak"] = {"clients": clients, "witness": _plain_terms(self.leak.witness)}

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from math import isqrt, prod
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 IntArray = NDArray[np.int64]
@@ -123,7 +124,7 @@ class Echelon:
     def _shortens(self, column: IntArray) -> bool:
         if 1 + np.minimum(column, self.prime - column).sum() < self.prime:
             return True
-        guess = _reconstruct(column.tolist(), self.prime)
+        guess = reconstruct(column.tolist(), self.prime)
         return guess is not None and sum(map(abs, guess[0])) + guess[1] < self.prime
 
     def copy(self) -> Echelon:
@@ -226,7 +227,7 @@ def lift(
         if steps < due and modulus <= enough:
             continue
         due = steps + max(1, steps // 2)
-        guess = _reconstruct(values, modulus)
+        guess = reconstruct(values, modulus)
         if guess:
             numerators = [0] * len(target)
             for at, numerator in zip(active.tolist(), guess[0], strict=True):
@@ -234,7 +235,7 @@ def lift(
             yield numerators, guess[1]
 
 
-def _reconstruct(values: Sequence[int], modulus: int) -> tuple[list[int], int] | None:
+def reconstruct(values: Sequence[int], modulus: int) -> tuple[list[int], int] | None:
     """Find small fractions with one common denominator that are congruent to ``values``."""
     bound = isqrt(modulus // 2)
     numerators: list[int] = []
@@ -258,8 +259,8 @@ def _reconstruct(values: Sequence[int], modulus: int) -> tuple[list[int], int] |
     return numerators, denominator
 
 
-def times(matrix: NDArray[np.bool_], vector: Sequence[int]) -> list[int]:
-    """Multiply a 0/1 matrix by a vector of integers of any size, exactly."""
+def times(matrix: NDArray[np.bool_] | sp.csr_matrix, vector: Sequence[int]) -> list[int]:
+    """Multiply a 0/1 matrix, dense or sparse, by a vector of integers of any size, exactly."""
     chosen = [at for at, value in enumerate(vector) if value]
     values = [vector[at] for at in chosen]
     # In pieces of 46 bits, of which 2^16 can be added in 64 bits; the last one has the sign.

@@ -51,7 +51,7 @@ class Requirement:
         if self.recipes > 1:
             return False
         if least >= self.privacy:
-            return True
+            return True if report.complete else None
         return False if most < self.privacy else None
 
     def words(self, report: AuditReport) -> str:
@@ -65,6 +65,8 @@ class Requirement:
             return f"{required}. It holds, since nothing was revealed."
         if self.recipes > 1:
             return f"{required}. Not shown: contributions were made by {self.recipes} different recipes."
+        if not report.complete and most is not None and most >= self.privacy:
+            return f"{required}. Not shown: the audit was interrupted."
         return {
             True: f"{required}. It holds: T is {least if least == most else f'{least} or more'}.",
             False: f"{required}. It does not hold: T is {most if least == most else f'{most} at most'}.",
@@ -81,6 +83,13 @@ class Requirement:
 def judge(report: AuditReport) -> Verdict:
     """Put the whole audit into a headline, what it means and what to do."""
     strong, weak, exposed = report.strong_privacy, report.weak_privacy, report.exposed
+    if not report.complete:
+        return Verdict(
+            Level.DANGER if exposed else Level.CAUTION,
+            f"The audit was interrupted: {count(len(exposed), 'exposed client')} found so far",
+            "Who is listed as exposed is. There may be more, and T may be lower than it says here.",
+            "Run the audit again and let it finish.",
+        )
     if strong is None or weak is None:
         return Verdict(
             Level.NOTHING,

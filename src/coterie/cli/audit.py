@@ -16,6 +16,7 @@ from coterie.cli.common import ExitStatus
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import TaskID
 
     from coterie.auditing.auditor import AuditReport
     from coterie.auditing.logs import Participation
@@ -110,6 +111,12 @@ def audit(
     limit: Annotated[
         float, typer.Option(metavar="MB", min=0, help="Refuse a log that takes more than this, unpacked.")
     ] = 250,
+    exposed: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", dir_okay=False, help="Write all exposed clients to a CSV file.", show_default=False
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON and nothing else.")] = False,
     html: Annotated[
         Path | None,
@@ -134,6 +141,7 @@ def audit(
     2  wrong usage, or the log or some of its lines could not be read: do not rely on the verdict
     3  refused: the ledger was tampered with, or the log is above the limit
     70  a fault in Coterie itself
+    130  interrupted: what is known by then is shown
     141  whoever reads the output stopped before its end
     Strong T = 1 without anybody exposed is 0: ask for more with --require 2.
 
@@ -200,24 +208,29 @@ def audit(
         typer.echo(json.dumps(found, indent=2))
     else:
         show(report, participation, requirement, witnesses, promise)
-    if html:
-        from coterie.auditing.page import audit_page
+    try:
+        if exposed:
+            _write_exposed(exposed, report)
+            errors.print(f"The exposed clients are in {exposed}", markup=False)
+        if html:
+            from coterie.auditing.page import audit_page
 
-        page = audit_page(
-            report,
-            participation,
-            log_input.name,
-            requirement=requirement,
-            witnesses=witnesses,
-            options=options,
-            promise=promise,
-        )
-        try:
+            page = audit_page(
+                report,
+                participation,
+                log_input.name,
+                requirement=requirement,
+                witnesses=witnesses,
+                options=options,
+                promise=promise,
+            )
             write_output(html, page.encode())
-        except ConfigError as error:
-            errors.print(f"coterie: {error}", style="red", markup=False)
-            raise typer.Exit(ExitStatus.BAD_INPUT) from None
-        errors.print(f"The page is in {html}", markup=False)
+            errors.print(f"The page is in {html}", markup=False)
+    except ConfigError as error:
+        errors.print(f"coterie: {error}", style="red", markup=False)
+        raise typer.Exit(ExitStatus.BAD_INPUT) from None
+    if not report.complete:
+        raise typer.Exit(ExitStatus.INTERRUPTED)
     if participation.problems:  # a missing line can make a verdict worse as well as better
         raise typer.Exit(ExitStatus.BAD_INPUT)
     if not report_only and (report.exposed or (requirement and not requirement.holds(report))):
@@ -248,22 +261,39 @@ def _promise(log: str) -> tuple[str, dict[str, Any]]:
 def _examine(participation: "Participation", weak_seconds: float, collusion: int, errors: "Console") -> "AuditReport":
     from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 
-    from coterie.auditing.auditor import Auditor
+    from coterie.auditing.auditor import audit as audit_log
 
-    auditor = Auditor(participation.clients)
-    total = len(participation.rounds)
-    columns = (SpinnerColumn(), *Progress.get_default_columns()[:3], TimeElapsedColumn())
-    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
+    columns = (SpinnerColumn(), *Progress.get_default_columns(), TimeElapsedColumn())
+    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
+        tasks: dict[str, TaskID] = {}
         began = told = time.monotonic()
-        for done, (label, members) in enumerate(progress.track(participation, total, description="Rounds")):
-            auditor.add_round(label, members)
-            if not errors.is_terminal and time.monotonic() - told >= _TELL_SECONDS:
-                told = time.monotonic()
-                errors.print(f"{done + 1:,} of {total:,} rounds after {told - began:.0f} s", markup=False)
-        progress.add_task(f"Weak T (at most {weak_seconds:.0f} s)", total=None)
-        if not errors.is_terminal and weak_seconds >= _TELL_SECONDS:
-            errors.print(f"All rounds; weak T takes at most {weak_seconds:.0f} s more", markup=False)
-        return auditor.report(weak_budget_seconds=weak_seconds, collusion=collusion)
+
+        def show_progress(step: str, part: float) -> None:
+            nonlocal told
+            if step not in tasks:
+                tasks[step] = bar.add_task(step, total=None if step == "Weak T" else 1.0)
+            bar.update(tasks[step], completed=part)
+            now = time.monotonic()
+            if not errors.is_terminal and now - told >= _TELL_SECONDS:
+                told = now
+                errors.print(f"{step}: {part:.0%} after {now - began:.0f} s", markup=False)
+            if step == "Weak T" and not errors.is_terminal and weak_seconds >= _TELL_SECONDS:
+                errors.print(f"Weak T takes at most {weak_seconds:.0f} s more", markup=False)
+
+        return audit_log(participation, weak_budget_seconds=weak_seconds, collusion=collusion, progress=show_progress)
+
+
+def _write_exposed(path: Path, report: "AuditReport") -> None:
+    import csv
+    import io
+
+    from coterie.files import write_output
+
+    table = io.StringIO()
+    rows = csv.writer(table, lineterminator="\n")
+    rows.writerow(["client", "since_round"])
+    rows.writerows((exposure.client, exposure.round) for exposure in report.exposed)
+    write_output(path, table.getvalue().encode())
 
 
 def _as_dict(

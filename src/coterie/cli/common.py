@@ -26,6 +26,8 @@ class ExitStatus(IntEnum):
     """An input that can be read but must not be trusted: it was tampered with, or is above the limits."""
     CRASHED = 70
     """A fault in Coterie itself."""
+    INTERRUPTED = 130
+    """Stopped by the user: what is shown is what was known by then."""
 
 
 def progress_bars(silent: bool) -> "Progress":

@@ -11,6 +11,9 @@ so a row over A costs O(|A|), however long the history is. Classes never grow: s
 from collections.abc import Hashable, Iterable
 from typing import Generic, NamedTuple, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 Name = TypeVar("Name", bound=Hashable)
 
 
@@ -67,3 +70,67 @@ class Classes(Generic[Name]):
     def _note_size(self, number: int) -> None:
         size = len(self.members[number])
         self.smallest = size if self.smallest is None else min(self.smallest, size)
+
+
+class NumberedClasses:
+    """The same for clients that are numbers from 0 on: in arrays, for histories of millions of participations."""
+
+    def __init__(self) -> None:
+        self.smallest: int | None = None
+        """Strong T: the size of the smallest class; None while there is none."""
+        self._class_of = np.full(16, -1)
+        self._sizes = np.zeros(16, dtype=np.int64)
+        self._count = 0
+
+    def __len__(self) -> int:
+        """The number of classes."""
+        return self._count
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """How many members each class has."""
+        return self._sizes[: self._count]
+
+    def of(self, clients: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Return the classes of clients that rows had."""
+        return self._class_of[clients]
+
+    def members(self) -> list[NDArray[np.int64]]:
+        """Return the members of each class, in order."""
+        known = np.flatnonzero(self._class_of >= 0)
+        ordered = known[np.argsort(self._class_of[known], kind="stable")]
+        return np.split(ordered, np.cumsum(self.sizes)[:-1]) if self._count else []
+
+    def refine(self, row: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Add a row, and return what each new class was cut from; -1 for clients that no row had before.
+
+        New classes have the next numbers. They are in the order of their first members, newcomers last.
+        """
+        self._class_of = _grow(self._class_of, int(row[-1]) + 1, -1)
+        touched, first, position, inside = np.unique(
+            self._class_of[row], return_index=True, return_inverse=True, return_counts=True
+        )
+        sizes = np.where(touched >= 0, self._sizes[touched], -1)
+        split = np.flatnonzero(inside != sizes)  # of newcomers, whose size is -1, always
+        split = split[np.lexsort((first[split], touched[split] < 0))]
+        origins, start = touched[split], self._count
+        self._count += len(split)
+        self._sizes = _grow(self._sizes, self._count, 0)
+        self._sizes[start : self._count] = inside[split]
+        old = origins >= 0
+        self._sizes[origins[old]] -= inside[split][old]
+        numbers = touched.copy()
+        numbers[split] = np.arange(start, self._count)
+        self._class_of[row] = numbers[position]
+        changed = np.concatenate([self._sizes[start : self._count], self._sizes[origins[old]]])
+        if len(changed):
+            least = int(changed.min())
+            self.smallest = least if self.smallest is None else min(self.smallest, least)
+        return origins
+
+
+def _grow(array: NDArray[np.int64], length: int, fill: int) -> NDArray[np.int64]:
+    """Make room for ``length`` numbers, at least doubling an array that is too short."""
+    if length <= len(array):
+        return array
+    return np.pad(array, (0, max(length - len(array), len(array))), constant_values=fill)

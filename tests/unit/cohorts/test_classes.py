@@ -1,9 +1,10 @@
 """Classes of equal columns against brute force, and that they are only ever cut."""
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.cohorts.classes import Classes
+from coterie.cohorts.classes import Classes, NumberedClasses
 
 rows = st.lists(st.frozensets(st.integers(0, 8)), max_size=8)
 
@@ -52,3 +53,16 @@ def test_a_row_is_cut_before_it_is_added_and_divides_accordingly(
         assert inside == (newcomers if origin is None else touched[origin])
         if origin is not None:
             assert classes.members[origin] == before[origin] - inside
+
+
+@given(rows)
+def test_classes_in_arrays_have_the_same_members_and_numbers(history: list[frozenset[int]]) -> None:
+    classes, numbered = Classes[int](), NumberedClasses()
+    for row in history:
+        divisions = classes.refine(sorted(row))
+        if row:
+            origins = numbered.refine(np.array(sorted(row), dtype=np.int32)).tolist()
+            assert origins == [-1 if division.origin is None else division.origin for division in divisions]
+        assert [set(members.tolist()) for members in numbered.members()] == classes.members
+        assert numbered.sizes.tolist() == list(map(len, classes.members))
+        assert numbered.smallest == classes.smallest

@@ -370,8 +370,19 @@ def test_progress_is_told_where_there_is_no_terminal(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(command, "_TELL_SECONDS", 0.0)
     result = run("-", "--json", stdin=SAFE)
     json.loads(result.stdout)
-    assert "1 of 2 rounds after" in result.stderr
-    assert "weak T takes at most 2 s more" in result.stderr
+    assert "Rounds: 50% after" in result.stderr
+    assert "Weak T takes at most 2 s more" in result.stderr
+
+
+def test_an_interrupted_audit_says_so_and_promises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("coterie.auditing.auditor.Auditor.find_exposed", interrupt)
+    result = run("-", "--require", "1", stdin=SAFE)
+    assert result.exit_code == 130
+    assert "The audit was interrupted: 0 exposed clients found so far" in result.stdout
+    assert "Not shown: the audit was interrupted" in result.stdout
 
 
 def test_the_folder_of_a_run(tmp_path: Path) -> None:

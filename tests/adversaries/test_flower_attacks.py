@@ -19,16 +19,18 @@ from coterie.cohorts.memory import MemoryFile
 from coterie.cohorts.roster import Client
 from coterie.crypto.entropy import SystemEntropy
 from coterie.crypto.signing import Identity
+from coterie.deployment import responder
+from coterie.deployment.credentials import introduce
+from coterie.deployment.engine import Arrays
+from coterie.deployment.node import NodeSettings
+from coterie.deployment.roster_folder import RosterFolder
 from coterie.errors import PeerProtocolError
 from coterie.rounds import member
 from coterie.rounds.floor import Floor
 from coterie.secagg import Terms, ThreatMode, messages
 from coterie.secagg.invitation import is_invitation
-from coterie.transports.flower import PrivateStrategy, mod, private_mod
-from coterie.transports.flower.credentials import introduce
-from coterie.transports.flower.node import NodeSettings
+from coterie.transports.flower import PrivateStrategy, private_mod
 from coterie.transports.flower.records import STEP, header_of, packed, payload_of
-from coterie.transports.flower.roster_folder import RosterFolder
 
 Answer = Callable[[Message], Message]
 VICTIM = 102
@@ -48,7 +50,7 @@ def play(grid: FakeGrid, rounds: int = 1, **settings: Any) -> PrivateStrategy:  
     return kept
 
 
-def value_of(kept: PrivateStrategy) -> ArrayRecord | None:
+def value_of(kept: PrivateStrategy) -> Arrays | None:
     assert kept.grid is not None
     value = kept.grid.results[-1].value
     return value[0] if value else None
@@ -80,10 +82,10 @@ def test_different_models_for_different_clients_show_the_victims_update(monkeypa
     assert value_of(play(make_grid(make_app([private_mod]), 4, singled_out))) is None
 
     # With the defence off every client believes that the session is about what it was given.
-    monkeypatch.setattr(mod, "content_digest", lambda *_: _Anything())
+    monkeypatch.setattr(responder, "content_digest", lambda *_: _Anything())
     leaked = value_of(play(make_grid(make_app([private_mod]), 4, singled_out)))
     assert leaked is not None
-    mean_change = leaked["w"].numpy() - initial_arrays()["w"].numpy()
+    mean_change = leaked["w"] - initial_arrays()["w"].numpy()
     weights = {100: 10, 101: 20, 102: 30, 103: 40}
     assert np.allclose(mean_change * sum(weights.values()) / weights[VICTIM], 0.03, atol=2e-3)
 
@@ -126,10 +128,10 @@ def test_different_functions_for_different_clients_show_the_victims_update(monke
 
     assert value_of(play(make_grid(app, 4, asked_for_nothing))) is None
 
-    monkeypatch.setattr(mod, "content_digest", lambda *_: _Anything())
+    monkeypatch.setattr(responder, "content_digest", lambda *_: _Anything())
     leaked = value_of(play(make_grid(app, 4, asked_for_nothing)))
     assert leaked is not None
-    mean_change = leaked["w"].numpy() - initial_arrays()["w"].numpy()
+    mean_change = leaked["w"] - initial_arrays()["w"].numpy()
     assert np.allclose(mean_change * (10 + 10 + 30 + 10) / 30, 0.03, atol=2e-3)
 
 
@@ -374,7 +376,7 @@ def test_an_invitation_in_disguise_is_checked_like_any_other(
         return answer(spelt(message, b"\x93\xcc\x00") if invited else message)
 
     monkeypatch.setattr(member, "read_invitation", loosely)
-    monkeypatch.setattr(mod, "_trust", lambda *_: None)
+    monkeypatch.setattr(responder, "trust_rosters", lambda *_: None)
     assert value_of(play(make_grid(app, 4, forced, config=late))) is not None
 
 

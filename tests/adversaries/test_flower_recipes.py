@@ -25,11 +25,11 @@ from typer.testing import CliRunner
 from coterie.cli.audit import audit as audit_command
 from coterie.cohorts.memory import ClientMemory
 from coterie.cohorts.roster import Roster
+from coterie.deployment import aggregator, contribution, responder
+from coterie.deployment.form import Form, Mean, form_under
+from coterie.deployment.recipe import RosterRecipe
 from coterie.errors import ConfigError, InputError
-from coterie.transports.flower import PrivateStrategy, contribution, mod, private_mod
-from coterie.transports.flower import grid as server
-from coterie.transports.flower.form import Form, Mean, form_under
-from coterie.transports.flower.recipe import RosterRecipe
+from coterie.transports.flower import PrivateStrategy, private_mod
 
 LENGTH = 6
 SIZES = (23, 37, 58, 90)
@@ -113,8 +113,8 @@ def session(
         return replace(form_under(roster, message_type), recipe=kept._settings.recipe)
 
     monkeypatch.setattr(RosterRecipe, "check_kept", lambda *_: None)
-    monkeypatch.setattr(server, "form_under", forged)
-    monkeypatch.setattr(mod, "form_under", forged if believed else form_under)
+    monkeypatch.setattr(aggregator, "form_under", forged)
+    monkeypatch.setattr(responder, "form_under", forged if believed else form_under)
     arrays = ArrayRecord({"w": Array(np.zeros(LENGTH))})
     kept.start(world.grid(), arrays, 1, timeout=1, train_config=ConfigRecord(dict(config or {})))
     return kept
@@ -128,7 +128,7 @@ def sum_of(kept: PrivateStrategy) -> tuple[int, NDArray[np.float64]] | None:
         return None
     total = mean.metrics["num-examples"]
     assert isinstance(total, int)
-    return total, total * np.asarray(mean.arrays["w"].numpy(), dtype=np.float64)
+    return total, total * np.asarray(mean.arrays["w"], dtype=np.float64)
 
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,13 +15,14 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricR
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from numpy.typing import NDArray
-from tests.support.flower import MEMORY, FakeGrid, make_grid
+from tests.support.flower import MEMORY, FakeGrid, configured, make_grid
 
+from coterie.deployment.engine import AppReply, Arrays
+from coterie.deployment.first_use import check_unchanged
+from coterie.deployment.form import Form, Mean
+from coterie.deployment.recipe import VARYING, RosterRecipe
 from coterie.secagg.server import Aggregate
 from coterie.transports.flower import PrivateStrategy, private_mod
-from coterie.transports.flower.first_use import check_unchanged, configured
-from coterie.transports.flower.form import Form, Mean
-from coterie.transports.flower.recipe import VARYING, RosterRecipe
 
 SIZES = (531, 1207)
 COPIES = 1 << 14
@@ -56,7 +57,7 @@ def totals_of_one_session(
     seen: list[tuple[Form, NDArray[np.int64]]] = []
     honest = Form.decode
 
-    def decode(form: Form, given_model: RecordDict, aggregate: Aggregate) -> Mean:
+    def decode(form: Form, given_model: Arrays, aggregate: Aggregate) -> Mean:
         seen.append((form, form.quantizer.ring.lift(aggregate.total).astype(np.int64)))
         return honest(form, given_model, aggregate)
 
@@ -96,7 +97,7 @@ def test_sums_are_distributed_alike_if_the_weighted_sum_is_the_same(name: str, s
     """
     recipe, copies, weight = RosterRecipe(), 1 << 15, 100
     form, rng = Form(recipe, 2), np.random.default_rng(5)
-    model = RecordDict({"arrays": ArrayRecord({name: Array(np.zeros(copies, "i8" if name == "whole" else "f8"))})})
+    model = {name: np.zeros(copies, "i8" if name == "whole" else "f8")}
     # The step of an array of whole numbers is 1. Which kind an array is of is the server's choice, whatever comes back.
     finest = 1.0 if name == "whole" else recipe.clip * recipe.most_weight / form.quantizer.levels
     coarse = form.reach(name, "i" if name == "whole" else "f") * recipe.most_weight / form.quantizer.levels
@@ -105,8 +106,7 @@ def test_sums_are_distributed_alike_if_the_weighted_sum_is_the_same(name: str, s
         for split in shares, (0.0, 1.0):
             total = form.quantizer.ring.zeros(form.quantizer.length(form.layout(model)))
             for share in split:
-                arrays = ArrayRecord({name: Array(np.full(copies, share * step / weight))})
-                reply = RecordDict({"arrays": arrays, "metrics": MetricRecord({"num-examples": weight})})
+                reply = AppReply({name: np.full(copies, share * step / weight)}, {"num-examples": weight})
                 total = total + form.encode(form.scale(model, reply), weight, rng)
             form.quantizer.ring.reduce(total)
             lifted = form.quantizer.ring.lift(total).astype(np.int64)

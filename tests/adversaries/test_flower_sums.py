@@ -16,18 +16,19 @@ from flwr.serverapp.strategy import FedAvg
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from tests.support.flower import MEMORY, FakeGrid, make_grid
+from tests.support.flower import MEMORY, FakeGrid, make_grid, reply_of
 from typer.testing import CliRunner
 
 from coterie.cli.roster import app as roster_commands
 from coterie.cohorts.circles import Circles
 from coterie.cohorts.roster import Client, Roster
+from coterie.deployment.engine import Arrays
+from coterie.deployment.form import Form, Mean
+from coterie.deployment.recipe import STATISTICS, Metric, RosterRecipe
+from coterie.deployment.roster_folder import RosterFolder
 from coterie.errors import ConfigError
 from coterie.secagg.server import Aggregate
 from coterie.transports.flower import PrivateStrategy, private_mod
-from coterie.transports.flower.form import Form, Mean
-from coterie.transports.flower.recipe import STATISTICS, Metric, RosterRecipe
-from coterie.transports.flower.roster_folder import RosterFolder
 
 SIZES = (531, 1207)
 ENTRIES = 64
@@ -46,8 +47,8 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield Path(folder)
 
 
-def received(name: str, length: int) -> RecordDict:
-    return RecordDict({"arrays": ArrayRecord({name: Array(np.zeros(length))})})
+def received(name: str, length: int) -> dict[str, NDArray[np.float64]]:
+    return {name: np.zeros(length)}
 
 
 def reply(name: str, moved: NDArray[np.float64], size: int) -> RecordDict:
@@ -78,7 +79,7 @@ def test_a_sum_tells_nothing_but_the_weighted_sum(
     totals = []
     for moves in start, moved:
         vectors = [
-            form.encode(form.scale(given_model, reply("w", move, size)), size, np.random.default_rng(1))
+            form.encode(form.scale(given_model, reply_of(reply("w", move, size))), size, np.random.default_rng(1))
             for move, size in zip(moves, (one, other), strict=True)
         ]
         total = vectors[0] + vectors[1]
@@ -103,7 +104,7 @@ def sums_of_one_session(monkeypatch: pytest.MonkeyPatch, name: str) -> tuple[int
     seen: list[NDArray[np.int64]] = []
     honest = Form.decode
 
-    def decode(form: Form, given_model: RecordDict, aggregate: Aggregate) -> Mean:
+    def decode(form: Form, given_model: Arrays, aggregate: Aggregate) -> Mean:
         seen.append(form.quantizer.ring.lift(aggregate.total).astype(np.int64))
         return honest(form, given_model, aggregate)
 
@@ -213,7 +214,7 @@ def test_what_an_app_does_to_the_model_it_received_changes_no_contribution(monke
     assert kept.grid is not None
     mean = kept.grid.results[-1].value
     assert mean is not None
-    assert np.allclose(mean.arrays["w"].numpy(), 0.25, atol=1e-3)
+    assert np.allclose(mean.arrays["w"], 0.25, atol=1e-3)
 
 
 @given(st.lists(st.text(max_size=6), max_size=3), st.lists(st.text(max_size=6), max_size=3), st.text(max_size=6))
@@ -291,7 +292,7 @@ def sums_by_rate(rates: NDArray[np.float64], steps: tuple[int, ...]) -> NDArray[
         assert kept.grid is not None
         mean = kept.grid.results[-1].value
         assert mean is not None
-        found.append(sum(SIZES) * mean.arrays["w"].numpy())
+        found.append(sum(SIZES) * mean.arrays["w"])
     degree = np.vander(1 - rates, len(rates), increasing=True)
     return np.asarray(np.linalg.solve(degree, np.array(found)))
 
@@ -316,7 +317,7 @@ def test_a_clip_far_below_the_updates_tells_the_sign_of_each_of_them() -> None:
     updates = np.random.default_rng(1).normal(0, 0.05, (2, 20))
     rng = np.random.default_rng(2)
     vectors = [
-        form.encode(form.scale(model, reply("w", update, size)), size, rng)
+        form.encode(form.scale(model, reply_of(reply("w", update, size))), size, rng)
         for update, size in zip(updates, SIZES, strict=True)
     ]
     total = vectors[0] + vectors[1]

@@ -15,13 +15,16 @@ from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
+from tests.support.homes import MEMORY as MEMORY
 
+from coterie.deployment import first_use
+from coterie.deployment.engine import AppReply
 from coterie.transports.flower.mod import PrivateMod
+from coterie.transports.flower.records import configuration_of, model_of
 
 Deliver = Callable[[Message, Callable[[Message], Message]], Message | None]
 """What becomes of a message on its way: it may be lost (None), changed, repeated or answered with an error."""
 
-MEMORY = Path("/dev/shm")  # noqa: S108 - where it exists, writing to it is durable at once, as far as a test can tell
 TRUTH = np.array([0.5, -0.25, 0.125], dtype=np.float32)
 
 
@@ -143,6 +146,17 @@ def make_grid(app: ClientApp, size: int, deliver: Deliver = straight, config: di
         for number in range(size)
     }
     return FakeGrid(nodes, deliver)
+
+
+def reply_of(records: RecordDict) -> AppReply:
+    """Return what an app replied, as Coterie reads it."""
+    metrics = next(iter(records.metric_records.values()))
+    return AppReply(model_of(records) if records.array_records else {}, metrics)
+
+
+def configured(run_config: Mapping[str, object], received: RecordDict, varying: tuple[str, ...]) -> bytes:
+    """Return what a node stores of the configuration of a task."""
+    return first_use.configured(configuration_of(run_config, received, varying))
 
 
 def initial_arrays() -> ArrayRecord:

@@ -72,7 +72,7 @@ def measure_federation(
 ) -> FlowerCosts:
     """Start a federation in an empty folder, time it, and end all of it."""
     _check_installed(simulation)
-    from coterie.transports.flower.recipe import RosterRecipe
+    from coterie.deployment.recipe import RosterRecipe
 
     app = folder / "app"
     with resources.as_file(resources.files("coterie.bench") / "flower_app") as source:

@@ -16,9 +16,9 @@ from coterie.crypto.agreement import PrivateKey
 from coterie.crypto.entropy import SystemEntropy
 from coterie.crypto.keystream import SEED_BYTES, generate
 from coterie.crypto.signing import Identity, verify
+from coterie.deployment.node import Node, NodeSettings
+from coterie.deployment.sessions import STALE, Parked
 from coterie.rounds.floor import Floor
-from coterie.transports.flower.node import Node, NodeSettings
-from coterie.transports.flower.sessions import STALE, Parked
 
 _REPEATS = 20
 _RUN = 1

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from coterie.cohorts.roster import Roster
-    from coterie.transports.flower.roster_folder import RosterFolder
+    from coterie.deployment.roster_folder import RosterFolder
 
 app = typer.Typer(
     help="Look at the roster that a server on Flower keeps, and retire the circles of nodes that left.",
@@ -71,8 +71,8 @@ def retire(
 
 
 def _read(home: Path | None) -> "tuple[RosterFolder, Roster]":
+    from coterie.deployment.roster_folder import RosterFolder
     from coterie.errors import ConfigError
-    from coterie.transports.flower.roster_folder import RosterFolder
 
     folder = (home or Path.home() / ".coterie") / "server" / "rosters"
     rosters = RosterFolder(folder)
@@ -83,7 +83,7 @@ def _read(home: Path | None) -> "tuple[RosterFolder, Roster]":
 
 def _recipe(roster: "Roster") -> dict[str, str]:
     """Return how contributions are made, in words; nothing for a roster of an older version."""
-    from coterie.transports.flower.recipe import RosterRecipe
+    from coterie.deployment.recipe import RosterRecipe
 
     return RosterRecipe.from_bytes(roster.recipe).settings() if roster.recipe else {}
 

@@ -60,8 +60,13 @@ def printable(name: object, limit: int = 60) -> str:
 
     Markup is for the caller to escape.
     """
-    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(name))
+    text = one_line(name)
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def one_line(text: object) -> str:
+    """Return a text on one line: line ends, colours and whatever else does not print are escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
 
 
 def _three_digits(value: float) -> str:

@@ -15,7 +15,7 @@ import pytest
 from tests.support.loopback import HookedFederation, hooked_app
 
 from coterie.bench.loopback import until
-from coterie.transports.flower.roster_folder import RosterFolder
+from coterie.deployment.roster_folder import RosterFolder
 
 pytestmark = pytest.mark.slow
 

@@ -6,9 +6,9 @@ from typer.testing import CliRunner
 
 from coterie.cli import app
 from coterie.cohorts import Client, Roster
+from coterie.deployment.recipe import Metric, RosterRecipe
+from coterie.deployment.roster_folder import RosterFolder
 from coterie.errors import ConfigError
-from coterie.transports.flower.recipe import Metric, RosterRecipe
-from coterie.transports.flower.roster_folder import RosterFolder
 
 
 @pytest.fixture

@@ -1,11 +1,13 @@
-"""Flower as a carrier of rounds: an app on its Message API becomes one that keeps its clients private for good.
+"""Flower as a carrier of rounds: an app on its Message API becomes private by two lines.
 
-    strategy = PrivateStrategy(FedAvg(...))                # server_app.py: around the strategy that is there
-    app = ClientApp(mods=[private_mod])                    # client_app.py: around the functions that are there
+    strategy = PrivateStrategy(FedAvg(...))                # server_app.py: around the strategy of the app
+    app = ClientApp(mods=[private_mod])                    # client_app.py: around the functions of the app
 
 The server gets one weighted mean a round, over whole circles of clients; the strategy takes it for the reply of a
-single client. What keeps that private is :mod:`coterie.rounds`, as in process: nothing here is a second protocol.
-A client's process imports its own half only.
+single client. :mod:`coterie.deployment` plays the rounds. This package translates: :mod:`~.strategy` and :mod:`~.grid`
+stand in front of Flower's grid, :mod:`~.carrier` and :mod:`~.exchange` send messages over it, :mod:`~.mod` and
+:mod:`~.request` receive them on a node, :mod:`~.recorder` and :mod:`~.checkpoint` resume runs. Start with
+:mod:`~.strategy` for the server and :mod:`~.mod` for a node. A client's process imports its own half only.
 """
 
 from typing import TYPE_CHECKING

@@ -1,30 +1,23 @@
-"""Checkpoints of a run on Flower, which cannot resume one: a second ``flwr run`` is a new run that knows of nothing.
+"""Checkpoints of a strategy. Flower cannot resume a run: a second ``flwr run`` is a new one, without a history.
 
 After every training, and every evaluation that gave metrics, one file gets the arrays, both configurations as they were
 given and as they are now, all metrics so far, and the arrays and moments that FedAvgM, FedAdagrad, FedAdam and FedYogi
-remember, in Flower's own records behind a checksum. Other attributes of a strategy are not kept. An interrupted run
-goes on from there; a finished one leaves none behind. What was revealed is not here but in the ledger, which no
-checkpoint takes back.
+remember, in Flower's own records. Other attributes of a strategy are not kept. An interrupted run goes on from there; a
+finished one leaves no checkpoint.
 """
 
-import hashlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from logging import WARNING
-from pathlib import Path
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
-from flwr.common.logger import log
 from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
 from flwr.proto.recorddict_pb2 import RecordDict as ProtoRecordDict
 from flwr.serverapp.strategy import FedAvg, FedAvgM, Result, Strategy
 from flwr.serverapp.strategy.fedopt import FedOpt
 
+from coterie.deployment.checkpoint import CheckpointFile
 from coterie.errors import ConfigError
-from coterie.files import write_secret
-from coterie.locks import lock
 
 _STATE: dict[type[Strategy], tuple[str, ...]] = {
     FedAvg: (),
@@ -59,32 +52,14 @@ class StrategyProgress:
 
 
 class StrategyCheckpoint:
-    """The checkpoint of an app's run."""
+    """The progress of a run and the state of its strategy, in a file."""
 
-    def __init__(self, path: Path, *, ours: bool = True) -> None:
-        """Name a file; one that is another run's is neither read nor written."""
-        self._path, self._ours = path, ours
-
-    @classmethod
-    @contextmanager
-    def hold(cls, path: Path, *, resume: bool) -> "Iterator[StrategyCheckpoint]":
-        """Keep a checkpoint for one run as long as it is alive, however it ends; another that would resume is refused.
-
-        One that begins anew runs beside it, without a checkpoint.
-        """
-        with lock(path.with_name(f".{path.name}.lock"), wait=False) as ours:
-            if not ours and resume:
-                raise ConfigError(
-                    "another run of this app is alive and keeps its checkpoint: wait until it has ended, pass "
-                    "resume=False to begin anew without a checkpoint, or run a different app"
-                )
-            if not ours:
-                log(WARNING, "Coterie: another run of this app is alive; this one keeps no checkpoint")
-            yield cls(path, ours=ours)
+    def __init__(self, file: CheckpointFile) -> None:
+        self._file = file
 
     def save(self, progress: StrategyProgress, strategy: Strategy) -> None:
         """Put the progress and the strategy's state on disk."""
-        if not self._ours:
+        if not self._file.ours:
             return
         records = RecordDict(
             {
@@ -101,15 +76,14 @@ class StrategyCheckpoint:
         for kind in METRICS:
             for number, metrics in getattr(progress.result, kind).items():
                 records[f"{kind}.{number}"] = metrics
-        body = recorddict_to_proto(records).SerializeToString(deterministic=True)
-        write_secret(self._path, hashlib.sha256(body).digest() + body)
+        self._file.write(recorddict_to_proto(records).SerializeToString(deterministic=True))
 
     def load(self, strategy: Strategy, like: ArrayRecord) -> StrategyProgress | None:
         """Return the progress of an interrupted run and put the strategy back into its state; None if there is none."""
-        if not self._ours or not self._path.exists():
+        if (content := self._file.read()) is None:
             return None
         try:
-            records = recorddict_from_proto(ProtoRecordDict.FromString(_body(self._path.read_bytes())))
+            records = recorddict_from_proto(ProtoRecordDict.FromString(content))
             number = records.config_records["run"]["round"]
             progress = StrategyProgress(
                 int(number) if isinstance(number, int) else 0,
@@ -128,29 +102,16 @@ class StrategyCheckpoint:
                 for kind, restore in _RESTORE.items()
                 if (state := records.array_records.get(f"state.{name}.{kind}")) is not None
             }
-        except Exception as error:  # protobuf, Flower and numpy fail in as many ways at what is not theirs
-            raise ConfigError(f"{self._path} is not a checkpoint ({error}); delete it to begin anew") from None
+        except Exception as error:  # protobuf, Flower and numpy fail in many ways at what is not theirs
+            raise ConfigError(f"{self._file.path} is not a checkpoint ({error}); delete it to begin anew") from None
         if _shapes(progress.arrays) != _shapes(like):
             raise ConfigError(
-                f"the run that was interrupted after round {progress.round} had another model: delete {self._path} to "
-                "begin anew, or pass resume=False"
+                f"the run that was interrupted after round {progress.round} had another model: delete "
+                f"{self._file.path} to begin anew, or pass resume=False"
             )
         for name, value in restored.items():
             setattr(strategy, name, value)
         return progress
-
-    def remove(self) -> None:
-        """Forget the run: it is finished."""
-        if self._ours:
-            self._path.unlink(missing_ok=True)
-
-
-def _body(content: bytes) -> bytes:
-    """Return what is behind the checksum of a file, if it is what was written."""
-    body = content[hashlib.sha256().digest_size :]
-    if hashlib.sha256(body).digest() + body != content:
-        raise ValueError("it is damaged")
-    return body
 
 
 def _attributes(strategy: Strategy) -> tuple[str, ...]:

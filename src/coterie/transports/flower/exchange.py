@@ -1,14 +1,14 @@
-"""One exchange with many nodes: requests go out, replies come back, and nothing waits for ever.
+"""One exchange with many nodes: requests go out, replies come back, and every wait has an end.
 
 Flower's own ``send_and_receive`` sleeps three seconds between looks and lets a message live for twelve hours. Here a
 request lives as long as its step. It is sent again if it was lost, or if its node went away and is back; the same
-request has the same answer, so that is safe. Errors that the SuperLink makes itself do not say which node they are
-about: replies are told apart by the request they answer.
+request has the same answer, so that is safe. Errors that the SuperLink itself makes do not name the node: replies are
+matched by the request that they answer.
 
-A call to the SuperLink may fail although it did its work. A request is then sent again under the name it has, which
-Flower takes for the same request; where a grid gives it a new name, the node gets two and gives both the same answer.
-Replies that a failed call had already taken never come again, so whoever was asked by then is asked anew after a while.
-The reply to any copy counts, and only one does.
+A call to the SuperLink may fail although it did its work. A request is then sent again with the same identifier, which
+Flower takes for the same request; where a grid gives it a new one, the node gets two and gives both the same answer.
+Replies that a failed call had already taken never come again, so nodes that were asked by then are asked again after a
+while. The reply to any copy counts, and only one does.
 """
 
 import time
@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
+from coterie.deployment.reasons import LOG, NOTHING, Asked
+from coterie.deployment.settings import GRACE
 from coterie.transports.flower.link import Outage
-from coterie.transports.flower.reasons import NOTHING, Asked, failure
 from coterie.transports.flower.records import REFUSED
 
 UNAVAILABLE = 5
@@ -30,13 +31,21 @@ _AGAIN = 1.0  # seconds before a request that was lost is sent again
 _PERHAPS_LOST = 3.0  # seconds that a reply has to come after a look that failed, before its node is asked again
 _LOST = (3, 4)  # Flower's codes for messages that the SuperLink does not have
 _BRIEF = 30.0  # seconds; a failure at the end of a step that is shorter makes replies late, and does not end the run
-GRACE = 30.0
-"""Seconds that a node which went away has to come back; to start one takes five to ten, more on a busy machine."""
+_ERRORS = {
+    0: f"failed for an unknown reason; {LOG}",
+    1: f"cannot load its ClientApp: is coterie installed there? {LOG}",
+    3: "its message was lost again and again",
+    4: "its reply was lost again and again",
+    5: "went away",
+    7: f"did not accept the app's bundle; {LOG}",
+    8: f"its ClientApp crashed; {LOG}",
+}
+_NO_REPLY = 2  # a mod or a function raised an exception
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What came of a request: the records of the reply, or why there are none."""
+    """The result of a request: the records of the reply, or why there are none."""
 
     node: int
     records: RecordDict | None
@@ -51,7 +60,7 @@ class Exchange:
     message_type: str
     group: str
     grace: float = GRACE
-    """Seconds without a node before it is given up, so that those that are there need not wait until time is up."""
+    """Seconds after which a node that went away is given up, so that the others need not wait until time is up."""
     tries: int = 3
     """How often a request is sent to a node that fails to answer it."""
     asked: Asked = NOTHING
@@ -60,7 +69,7 @@ class Exchange:
     sleep: Callable[[float], None] = time.sleep
 
     def ask(self, requests: Mapping[int, RecordDict], seconds: float) -> Iterator[Reply]:
-        """Yield one reply for every node that is asked, as they arrive; those that are late are told at the end.
+        """Yield one reply for every node, as they arrive; nodes that are late come at the end.
 
         A :class:`~coterie.errors.CarrierError` says that the SuperLink failed until the time was up.
         """
@@ -170,9 +179,18 @@ class _Asking:
         # message that was lost in a call that failed is not the node's fault.
         self._tried[node] += code != UNAVAILABLE and not (code in _LOST and name in self._unsure)
         if self._tried[node] >= self._exchange.tries:
-            return Reply(node, None, failure(code))
+            return Reply(node, None, self._failure(code))
         self._due.setdefault(node, now + _AGAIN)
         return None
+
+    def _failure(self, code: int) -> str:
+        """Say what one of Flower's own error codes means."""
+        if code == _NO_REPLY:
+            missing = "and there must be a function for this type of message"
+            meaning = f"{self._exchange.asked.outside}; {missing}. {LOG.capitalize()}"
+        else:
+            meaning = _ERRORS.get(code, f"failed; {LOG}")
+        return f"{meaning} (Flower's error {code})"
 
     def _gone(self, there: set[int], now: float) -> list[int]:
         """Return the nodes that went away and have not come back in time."""

@@ -1,22 +1,21 @@
-"""The link to Flower's SuperLink: which of its errors pass by themselves, and how long to wait until they have.
+"""The link to Flower's SuperLink: which of its errors are temporary, and how long to wait before the next try.
 
 A SuperLink whose database is locked for a moment answers with HTTP 500. Flower retries lost connections itself, without
-a limit, but not that. A request or a reply may have got through although the call failed; :mod:`.exchange` deals with
-both. Everything here is about errors of the link, and nothing about those of nodes.
+a limit, but not that. A request or a reply may have got through although the call failed; :mod:`.exchange` handles
+both. This module is about errors of the link, not about those of nodes.
 """
 
 import random
 import sqlite3
 import time
 from collections.abc import Callable
-from logging import ERROR, INFO, WARNING
 from typing import TypeVar
 
-from flwr.common.logger import log
 from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 
+from coterie.deployment.logs import LOGGER
 from coterie.errors import CarrierError
-from coterie.transports.flower.logs import shown
+from coterie.reports.words import one_line
 
 T = TypeVar("T")
 
@@ -55,7 +54,7 @@ class Outage:
     def answered(self) -> None:
         """Note that the link works."""
         if self._error is not None:
-            log(INFO, "Coterie: the SuperLink answers again after %.1f s", self.seconds)
+            LOGGER.info("the SuperLink answers again after %.1f s", self.seconds)
         self._worked, self._pause, self._error = self._clock(), _FIRST_PAUSE, None
 
     def failed(self, error: Exception, until: float) -> float:
@@ -64,10 +63,10 @@ class Outage:
         Pauses grow, and get shorter again as the end comes near, so that a link which works by then is noticed.
         """
         if not passes(error):
-            log(ERROR, "Coterie: Flower's grid failed, and trying again would not help: %s", _named(error))
+            LOGGER.error("Flower's grid failed, and trying again would not help: %s", _named(error))
             raise error
         if self._error is None:
-            log(WARNING, "Coterie: the SuperLink failed, and is asked again until time is up: %s", _named(error))
+            LOGGER.warning("the SuperLink failed, and is asked again until time is up: %s", _named(error))
         self._error = error
         pause, self._pause = self._pause, min(2 * self._pause, _LONGEST_PAUSE)
         jitter = random.uniform(0.5, 1.0)  # noqa: S311 - so that several servers do not ask at the same time
@@ -104,4 +103,4 @@ def steadily(
 
 def _named(error: Exception | None) -> str:
     """Return an error on one line, without the pages that some errors come with."""
-    return shown(f"{type(error).__name__}: {error}".partition("\n")[0])[:200]
+    return one_line(f"{type(error).__name__}: {error}".partition("\n")[0])[:200]

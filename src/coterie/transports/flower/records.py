@@ -1,17 +1,21 @@
-"""Records of ours in Flower's messages: what a request asks for, and bytes of any length.
+"""Flower's records: Coterie's own beside those of the app, and models in them as arrays by name.
 
-A request carries two records of ours beside those of the app: ``coterie`` says what it is, ``coterie-payload`` holds
-the protocol's message. Bytes travel as an array of uint8, which Flower cuts into chunks and sends once, however many
-nodes it goes to; as a value of a ``ConfigRecord`` they take about three times as long.
+A request carries two records of Coterie beside those of the app: ``coterie`` says what the request is,
+``coterie-payload`` has the protocol's message. Bytes travel as an array of uint8, which Flower cuts into chunks and
+sends once, however many nodes it goes to; as a value of a ``ConfigRecord`` they take about three times as long.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, ConfigRecordValues, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, ConfigRecordValues, MetricRecord, RecordDict
+from numpy.typing import NDArray
 
-from coterie.errors import PeerProtocolError
-from coterie.transports.flower.reasons import FIRST
+from coterie.deployment.engine import Arrays
+from coterie.errors import InputError, PeerProtocolError
+
+R = TypeVar("R")
 
 HEADER = "coterie"
 PAYLOAD = "coterie-payload"
@@ -19,17 +23,19 @@ _BYTES = "bytes"
 
 REFUSED = 6
 """Flower's code for a mod that would not go on."""
+FIRST = "private_mod comes first, as in ClientApp(mods=[private_mod, ...])"
+"""Where Coterie has to be in an app."""
 
 HELLO = "hello"
-"""Asks a node who it is."""
+"""A request that asks a node who it is."""
 STEP = "step"
-"""Asks a node for its answer in a session."""
+"""A request that asks a node for its answer in a session."""
 ALTERED = "altered"
-"""In a node's reply to the question who it is: the question arrived with records that nobody sent."""
+"""In a node's reply to a hello: the request arrived with records that the server did not send."""
 
 
 def packed(payload: bytes, header: Mapping[str, ConfigRecordValues], app: RecordDict | None = None) -> RecordDict:
-    """Put a payload and what is to be said of it beside the records of the app."""
+    """Return records with a payload and its header, beside the records of the app."""
     records = RecordDict({HEADER: ConfigRecord(dict(header))})
     if payload:
         records[PAYLOAD] = ArrayRecord({_BYTES: Array(np.frombuffer(payload, dtype=np.uint8))})
@@ -39,7 +45,7 @@ def packed(payload: bytes, header: Mapping[str, ConfigRecordValues], app: Record
 
 
 def header_of(records: RecordDict) -> ConfigRecord | None:
-    """Return what is said of the payload; None where the records are none of ours."""
+    """Return the header of the payload; None if the records are not Coterie's."""
     return records.config_records.get(HEADER)
 
 
@@ -52,7 +58,7 @@ def payload_of(records: RecordDict, sender: str) -> bytes:
         return b""
     try:
         array = found[_BYTES].numpy()
-    except Exception:  # numpy takes archives and headers of any size, and fails at them in as many ways
+    except Exception:  # numpy accepts archives and headers of any size, and fails at them in as many ways
         raise PeerProtocolError(sender, "sent a payload that cannot be read") from None
     if not isinstance(array, np.ndarray) or array.dtype != np.uint8 or array.ndim != 1:
         raise PeerProtocolError(sender, f"sent a payload that is not bytes; a mod may have changed it: {FIRST}")
@@ -62,3 +68,58 @@ def payload_of(records: RecordDict, sender: str) -> bytes:
 def without_ours(records: RecordDict) -> RecordDict:
     """Return the records of the app alone."""
     return RecordDict({key: record for key, record in records.items() if key not in (HEADER, PAYLOAD)})
+
+
+class RecordArrays(Mapping[str, NDArray[Any]]):
+    """The arrays of a record by name; each is unpacked when it is asked for, so that a model is not kept twice."""
+
+    def __init__(self, record: ArrayRecord) -> None:
+        self._record = record
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self._record[name].numpy()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._record
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._record)
+
+    def __len__(self) -> int:
+        return len(self._record)
+
+
+def model_of(records: RecordDict) -> Arrays:
+    """Return the model in records of an app; an :class:`InputError` unless there is exactly one."""
+    return RecordArrays(_single(records.array_records, "ArrayRecord"))
+
+
+def configuration_of(
+    run_config: Mapping[str, object], received: RecordDict, varying: Collection[str]
+) -> Iterator[tuple[str, bytes]]:
+    """Yield all that configures a function of an app, by name, except for keys that may vary.
+
+    That is the run's configuration; the one in the message with the order of its keys; names, kinds and order of the
+    records; and names, order, shapes and kinds of the arrays, which decide on ranges. (The run's configuration is a map
+    for Flower, which has no order.)
+    """
+    for key, value in run_config.items():
+        if key not in varying:
+            yield f"{key!r} of the run", repr(value).encode()
+    for place, (record, found) in enumerate(received.items()):  # an app may take the first record there is
+        yield f"record {record!r}", repr((place, type(found).__name__)).encode()
+    records: dict[str, ConfigRecord | MetricRecord] = {**received.config_records, **received.metric_records}
+    for record, entries in records.items():
+        fixed = ((key, value) for key, value in entries.items() if key not in varying)
+        for place, (key, value) in enumerate(fixed):
+            yield f"{key!r} of {record!r}", repr((place, value)).encode()
+    for record, arrays in received.array_records.items():
+        for place, (name, array) in enumerate(arrays.items()):
+            now = array.numpy()
+            yield f"array {name!r} of {record!r}", repr((place, now.shape, now.dtype.kind == "f")).encode()
+
+
+def _single(records: Mapping[str, R], kind: str) -> R:
+    if len(records) != 1:
+        raise InputError(f"expected exactly one {kind}, not {len(records)}")
+    return next(iter(records.values()))

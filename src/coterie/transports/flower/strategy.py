@@ -1,42 +1,49 @@
-"""A strategy that stays private: the one that is there, in front of a grid that shows it nothing but means.
+"""A private strategy: an ordinary one, in front of a grid that shows it means and nothing else.
 
     strategy = PrivateStrategy(FedAvg(...), privacy=2)
     result = strategy.start(grid=grid, initial_arrays=arrays, num_rounds=10)
 
-Any strategy that needs no more than a weighted mean runs as it is, with its own ``start`` and its own state. One that
+A strategy that needs no more than a weighted mean runs as it is, with its own ``start`` and its own state. One that
 looks at single replies is refused when it is wrapped, before anything is sent.
 """
 
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
-from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.serverapp import strategy as flower
 from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
 
 from coterie.cohorts.ledger import Ledger
 from coterie.cohorts.roster import Roster
-from coterie.errors import ConfigError
-from coterie.secagg.terms import ThreatMode
-from coterie.transports.flower.checkpoint import StrategyCheckpoint
-from coterie.transports.flower.enrolment import Enrolment
-from coterie.transports.flower.exchange import GRACE
-from coterie.transports.flower.grid import PrivateGrid
-from coterie.transports.flower.home import server_home
-from coterie.transports.flower.resuming import EvaluateFunction, Recorder, beginning, reconfigure
-from coterie.transports.flower.settings import (
+from coterie.deployment.aggregator import Aggregator
+from coterie.deployment.checkpoint import CheckpointFile
+from coterie.deployment.enrolment import Enrolment
+from coterie.deployment.home import server_home
+from coterie.deployment.logs import LOGGER
+from coterie.deployment.reasons import Asked
+from coterie.deployment.settings import (
+    GRACE,
     PrivateSettings,
     checked_clips,
     checked_metrics,
     checked_varying,
     threat_mode,
 )
+from coterie.errors import ConfigError
+from coterie.secagg.terms import ThreatMode
+from coterie.transports.flower.carrier import FlowerCarrier
+from coterie.transports.flower.checkpoint import StrategyCheckpoint
+from coterie.transports.flower.grid import PrivateGrid
+from coterie.transports.flower.logs import join_flower_log
+from coterie.transports.flower.recorder import EvaluateFunction, Recorder, beginning, reconfigure
+from coterie.transports.flower.records import FIRST
+
+join_flower_log()
 
 _NEED_THE_MEAN = (flower.FedAvg, flower.FedAvgM, flower.FedAdagrad, flower.FedAdam, flower.FedYogi)
 """Strategies whose ``aggregate_train`` uses the weighted mean of the replies and nothing else."""
@@ -52,7 +59,7 @@ _REASONS: dict[type[flower.Strategy], str] = {
 }
 
 _FURTHER = (
-    "Coterie: the run that was interrupted has done %s rounds, and %s are asked for: its model is returned as it is, "
+    "the run that was interrupted has done %s rounds, and %s are asked for: its model is returned as it is, "
     "and its checkpoint stays"
 )
 
@@ -158,22 +165,24 @@ class PrivateStrategy(flower.Strategy):
         """
         home, strategy = server_home(), self.strategy
         if num_rounds < 1:
-            return _only_enrolled(self._enrol(grid, home).roster, initial_arrays)
+            return _only_enrolled(self._enrol(self._carrier(grid), home).roster, initial_arrays)
         begin = beginning(initial_arrays, train_config, evaluate_config)
-        with StrategyCheckpoint.hold(home / f"{_slug(grid)}.checkpoint", resume=self._resume) as checkpoint:
+        with CheckpointFile.hold(home / f"{_slug(grid)}.checkpoint", resume=self._resume) as file:
+            checkpoint = StrategyCheckpoint(file)
             progress = (checkpoint.load(strategy, initial_arrays) if self._resume else None) or begin
             offset = progress.round
             if offset > num_rounds:
-                log(WARNING, _FURTHER, offset, num_rounds)
+                LOGGER.warning(_FURTHER, offset, num_rounds)
                 progress.result.arrays = progress.arrays
                 return progress.result
             if offset:
-                log(INFO, "Coterie: this app's last run was interrupted; it goes on after round %s", offset)
+                LOGGER.info("this app's last run was interrupted; it goes on after round %s", offset)
                 reconfigure(progress, begin)
             recorder = Recorder(strategy, progress, checkpoint)
             with Ledger.open(home / "ledger.sqlite") as ledger, recorder:
-                enrolment, wanted = self._enrol(grid, home), _wanted(strategy)
-                self.grid = PrivateGrid(grid, enrolment, ledger, self._settings, wanted, initial_arrays)
+                carrier = self._carrier(grid)
+                aggregator = Aggregator(carrier, self._enrol(carrier, home), ledger, self._settings, FIRST)
+                self.grid = PrivateGrid(grid, aggregator, self._settings, _wanted(strategy), initial_arrays)
                 recorder.catch_up(self.grid, timeout)
                 result = strategy.start(
                     self.grid,
@@ -185,19 +194,28 @@ class PrivateStrategy(flower.Strategy):
                     recorder.counting(evaluate_fn),
                     **more,
                 )
-            self.grid.check_trained()
-            checkpoint.remove()
+            aggregator.check_trained()
+            file.remove()
             return recorder.whole(result)
 
-    def _enrol(self, grid: Grid, home: Path) -> Enrolment:
-        """Gather the nodes that are there, and say who they are."""
+    def _carrier(self, grid: Grid) -> FlowerCarrier:
+        return FlowerCarrier(grid, patience=self._settings.deadline, grace=self._settings.grace)
+
+    def _enrol(self, carrier: FlowerCarrier, home: Path) -> Enrolment:
+        """Enrol the nodes that are connected, and log the roster."""
         settings = self._settings
-        enrolment = Enrolment(grid, home, privacy=settings.privacy, patience=settings.deadline, recipe=settings.recipe)
+        enrolment = Enrolment(
+            carrier,
+            home,
+            privacy=settings.privacy,
+            patience=settings.deadline,
+            recipe=settings.recipe,
+            asked=Asked(place=FIRST),
+        )
         enrolment.gather("train", _wanted(self.strategy))
         roster = enrolment.roster
-        log(
-            INFO,
-            "Coterie: T = %s, %s circles of %s clients in use, %s mode",
+        LOGGER.info(
+            "T = %s, %s circles of %s clients in use, %s mode",
             roster.privacy,
             len(roster.active),
             sum(len(circle) for circle in roster.active),
@@ -234,8 +252,8 @@ class PrivateStrategy(flower.Strategy):
 
 def _only_enrolled(roster: Roster, arrays: ArrayRecord) -> flower.Result:
     """Say which roster there is now, and return the model as it came."""
-    log(INFO, "Coterie: no round is asked for, so nodes are enrolled and nothing is trained")
-    log(INFO, "Coterie: nodes can be pinned to roster version %s: digest %s", roster.version, roster.digest.hex())
+    LOGGER.info("no round is asked for, so nodes are enrolled and nothing is trained")
+    LOGGER.info("nodes can be pinned to roster version %s: digest %s", roster.version, roster.digest.hex())
     return flower.Result(arrays=arrays)
 
 
@@ -251,7 +269,7 @@ def _check_strategy(strategy: flower.Strategy) -> None:
         raise ConfigError(f"{name} cannot run under secure aggregation: {reason}")
     functions = (getattr(strategy, f"{kind}_metrics_aggr_fn", None) for kind in ("train", "evaluate"))
     if any(function not in (None, aggregate_metricrecords) for function in functions):
-        log(WARNING, "Coterie: the metrics function of %s sees one record, the mean over all clients", name)
+        LOGGER.warning("the metrics function of %s sees one record, the mean over all clients", name)
 
 
 def _wanted(strategy: flower.Strategy) -> int:

@@ -12,16 +12,16 @@ from flwr.serverapp import strategy
 from flwr.serverapp.strategy import FedAvg
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.flower import FakeGrid, initial_arrays, make_app, make_grid
+from tests.support.flower import FakeGrid, configured, initial_arrays, make_app, make_grid
 from tests.support.flower_strategies import QUIET
 
 from coterie.cohorts.roster import Roster
+from coterie.deployment.credentials import check_roster
+from coterie.deployment.first_use import check_unchanged
+from coterie.deployment.node import Node, NodeSettings
+from coterie.deployment.roster_folder import RosterFolder
 from coterie.errors import ConfigError, PeerProtocolError
 from coterie.transports.flower import PrivateStrategy, private_mod
-from coterie.transports.flower.credentials import check_roster
-from coterie.transports.flower.first_use import check_unchanged, configured
-from coterie.transports.flower.node import Node, NodeSettings
-from coterie.transports.flower.roster_folder import RosterFolder
 
 VALUES = st.integers(-5, 5) | st.floats(allow_nan=False) | st.text(max_size=3) | st.booleans()
 
@@ -152,8 +152,8 @@ def test_a_configuration_stays_as_it_was_and_the_log_names_what_changed(
     assert session(lr=0.2, epochs=1) == 7  # varies
     assert session(lr=0.2, epochs=2) is None
     named = "'epochs' of the run" if where == "run" else "'epochs' of 'config'"
-    assert f"otherwise than the first time: {named}. That is fixed" in log.text
-    assert "varying=...) naming what has to change" in log.text
+    assert f"differently than the first time: {named}. The configuration is fixed" in log.text
+    assert "varying=... naming what has to change" in log.text
     assert session(lr=0.2) is None
     assert session(lr=0.2, epochs=1, momentum=0.9) is None
     assert session(epochs=1) == 7
@@ -206,7 +206,7 @@ def test_two_configurations_pass_for_one_only_if_they_are(
     check_unchanged(None, first)
     check_unchanged(first, first)
     if first != second:
-        with pytest.raises(PeerProtocolError, match="otherwise than the first time"):
+        with pytest.raises(PeerProtocolError, match="differently than the first time"):
             check_unchanged(first, second)
 
 

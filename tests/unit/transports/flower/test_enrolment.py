@@ -6,11 +6,11 @@ from flwr.serverapp.strategy import FedAvg
 from tests.support.flower import FakeGrid, FakeNode, initial_arrays, make_app, make_grid
 
 from coterie.cohorts import Ledger
+from coterie.deployment.credentials import Voucher
+from coterie.deployment.enrolment import VoucherFile
+from coterie.deployment.roster_folder import RosterFolder
 from coterie.errors import ConfigError
 from coterie.transports.flower import PrivateStrategy, private_mod
-from coterie.transports.flower.credentials import Voucher
-from coterie.transports.flower.enrolment import _VoucherFile
-from coterie.transports.flower.roster_folder import RosterFolder
 
 
 def play(grid: FakeGrid, rounds: int = 1, privacy: int = 2, deadline: float = 2) -> PrivateStrategy:
@@ -170,11 +170,11 @@ def test_a_population_grows_as_often_as_it_likes_in_a_run() -> None:
 
 
 def test_a_voucher_of_somebody_who_was_never_enrolled_does_not_stay(tmp_path: Path) -> None:
-    vouchers = _VoucherFile(tmp_path / "vouchers")
+    vouchers = VoucherFile(tmp_path / "vouchers")
     vouchers.add("ann", Voucher(b"squatter", b"signature"))
     vouchers.add("ann", Voucher(b"ann", b"signature"))
-    kept = msgspec.msgpack.decode(_VoucherFile(tmp_path / "vouchers").to_bytes(), type=dict[str, Voucher])
+    kept = msgspec.msgpack.decode(VoucherFile(tmp_path / "vouchers").to_bytes(), type=dict[str, Voucher])
     assert kept == {"ann": Voucher(b"ann", b"signature")}
     (tmp_path / "vouchers").write_bytes(b"junk")
     with pytest.raises(ConfigError, match="damaged"):
-        _VoucherFile(tmp_path / "vouchers")
+        VoucherFile(tmp_path / "vouchers")

@@ -17,9 +17,9 @@ from tests.support.flower_faults import Fault, FaultyGrid, schedules
 from tests.support.flower_strategies import QUIET
 
 from coterie.cohorts.ledger import Ledger
+from coterie.deployment.home import server_home
 from coterie.errors import CarrierError
 from coterie.transports.flower import PrivateStrategy, exchange, link
-from coterie.transports.flower.home import server_home
 from coterie.transports.flower.mod import PrivateMod
 
 NODES = 4

@@ -13,23 +13,23 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
-from tests.support.flower import FakeGrid, FakeNode, initial_arrays, make_app, make_grid
+from tests.support.flower import FakeGrid, FakeNode, initial_arrays, make_app, make_grid, reply_of
 
 from coterie.crypto import signing
 from coterie.crypto.entropy import DeterministicEntropy
+from coterie.deployment.form import form_under
+from coterie.deployment.node import Node, NodeSettings
+from coterie.deployment.reasons import Reason
+from coterie.deployment.roster_folder import RosterFolder
+from coterie.deployment.sessions import LEEWAY, Parked
 from coterie.errors import ConfigError
 from coterie.rounds import Member
 from coterie.rounds.member import ANY_TERMS
 from coterie.secagg import Server, Terms
 from coterie.secagg.invitation import is_invitation, read_invitation
 from coterie.transports.flower import PrivateStrategy, private_mod
-from coterie.transports.flower.form import form_under
 from coterie.transports.flower.mod import PrivateMod
-from coterie.transports.flower.node import Node, NodeSettings
-from coterie.transports.flower.reasons import Reason
-from coterie.transports.flower.records import HELLO, STEP, header_of, packed, payload_of, without_ours
-from coterie.transports.flower.roster_folder import RosterFolder
-from coterie.transports.flower.sessions import LEEWAY, Parked
+from coterie.transports.flower.records import HELLO, STEP, header_of, model_of, packed, payload_of, without_ours
 
 Answer = Callable[[Message], Message]
 
@@ -96,7 +96,7 @@ def test_what_travels_over_flower_is_byte_for_byte_what_travels_in_memory(home: 
     def contribute(number: int) -> Callable[[Terms], object]:
         request = Message(received, 100 + number, "train")
         reply = FakeNode(app, {"partition-id": number}).answer(request)
-        scaled = form.scale(received, reply.content)
+        scaled = form.scale(model_of(received), reply_of(reply.content))
         return lambda _terms: form.encode(scaled, 10 * (number + 1), rounding())
 
     members = {
@@ -194,7 +194,7 @@ def test_a_full_disk_is_told_as_a_matter_of_the_nodes_own_folder(
     def full(_path: Path, _content: bytes, *, until: float) -> None:
         raise ConfigError("cannot write 7: No space left on device")
 
-    monkeypatch.setattr("coterie.transports.flower.sessions.write_secret", full)
+    monkeypatch.setattr("coterie.deployment.sessions.write_secret", full)
     replies: list[Message] = []
 
     def listen(message: Message, answer: Answer) -> Message:

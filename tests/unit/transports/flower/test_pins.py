@@ -9,21 +9,20 @@ import msgspec
 import pytest
 from cryptography.hazmat.primitives import serialization as s
 from cryptography.hazmat.primitives.asymmetric import ec
-from flwr.app import ConfigRecord
 from flwr.serverapp.strategy import FedAvg
 from tests.support.flower import FakeGrid, initial_arrays, make_app, make_grid
 
 from coterie.cohorts.circles import Circles
-from coterie.cohorts.memory import MemoryFile
+from coterie.cohorts.memory import ClientMemory, MemoryFile
 from coterie.cohorts.roster import Client, Roster
+from coterie.deployment.credentials import check_roster
+from coterie.deployment.node import Node, NodeSettings
+from coterie.deployment.recipe import RosterRecipe
+from coterie.deployment.responder import trust_rosters
+from coterie.deployment.roster_folder import RosterFolder
 from coterie.errors import PeerProtocolError
 from coterie.rounds.floor import Floor
 from coterie.transports.flower import PrivateStrategy, private_mod
-from coterie.transports.flower.credentials import check_roster
-from coterie.transports.flower.mod import _trust
-from coterie.transports.flower.node import Node, NodeSettings
-from coterie.transports.flower.recipe import RosterRecipe
-from coterie.transports.flower.roster_folder import RosterFolder
 
 ELSE = "00" * 32
 
@@ -173,8 +172,8 @@ def found(*names: str) -> Roster:
     return Roster.found(clients, Circles.of([tuple(range(len(names)))]), 2, RosterRecipe().to_bytes())
 
 
-def header(*rosters: Roster) -> ConfigRecord:
-    return ConfigRecord({"rosters": [roster.to_bytes() for roster in rosters]})
+def trust(settings: NodeSettings, memory: ClientMemory, rosters: list[Roster]) -> None:
+    trust_rosters(settings, memory, [roster.to_bytes() for roster in rosters], b"")
 
 
 def test_the_pinned_roster_shown_beside_another_one_does_not_help_a_lying_server(tmp_path: Path) -> None:
@@ -187,13 +186,13 @@ def test_the_pinned_roster_shown_beside_another_one_does_not_help_a_lying_server
         ([honest, forged], [honest, later], [honest, disguised], [forged], [forged, honest])
     ):
         with MemoryFile(tmp_path / f"{number}") as file, pytest.raises(PeerProtocolError):
-            _trust(settings, file.of(ann), header(*shown))
+            trust(settings, file.of(ann), shown)
     with MemoryFile(tmp_path / "pinned too late") as file:
         memory = file.of(ann)
         memory.trust(forged)
         for shown in ([], [honest, forged], [honest, later], [honest, disguised], [honest], [later]):
             with pytest.raises(PeerProtocolError):
-                _trust(settings, memory, header(*shown))
+                trust(settings, memory, shown)
         assert memory.roster == forged
         assert not memory.follows(honest.digest)
 

@@ -13,11 +13,12 @@ from tests.support.flower_strategies import MEANS, QUIET, fresh, private_grid
 
 from coterie.cohorts import Ledger
 from coterie.cohorts.outcome import Outcome
+from coterie.deployment.engine import AppReply
+from coterie.deployment.form import Form
+from coterie.deployment.recipe import Metric, RosterRecipe
 from coterie.errors import ConfigError, LocalProtocolError
 from coterie.transports.flower import PrivateStrategy
 from coterie.transports.flower.exchange import Exchange, Reply
-from coterie.transports.flower.form import Form
-from coterie.transports.flower.recipe import Metric, RosterRecipe
 
 
 class Curious(FedAvg):
@@ -188,9 +189,9 @@ def test_as_many_examples_as_the_precision_holds_are_enough() -> None:
 def test_a_metric_of_any_size_has_its_mean(scale: float) -> None:
     metric = Metric("loss", 8 * scale, 16 * scale)
     form = Form(RosterRecipe(evaluate_metrics=(metric,), precision=40), clients=2, arrays=False)
-    reply = RecordDict({"metrics": MetricRecord({"loss": 14 * scale, "num-examples": 10})})
-    vector = form.encode(form.scale(RecordDict(), reply), 10, np.random.default_rng(1))
-    decoded = form.quantizer.decode(vector, form.layout(RecordDict()), 1)
+    reply = AppReply({}, {"loss": 14 * scale, "num-examples": 10})
+    vector = form.encode(form.scale({}, reply), 10, np.random.default_rng(1))
+    decoded = form.quantizer.decode(vector, form.layout({}), 1)
     assert decoded.mean[-1][0] == pytest.approx(0.5, abs=1e-2)
 
 
@@ -228,9 +229,9 @@ def test_every_step_has_the_grace_that_is_set(monkeypatch: pytest.MonkeyPatch) -
             graces.append(self.grace)
             return super().ask(requests, seconds)
 
-    monkeypatch.setattr("coterie.transports.flower.grid.Exchange", Watched)
+    monkeypatch.setattr("coterie.transports.flower.carrier.Exchange", Watched)
     PrivateStrategy(FedAvg(**QUIET), grace=90).start(private_grid(), initial_arrays(), 1)
-    assert graces == [90] * 5
+    assert graces == [90] * 6  # the question who nodes are, and five steps
 
 
 def test_the_history_goes_on_over_runs(home: Path) -> None:

@@ -11,11 +11,11 @@ from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
+from coterie.deployment.aggregator import Traffic
+from coterie.deployment.home import server_home
 from coterie.secagg.server import Step
 from coterie.transports.flower import PrivateStrategy
 from coterie.transports.flower.exchange import Exchange
-from coterie.transports.flower.grid import Traffic
-from coterie.transports.flower.home import server_home
 from coterie.transports.flower.records import packed
 
 app = ServerApp()

@@ -13,10 +13,11 @@ from flwr.serverapp.strategy import FedAvg, Result
 from tests.support.flower import FakeGrid, initial_arrays
 from tests.support.flower_strategies import MEANS, QUIET, fresh, private_grid
 
+from coterie.deployment.checkpoint import CheckpointFile
 from coterie.errors import ConfigError
 from coterie.transports.flower import PrivateStrategy
 from coterie.transports.flower.checkpoint import StrategyCheckpoint
-from coterie.transports.flower.resuming import EvaluateFunction
+from coterie.transports.flower.recorder import EvaluateFunction
 
 CHECKPOINT = f"app-{hashlib.sha256().hexdigest()[:16]}.checkpoint"
 """That of an app without a name, as those of tests are."""
@@ -172,10 +173,10 @@ def test_any_damage_to_a_checkpoint_is_noticed_before_anything_is_taken_over(hom
         file.write_bytes(damaged)
         adam = strategy.FedAdam(**QUIET)
         with pytest.raises(ConfigError, match=r"checkpoint is not a checkpoint \(it is damaged\)"):
-            StrategyCheckpoint(file).load(adam, initial_arrays())
+            StrategyCheckpoint(CheckpointFile(file)).load(adam, initial_arrays())
         assert adam.m_t is None
     file.write_bytes(good)
-    assert StrategyCheckpoint(file).load(strategy.FedAdam(**QUIET), initial_arrays())
+    assert StrategyCheckpoint(CheckpointFile(file)).load(strategy.FedAdam(**QUIET), initial_arrays())
 
 
 @pytest.mark.parametrize("other", ["a/b-c", "a-b-c", "A-b/c", "a_b/c", ""])

@@ -1,20 +1,19 @@
-"""Going on with an interrupted run: rounds that count on, metrics of all of them, and configurations of both runs.
+"""A recorder of a strategy's rounds: it numbers them on after an interruption, and keeps what they returned.
 
-A strategy's ``start`` counts from 1, so it is given the rounds that are left, and whatever it calls is told the number
-that a round has in the whole. What these calls return is recorded on the way, and kept in the checkpoint.
+A strategy's ``start`` counts from 1. It gets the number of rounds that are left, and its methods get the number that a
+round has in the whole. What they return is recorded and kept in the checkpoint.
 """
 
 from collections.abc import Callable, Iterable
 from copy import deepcopy
-from logging import WARNING
 from types import TracebackType
 from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
-from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
+from coterie.deployment.logs import LOGGER
 from coterie.transports.flower.checkpoint import METRICS, StrategyCheckpoint, StrategyProgress
 
 EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
@@ -29,11 +28,11 @@ def beginning(arrays: ArrayRecord, train: ConfigRecord | None, evaluate: ConfigR
 
 
 def reconfigure(kept: StrategyProgress, new: StrategyProgress) -> None:
-    """Give an interrupted run the configurations of the one that goes on with it, and tell what is different.
+    """Give an interrupted run the configurations of the run that continues it, and log what is different.
 
-    An entry that the strategy changed in the course of rounds goes on from the checkpoint, whatever the new run says.
+    An entry that the strategy changed from round to round is taken from the checkpoint, whatever the new run says.
     """
-    told = []
+    differences = []
     for kind in "train", "evaluate":
         now, then = getattr(new, f"{kind}_given"), getattr(kept, f"{kind}_given")
         config = getattr(kept, f"{kind}_config")
@@ -41,17 +40,17 @@ def reconfigure(kept: StrategyProgress, new: StrategyProgress) -> None:
         for key in sorted({**now, **then}):
             if now.get(key) != then.get(key):
                 wins = "of the checkpoint, because the strategy changes it" if key in changed else "of this run"
-                told.append(f"{key} of {kind}_config is that {wins}")
+                differences.append(f"{key} of {kind}_config is that {wins}")
         merged = {key: value for key, value in now.items() if key not in changed}
         merged |= {key: value for key, value in config.items() if key in changed}
         setattr(kept, f"{kind}_config", ConfigRecord(merged))
         setattr(kept, f"{kind}_given", now)
-    if told:
-        log(WARNING, "Coterie: not configured as the run that was interrupted: %s", "; ".join(told))
+    if differences:
+        LOGGER.warning("not configured as the run that was interrupted: %s", "; ".join(differences))
 
 
 class Recorder:
-    """Lets a strategy's methods count on, as long as it is entered, and keeps a checkpoint of what they return.
+    """Numbers the rounds of a strategy on while it is entered, and keeps a checkpoint of what its methods return.
 
     The strategy's ``start`` calls its own methods, so they are replaced on this one object.
     """
@@ -80,7 +79,7 @@ class Recorder:
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Aggregate a round, which is then over as far as a checkpoint is concerned, unless it had no result."""
+        """Aggregate a round, and write the checkpoint if it had a result."""
         number, progress = server_round + self._offset, self._progress
         arrays, metrics = self._own["aggregate_train"](number, replies)
         if arrays is None:
@@ -108,7 +107,7 @@ class Recorder:
         return metrics
 
     def counting(self, evaluate_fn: EvaluateFunction | None) -> EvaluateFunction | None:
-        """Return an evaluation on the server that counts on, too."""
+        """Return the evaluation on the server with rounds numbered on."""
         if evaluate_fn is None:
             return None
 
@@ -121,9 +120,9 @@ class Recorder:
         return evaluate
 
     def catch_up(self, grid: Grid, timeout: float) -> None:
-        """Have nodes evaluate the round after which a run was interrupted, if that is missing.
+        """Let nodes evaluate the round after which a run was interrupted, if that is missing.
 
-        Evaluation on the server needs nothing of the kind: ``start`` evaluates what it begins with.
+        Evaluation on the server needs no such step: ``start`` evaluates the model it begins with.
         """
         progress = self._progress
         if progress.round and progress.round not in progress.result.evaluate_metrics_clientapp:

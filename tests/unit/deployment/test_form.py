@@ -3,7 +3,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, MetricRecord, RecordDict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -11,46 +10,37 @@ from hypothesis.extra import numpy as hnp
 from coterie.arithmetic.quantize import MARGIN
 from coterie.arithmetic.ring import RingVector
 from coterie.cohorts.roster import Client, Roster
+from coterie.deployment.engine import AppReply, Arrays, Task
+from coterie.deployment.form import Form, Mean, as_whole_numbers, content_digest, form_under
+from coterie.deployment.recipe import Metric, RosterRecipe
 from coterie.errors import ConfigError, InputError, PeerProtocolError, RoundAborted
 from coterie.secagg.server import Aggregate
-from coterie.transports.flower.form import (
-    Form,
-    Mean,
-    Task,
-    content_digest,
-    form_under,
-    whole_numbers,
-    with_whole_numbers,
-)
-from coterie.transports.flower.recipe import Metric, RosterRecipe
 
 DTYPES = st.sampled_from([np.float16, np.float32, np.float64, np.int64, np.uint8])
 ANYTHING = st.floats() | st.integers() | st.integers(-(10**400), 10**400)
 
 
-def model(arrays: dict[str, Any]) -> RecordDict:
-    return RecordDict({"arrays": ArrayRecord({name: Array(np.asarray(array)) for name, array in arrays.items()})})
+def model(arrays: dict[str, Any]) -> Arrays:
+    return {name: np.asarray(array) for name, array in arrays.items()}
 
 
 def make(clients: int = 2, *, arrays: bool = True, **recipe: Any) -> Form:  # noqa: ANN401
     return Form(RosterRecipe(**recipe), clients, arrays)
 
 
-def reply_to(received: RecordDict, moves: dict[str, Any], weight: float = 1, **metrics: float) -> RecordDict:
-    (arrays,) = received.array_records.values()
-    moved = {}
-    for name, array in arrays.items():
-        base = array.numpy()
-        moved[name] = Array(np.asarray((base + np.asarray(moves.get(name, 0))).astype(base.dtype)))
-    return RecordDict({"model": ArrayRecord(moved), "m": MetricRecord({"num-examples": weight, **metrics})})
+def reply_to(received: Arrays, moves: dict[str, Any], weight: float = 1, **metrics: float) -> AppReply:
+    moved = {
+        name: np.asarray((base + np.asarray(moves.get(name, 0))).astype(base.dtype)) for name, base in received.items()
+    }
+    return AppReply(moved, {"num-examples": weight, **metrics})
 
 
-def encoded(form: Form, received: RecordDict, reply: RecordDict) -> RingVector:
+def encoded(form: Form, received: Arrays, reply: AppReply) -> RingVector:
     scaled = form.scale(received, reply)
     return form.encode(scaled, scaled.weight, np.random.default_rng(0))
 
 
-def mean_of(form: Form, received: RecordDict, replies: list[RecordDict]) -> Mean:
+def mean_of(form: Form, received: Arrays, replies: list[AppReply]) -> Mean:
     vectors = [encoded(form, received, reply) for reply in replies]
     total = vectors[0].copy()
     for vector in vectors[1:]:
@@ -79,12 +69,10 @@ def test_the_sum_of_contributions_is_the_mean_that_flower_would_compute(data: st
     shares = np.array(weights) / sum(weights)
     atol = 1e-6 * max(1, clients / sum(weights) * 64)
     for name, array in arrays.items():
-        expected = sum(
-            share * reply.array_records["model"][name].numpy() for share, reply in zip(shares, replies, strict=True)
-        )
-        assert np.allclose(array.numpy(), expected, atol=atol)
+        expected = sum(share * reply.arrays[name] for share, reply in zip(shares, replies, strict=True))
+        assert np.allclose(array, expected, atol=atol)
     assert metrics["num-examples"] == sum(weights)
-    losses: list[Any] = [reply.metric_records["m"]["loss"] for reply in replies]
+    losses: list[Any] = [reply.metrics["loss"] for reply in replies]
     assert metrics["loss"] == pytest.approx(float(shares @ losses), abs=4 * atol)
     assert clipped == pytest.approx(dict.fromkeys(arrays, 0), abs=atol)
 
@@ -94,11 +82,11 @@ def test_arrays_of_every_kind_come_back(dtype: type[Any]) -> None:
     received = model({"w": np.array([3, 4], dtype), "zero-d": np.array(2, dtype)})
     reply = reply_to(received, {"w": [1, 0], "zero-d": 1})
     arrays = mean_of(make(precision=30, most_weight=1), received, [reply, reply]).arrays
-    assert np.allclose(arrays["w"].numpy(), [4, 4], atol=1e-4)
-    assert arrays["zero-d"].numpy().shape == ()
-    assert np.allclose(arrays["zero-d"].numpy(), 3, atol=1e-4)
+    assert np.allclose(arrays["w"], [4, 4], atol=1e-4)
+    assert arrays["zero-d"].shape == ()
+    assert np.allclose(arrays["zero-d"], 3, atol=1e-4)
     if np.dtype(dtype).kind == "f":
-        assert arrays["w"].numpy().dtype == dtype
+        assert arrays["w"].dtype == dtype
 
 
 @given(
@@ -124,7 +112,7 @@ def test_a_wide_range_keeps_the_precision_of_a_narrow_one(
     expected = sum(move * weight for (move, _), weight in zip(moves, weights, strict=True)) / sum(weights)
     unit = max(clip, 1e6 * form.quantizer.levels * 2.0**-52)
     error = unit * form.quantizer.error_bound(len(moves), sum(weights)) + 1e-9
-    assert abs(float(mean["bn.running_var"].numpy()[0]) - expected) <= error
+    assert abs(float(mean["bn.running_var"][0]) - expected) <= error
     assert clipped["bn.running_var"] == pytest.approx(0, abs=form.quantizer.error_bound(len(moves), sum(weights)))
 
 
@@ -139,10 +127,10 @@ def test_the_statistics_of_a_batch_normalisation_are_not_clipped() -> None:
     )
     moves = {"bn.num_batches_tracked": 40, "bn.running_mean": [-123.0, 1e-3], "bn.running_var": [4616.0, -0.999]}
     arrays, _, clipped = mean_of(make(), received, [reply_to(received, moves, 100)] * 2)
-    assert arrays["bn.num_batches_tracked"].numpy() == 140
-    assert np.allclose(arrays["bn.running_mean"].numpy(), [-123, 1e-3], atol=1e-4)
-    assert np.allclose(arrays["bn.running_var"].numpy(), [4617, 1e-3], atol=1e-3)
-    assert (arrays["bn.running_var"].numpy() > 0).all()
+    assert arrays["bn.num_batches_tracked"] == 140
+    assert np.allclose(arrays["bn.running_mean"], [-123, 1e-3], atol=1e-4)
+    assert np.allclose(arrays["bn.running_var"], [4617, 1e-3], atol=1e-3)
+    assert (arrays["bn.running_var"] > 0).all()
     assert clipped == pytest.approx(dict.fromkeys(arrays, 0.0), abs=1e-3)
 
 
@@ -152,7 +140,7 @@ def test_the_mean_of_whole_numbers_is_exact(moves: list[tuple[int, int]]) -> Non
     received = model({"count": np.array(7)})
     replies = [reply_to(received, {"count": move}, weight) for move, weight in moves]
     total = sum(move * weight for move, weight in moves)
-    mean = mean_of(make(max(2, len(moves))), received, replies).arrays["count"].numpy()
+    mean = mean_of(make(max(2, len(moves))), received, replies).arrays["count"]
     assert float(mean) == 7 + total / sum(weight for _, weight in moves)
 
 
@@ -161,8 +149,8 @@ def test_what_lies_beyond_the_range_is_clipped_and_told_for_each_array() -> None
     form = make(clips=(("oth*", 10.0),), most_weight=1)
     moves = {"weight": [5.0, 0, 0, 0], "other": 8.0}
     arrays, _, clipped = mean_of(form, received, [reply_to(received, moves)] * 2)
-    assert np.allclose(arrays["weight"].numpy(), [1, 0, 0, 0], atol=1e-5)
-    assert np.allclose(arrays["other"].numpy(), 8, atol=1e-4)
+    assert np.allclose(arrays["weight"], [1, 0, 0, 0], atol=1e-5)
+    assert np.allclose(arrays["other"], 8, atol=1e-4)
     assert clipped == pytest.approx({"weight": 1 / 4, "other": 0, "empty": 0}, abs=1e-5)
 
 
@@ -189,8 +177,7 @@ def test_no_value_refuses(weight: float, loss: float, entries: list[float], base
     """A refusal that depends on data would tell the server, by name, something about one node's data."""
     form = make(train_metrics=(Metric("loss", -1.0, 3.0),), most_weight=50)
     received = model({"w": np.full(2, base), "running_var": np.full(2, base)})
-    arrays = ArrayRecord({name: Array(np.array(entries)) for name in ("w", "running_var")})
-    reply = RecordDict({"m": MetricRecord({"num-examples": weight, "loss": loss}), "a": arrays})
+    reply = AppReply({name: np.array(entries) for name in ("w", "running_var")}, {"num-examples": weight, "loss": loss})
     scaled = form.scale(received, reply)
     expected = 0 if isinstance(weight, float) and math.isnan(weight) else math.floor(max(0, min(weight, 50)))
     assert scaled.weight == expected
@@ -208,7 +195,7 @@ def test_what_is_not_finite_counts_as_no_change_or_as_the_end_of_the_range_and_i
     received = model({"w": np.zeros(4)})
     reply = reply_to(received, {"w": [math.nan, math.inf, -math.inf, 0.5]}, 100)
     mean, _, clipped = mean_of(make(most_weight=100), received, [reply] * 2)
-    assert np.allclose(mean["w"].numpy(), [0, 1, -1, 0.5], atol=1e-5)
+    assert np.allclose(mean["w"], [0, 1, -1, 0.5], atol=1e-5)
     assert clipped["w"] == pytest.approx(3 / 4, abs=1e-5)
 
 
@@ -221,16 +208,14 @@ def test_a_sum_in_which_nobody_weighs_anything_has_no_result() -> None:
 @pytest.mark.parametrize(
     ("reply", "complaint"),
     [
-        (RecordDict({"m": MetricRecord({"num-examples": 1})}), "exactly one ArrayRecord"),
-        (RecordDict({"a": ArrayRecord({"w": Array(np.zeros(2))})}), "exactly one MetricRecord"),
-        (RecordDict({"a": ArrayRecord({}), "m": MetricRecord({"num-examples": 1})}), "lacks array 'w'"),
-        (RecordDict({"a": ArrayRecord({}), "m": MetricRecord({"batches": 1})}), "number 'num-examples'"),
-        (RecordDict({"a": ArrayRecord({}), "m": MetricRecord({"num-examples": [1]})}), "number 'num-examples'"),
+        (AppReply({}, {"num-examples": 1}), "lacks array 'w'"),
+        (AppReply({}, {"batches": 1}), "number 'num-examples'"),
+        (AppReply({}, {"num-examples": [1]}), "number 'num-examples'"),
         (reply_to(model({"w": np.zeros(3)}), {}), "shape"),
         (reply_to(model({"w": np.array([True, False])}), {}), "bool"),
     ],
 )
-def test_a_reply_that_lacks_something_is_refused_with_its_reason(reply: RecordDict, complaint: str) -> None:
+def test_a_reply_that_lacks_something_is_refused_with_its_reason(reply: AppReply, complaint: str) -> None:
     with pytest.raises(InputError, match=complaint):
         make().scale(model({"w": np.zeros(2)}), reply)
 
@@ -241,31 +226,28 @@ def test_an_array_without_a_mean_is_refused() -> None:
 
 
 @given(hnp.arrays(np.float64, 3) | hnp.arrays(np.float32, 3), st.sampled_from([np.int64, np.uint8, np.int32]))
-def test_whole_numbers_are_whole_again_before_nodes_see_them(found: Any, dtype: type[Any]) -> None:  # noqa: ANN401
-    whole = whole_numbers(model({"count": np.zeros(3, dtype), "w": np.zeros(3)}).array_records["arrays"])
-    assert whole == {"count": np.dtype(dtype)}
-    sent = with_whole_numbers(model({"count": found, "w": found}), whole).array_records["arrays"]
-    count = sent["count"].numpy()
+def test_fractions_become_whole_numbers_again(found: Any, dtype: type[Any]) -> None:  # noqa: ANN401
+    count = as_whole_numbers(found, np.dtype(dtype))
     assert count.dtype == dtype
-    assert sent["w"].numpy().dtype == found.dtype
+    assert as_whole_numbers(count, np.dtype(dtype)) is count
     for value, rounded in zip(found.tolist(), count.tolist(), strict=True):
         if abs(value) < 100 and (value >= 0 or dtype is not np.uint8):
             assert rounded == round(value)
 
 
 def test_the_content_is_named_by_all_that_a_client_works_on() -> None:
-    received, form, task = model({"w": np.zeros(2)}), make(), Task(7, "train", "1")
+    form, task = make(), Task(7, "train", "1")
     names = {
-        content_digest(received, form, b"a", task),
-        content_digest(received, form, b"b", task),
-        content_digest(received, make(clip=2.0), b"a", task),
-        content_digest(received, make(most_weight=9), b"a", task),
-        content_digest(received, make(arrays=False), b"a", task),
-        content_digest(received, make(3), b"a", task),
-        content_digest(model({"w": np.ones(2)}), form, b"a", task),
-        content_digest(received, form, b"a", Task(8, "train", "1")),
-        content_digest(received, form, b"a", Task(7, "train.other", "1")),
-        content_digest(received, form, b"a", Task(7, "train", "2")),
+        content_digest(b"w", form, b"a", task),
+        content_digest(b"w", form, b"b", task),
+        content_digest(b"w", make(clip=2.0), b"a", task),
+        content_digest(b"w", make(most_weight=9), b"a", task),
+        content_digest(b"w", make(arrays=False), b"a", task),
+        content_digest(b"w", make(3), b"a", task),
+        content_digest(b"v", form, b"a", task),
+        content_digest(b"w", form, b"a", Task(8, "train", "1")),
+        content_digest(b"w", form, b"a", Task(7, "train.other", "1")),
+        content_digest(b"w", form, b"a", Task(7, "train", "2")),
     }
     assert len(names) == 10
 

@@ -1,4 +1,4 @@
-"""Settings: what is decided once for all rounds of a run on Flower, and checked before anything is sent."""
+"""The server's settings: what is decided once for all rounds of a run, and checked before anything is sent."""
 
 import contextlib
 import sys
@@ -6,12 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from coterie.deployment.recipe import STATISTICS, VARYING, Metric, RosterRecipe, declared
 from coterie.errors import ConfigError
 from coterie.secagg.terms import ThreatMode
-from coterie.transports.flower.exchange import GRACE
-from coterie.transports.flower.recipe import STATISTICS, VARYING, Metric, RosterRecipe, declared
 
 T = TypeVar("T")
+
+GRACE = 30.0
+"""Seconds for a node that went away to come back; to start one takes five to ten, more on a busy machine."""
 
 LONGEST = 24 * 3600.0
 """The most seconds that a step may take."""

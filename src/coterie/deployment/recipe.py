@@ -1,9 +1,10 @@
-"""The recipe: all that turns a node's data into its contribution, apart from the model, fixed for a roster for good.
+"""The recipe: how a node's reply becomes its contribution. It is fixed for a roster and never changes.
 
-T counts columns of a matrix of 0 and 1. If a server could change from session to session *how* contributions are made
-from the same data, sums over one circle would become independent equations: with ten different caps on the weights,
-ten sums over a circle of four give away all four updates, and the matrix shows nothing of it. So the server chooses a
-recipe once, when it founds the roster. The roster's digest covers it, and nodes take it from the roster they trust.
+T counts columns of the participation matrix, which has entries 0 and 1. If a server could change *how* contributions
+are made between sessions, sums over one circle would become independent equations: with ten different caps on the
+weights, ten sums over a circle of four give away all four updates, and the matrix does not show it. So the server
+chooses a recipe once, when it founds the roster. The roster's digest covers it, and nodes take it from the roster that
+they trust.
 """
 
 import math
@@ -22,12 +23,12 @@ _PLAIN = re.compile(r"(?!(?:none|integers)$)[\w.*?/:+-]+")
 STATISTICS = (("*running_mean", WIDE), ("*running_var", WIDE), ("*num_batches_tracked", WIDE))
 """Ranges of the running statistics of batch normalisation, which move far in a round."""
 VARYING = ("num-server-rounds", "server-round")
-"""Keys of configurations that may always differ between sessions: Flower's strategies number rounds by the last."""
+"""Configuration keys that may always differ between sessions: the number of a round, and of all rounds."""
 NEW_POPULATION = "found another population: a new COTERIE_HOME for the server and a new coterie-folder for every node"
 
 
 class Metric(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A metric that takes part: its name in the replies, and the range that its values are held to."""
+    """A metric that is averaged: its name in the replies, and the range that its values are clipped to."""
 
     name: str
     low: float
@@ -43,22 +44,22 @@ class Metric(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
     @property
     def middle(self) -> float:
-        """The number half-way; one of the ends where no other lies between them."""
+        """The middle of the range; one of its ends if there is no number between them."""
         return self.low / 2 + self.high / 2
 
     @property
     def usable(self) -> bool:
-        """Whether this is a finite range with numbers between its ends."""
+        """Whether the range is finite and has numbers between its ends."""
         return self.low < self.middle < self.high and self.high - self.low < math.inf
 
 
 class RosterRecipe(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, kw_only=True, tag=1):
-    """How nodes make their contributions; the same for everybody on a roster, in every session."""
+    """How nodes make their contributions; the same for all nodes of a roster, in every session."""
 
     weight: str = "num-examples"
     """The metric that replies are weighted by."""
     most_weight: int = 10_000
-    """The most that a node counts for, whatever its weight."""
+    """The largest weight of a node."""
     precision: int = 24
     """Bits of an entry at full weight."""
     clip: float = 1.0
@@ -66,14 +67,14 @@ class RosterRecipe(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     counter_clip: float = WIDE
     """The same for arrays of whole numbers, such as counters of batches."""
     clips: tuple[tuple[str, float], ...] = STATISTICS
-    """Ranges of other arrays, by patterns of their names; the first that fits counts."""
+    """Ranges of some arrays, by patterns of their names; the first that matches counts."""
     train_metrics: tuple[Metric, ...] = ()
     evaluate_metrics: tuple[Metric, ...] = ()
     varying: tuple[str, ...] = VARYING
     """Keys of configurations that may differ from session to session."""
 
     def __post_init__(self) -> None:
-        # A clip of 2 and one of 2.0 are equal and have different bytes, by which rosters are told apart.
+        # A clip of 2 and one of 2.0 are equal and would have different bytes, and so the roster another digest.
         force_setattr(self, "weight", str(self.weight))
         force_setattr(self, "clip", float(self.clip))
         force_setattr(self, "counter_clip", float(self.counter_clip))
@@ -82,7 +83,7 @@ class RosterRecipe(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
         if not all(metric.usable for metric in self.train_metrics + self.evaluate_metrics):
             raise ConfigError("a metric is declared by a name and a range (low, high), with numbers in between")
         for metrics in self.train_metrics, self.evaluate_metrics:
-            # In many ranges one metric would tell what values the nodes of a circle have.
+            # One metric in many ranges would reveal the values of the nodes of a circle.
             names = [self.weight, *(metric.name for metric in metrics)]
             if len(set(names)) < len(names):
                 raise ConfigError("a metric is declared once, and is not the weight")
@@ -92,9 +93,9 @@ class RosterRecipe(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
         self.quantizer(2)
 
     def quantizer(self, clients: int) -> Quantizer:
-        """Return what turns numbers from -1 to 1 into ring elements; a :class:`ConfigError` if nothing can.
+        """Return the quantizer of numbers from -1 to 1; a :class:`ConfigError` if there is none.
 
-        The number of clients sets only how many bits an element has, not what is made of a number.
+        The number of clients changes how many bits an element has, and nothing else.
         """
         return Quantizer(1.0, self.precision, clients, self.most_weight, min_weight=0, dither=True)
 
@@ -106,12 +107,12 @@ class RosterRecipe(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
         except ValueError as error:
             raise ConfigError(f"not a recipe: {error}") from error
         if recipe.to_bytes() != data:
-            raise ConfigError("not a recipe: it is not written as this version writes it")
+            raise ConfigError("not a recipe: this version would write it differently")
         return recipe
 
     @staticmethod
     def of(roster: Roster) -> "RosterRecipe":
-        """Return the recipe of a roster; one that has none was founded by an older version."""
+        """Return the recipe of a roster; a :class:`ConfigError` if an older version founded it without one."""
         if not roster.recipe:
             raise ConfigError(
                 "an older version of Coterie founded this roster and did not fix how contributions are made; "
@@ -124,7 +125,7 @@ class RosterRecipe(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
         return msgspec.msgpack.encode(self)
 
     def settings(self) -> dict[str, str]:
-        """Return each setting, by the name that a strategy gives it, in words that differ if settings do."""
+        """Return each setting by the name that a strategy gives it, as text that differs if settings do."""
         return {
             "weighted_by_key": _word(self.weight),
             "most_examples": f"{self.most_weight:,}",
@@ -139,7 +140,7 @@ class RosterRecipe(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
         }
 
     def check_kept(self, asked: "RosterRecipe") -> None:
-        """Refuse a strategy's settings that are not those of this recipe, which a roster was founded with."""
+        """Refuse a strategy's settings if they are not those that the roster was founded with."""
         theirs = asked.settings()
         for name, founded in self.settings().items():
             if theirs[name] != founded:
@@ -150,7 +151,7 @@ class RosterRecipe(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 
 
 def _word(name: str) -> str:
-    """Return a name that anybody may have chosen, so that it cannot be taken for several, or for other words."""
+    """Return a name in quotes if it could be mistaken for several names or for other words."""
     return name if _PLAIN.fullmatch(name) and name.isascii() else repr(name)
 
 

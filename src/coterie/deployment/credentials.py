@@ -1,8 +1,8 @@
-"""Credentials: what stands behind the identity keys on a roster, beside the server's word.
+"""Credentials: how a node shows who it is, and how nodes check the identity keys on a roster.
 
-A node proves that it has its identity key when it says hello. Whether that key is really this node's is the server's
-word, unless the node also signs it with the key that its SuperNode authenticates with. Those vouchers are shown with
-the roster, and a node whose operator gave it the public keys of all members checks them before it trusts anybody.
+When a node says hello it proves that it has its identity key. Whether that key belongs to this node is the server's
+word, unless the node also signs it with the key that it authenticates with: a voucher. The server sends the vouchers
+with the roster. A node whose operator gave it the public keys of all members checks them before it trusts a roster.
 """
 
 import re
@@ -16,23 +16,23 @@ from coterie.cohorts.roster import Client, Roster
 from coterie.crypto.context import bind
 from coterie.crypto.signing import Identity, verify
 from coterie.crypto.vouchers import check_voucher, read_public_keys, vouch
+from coterie.deployment.node import NAME, NodeSettings
+from coterie.deployment.recipe import RosterRecipe
 from coterie.errors import ConfigError, PeerProtocolError, VerificationError
-from coterie.transports.flower.node import NAME, NodeSettings
-from coterie.transports.flower.recipe import RosterRecipe
 
 _SERVER = "server"
 _DIGEST = re.compile(r"[0-9A-Fa-f]{64}")
 
 
 class Voucher(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A SuperNode's word for its identity: its authentication key, in DER, and the signature."""
+    """A signature of a node's identity: the node's authentication key, in DER, and the signature."""
 
     public: bytes
     signature: bytes
 
 
 class Introduction(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a node says of itself when it is asked who it is."""
+    """What a node answers when it is asked who it is."""
 
     name: str
     identity: bytes
@@ -44,7 +44,7 @@ class Introduction(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     """The digest of the roster that it trusts; empty before the first."""
     voucher: Voucher | None = None
     pin: bytes = b""
-    """The digest of a roster that it has to be shown, with all that follow; empty if it needs no other than usual."""
+    """The digest of a roster that it must be shown, with all later ones; empty if it needs none beside the usual."""
 
     @property
     def client(self) -> Client:
@@ -55,7 +55,7 @@ class Introduction(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 def introduce(
     settings: NodeSettings, identity: Identity, *, run: int, node: int, run_config: bytes, memory: ClientMemory
 ) -> Introduction:
-    """Say who a node is."""
+    """Return what a node says of itself."""
     client = Client(settings.name, identity.public)
     voucher = Voucher(*vouch(Path(settings.auth_key), _enrolment(client))) if settings.auth_key else None
     proof = identity.sign(_hello(client, run, node))
@@ -66,37 +66,37 @@ def introduce(
 
 
 def read_introduction(data: bytes, *, run: int, node: int, authenticated: bytes) -> Introduction:
-    """Read what a node says of itself; a :class:`PeerProtocolError` where it cannot be so.
+    """Read what a node says of itself; a :class:`PeerProtocolError` if it does not check out.
 
-    ``authenticated`` is the public key that the node is connected under, empty where nodes are not authenticated.
+    ``authenticated`` is the public key that the node is connected with, empty where nodes are not authenticated.
     """
     sender = f"node {node}"
     try:
         said = msgspec.msgpack.decode(data, type=Introduction)
         if not NAME.fullmatch(said.name):
-            raise PeerProtocolError(sender, "introduced itself by what cannot be a name")
+            raise PeerProtocolError(sender, "says it has a name that is not allowed")
         verify(said.identity, said.proof, _hello(said.client, run, node))
         if said.voucher is not None:
             if authenticated and read_public_keys(authenticated) != [said.voucher.public]:
-                raise PeerProtocolError(sender, "vouches with another key than it is connected under")
+                raise PeerProtocolError(sender, "vouches with another key than it is connected with")
             check_voucher(said.voucher.public, said.voucher.signature, _enrolment(said.client))
     except (ValueError, VerificationError):
-        raise PeerProtocolError(sender, "introduced itself in a way that cannot be read or verified") from None
+        raise PeerProtocolError(sender, "answered who it is with something that cannot be read or verified") from None
     return said
 
 
 def check_roster(
     settings: NodeSettings, memory: ClientMemory, shown: Sequence[Roster], vouchers: Mapping[str, Voucher]
 ) -> None:
-    """Refuse a roster that this node's operator did not mean: T too small, the pin not in its past, strangers on it.
+    """Refuse a roster that this node's operator does not accept: T too small, not from the pinned one, unknown members.
 
-    It is the last one shown, or the one that is trusted already: what an operator sets later counts as well. That the
-    rosters shown follow each other and the one trusted is for :meth:`ClientMemory.trust` to check.
+    The roster is the last one shown, or the one that is trusted already: settings that changed later count too. That
+    the rosters shown follow each other and the trusted one is checked by :meth:`ClientMemory.trust`.
     """
     roster = shown[-1] if shown else memory.roster
     if roster is None:
-        return  # whoever trusts none takes part in nothing
-    RosterRecipe.of(roster)  # says how contributions are made, in a way that this node understands
+        return  # a node that trusts no roster takes part in nothing
+    RosterRecipe.of(roster)  # refuses a roster whose recipe this version cannot read
     if roster.privacy < settings.floor.privacy:
         least = settings.floor.privacy
         raise PeerProtocolError(_SERVER, f"has a roster that promises T = {roster.privacy}; the least is {least}")
@@ -110,7 +110,7 @@ def check_roster(
 
 
 def _check_members(file: Path, roster: Roster, vouchers: Mapping[str, Voucher]) -> None:
-    """Refuse a roster with anybody on it that no member in this file vouches for, or one member for two."""
+    """Refuse a roster with a client that no member in this file vouches for; a member vouches for one client."""
     try:
         members = set(read_public_keys(file.read_bytes()))
     except OSError as error:
@@ -128,12 +128,15 @@ def _check_members(file: Path, roster: Roster, vouchers: Mapping[str, Voucher]) 
 
 
 def _pin(settings: NodeSettings) -> bytes:
-    """Return the digest of the roster that a node is pinned to; empty if it is not."""
+    """Return the digest of the roster that a node is pinned to; empty if it has no pin."""
     if not settings.roster:
         return b""
     if not _DIGEST.fullmatch(settings.roster):
         raise ConfigError("coterie-roster: a roster's digest has 64 hexadecimal digits, in quotes")
     return bytes.fromhex(settings.roster)
+
+
+# The labels below are part of what is signed. They name the first engine and are the same for all.
 
 
 def _hello(client: Client, run: int, node: int) -> bytes:

@@ -1,8 +1,8 @@
-"""A node: who it is, what it insists on, and what it has answered, in a folder of its own.
+"""A node: its identity, its operator's settings and its answers, in a folder of its own.
 
-Flower starts a process for every message, sends the reply first and saves a context afterwards, in memory. A node that
-is killed in between would answer twice from one state. So the member's new state, the request and the reply are on this
-node's disk before the reply leaves: the same request gets the same bytes again, whatever happened in between.
+An engine may start a process for every message, and may save a process's state only after the reply has left. A node
+that is killed in between would answer twice from one state. So the member's new state, the request and the reply are on
+the node's disk before the reply leaves. The same request gets the same bytes again, whatever happened in between.
 """
 
 import hashlib
@@ -21,12 +21,12 @@ from coterie.cohorts.memory import MemoryFile
 from coterie.cohorts.roster import Client
 from coterie.crypto.entropy import SystemEntropy
 from coterie.crypto.signing import Identity
+from coterie.deployment.home import node_home, own_folder
+from coterie.deployment.sessions import SessionFile, hold_place
 from coterie.errors import ConfigError
 from coterie.files import write_once
 from coterie.rounds.floor import Floor
 from coterie.secagg.terms import ThreatMode
-from coterie.transports.flower.home import node_home, own_folder
-from coterie.transports.flower.sessions import SessionFile, hold_place
 
 PREFIX = "coterie-"
 SETTINGS = "node.toml"
@@ -34,41 +34,41 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FLOOR = {"privacy": int, "minimum": int, "colluders": int, "threshold": int, "sparse-bits": float, "dropout": float,
           "most-clients": int, "most-bits": int, "most-length": int}  # fmt: skip
 KINDS = ("evaluate", "query")
-"""Messages that an operator may let through unprotected; a plain training message would undo everything."""
+"""Kinds of messages that an operator may allow unprotected. Training is not one: it would send a plain model."""
 _STRINGS = ("mode", "name", "folder", "roster", "auth-key", "members", "allow")
 _NEVER_EMPTY = ("folder", "roster", "auth-key", "members")
-_PLACE = {"name", "folder"}  # by which a node's file is found
+_PLACE = {"name", "folder"}  # they say where a node's file is
 
 
 @dataclass(frozen=True)
 class NodeSettings:
-    """What a node's operator decided; nothing of it comes from a run or a message."""
+    """The settings of a node's operator; nothing in them comes from a run or a message."""
 
     name: str
     folder: Path
     floor: Floor
     roster: str = ""
-    """The digest, in hexadecimal, of a roster that the trusted one must be or come from; empty trusts the first."""
+    """The digest, in hexadecimal, of a roster that the trusted one must be or descend from; empty trusts the first."""
     auth_key: str = ""
-    """The private key this SuperNode authenticates with, to vouch for the node's identity."""
+    """The private key that this node authenticates with, to vouch for its identity."""
     members: str = ""
-    """A file of the public keys of all that may be on the roster; empty leaves that to the server."""
+    """A file with the public keys of all that may be on the roster; empty leaves that to the server."""
     weight: int | None = None
-    """What this node counts for in every sum; None takes what the app's function first reports."""
+    """What this node counts for in every sum; None takes what the app's function reports first."""
     allow: frozenset[str] = frozenset()
-    """Of :data:`KINDS`, those that are passed on unprotected."""
+    """Those of :data:`KINDS` that reach the app unprotected."""
 
     @property
     def sessions(self) -> Path:
-        """Where the node keeps its places in sessions."""
+        """Where the node keeps its state in sessions."""
         return self.folder / "sessions"
 
     @classmethod
     def read(cls, node_config: Mapping[str, object]) -> "NodeSettings":
-        """Read the node's configuration, ``coterie-...`` of ``--node-config``, and ``node.toml`` in its folder."""
+        """Read ``coterie-...`` of the node's configuration, and ``node.toml`` in its folder."""
         for key in node_config:
             if key.lower().startswith(PREFIX[:-1]) and not key.startswith(PREFIX):  # coterie_roster, coterie.roster
-                raise ConfigError(f"{key}: no such setting; those of Coterie begin with {PREFIX!r}")
+                raise ConfigError(f"{key}: no such setting; settings of Coterie begin with {PREFIX!r}")
         given = {key.removeprefix(PREFIX): value for key, value in node_config.items() if key.startswith(PREFIX)}
         _check_filled(given)
         partition = node_config.get("partition-id")
@@ -76,14 +76,14 @@ class NodeSettings:
         if not NAME.fullmatch(name):
             raise ConfigError("coterie-name: a node's name has 1 to 64 letters, digits, dots, dashes or underscores")
         folder = own_folder(str(given["folder"])) if "folder" in given else node_home(name)
-        if os.path.lexists(file := folder / SETTINGS):  # a link that leads nowhere is a mistake, and not ignored
+        if os.path.lexists(file := folder / SETTINGS):  # a link that leads nowhere is not ignored
             given = {**_file(file), **given}
         known = [*_FLOOR, "weight", *_STRINGS]
         if unknown := sorted(given.keys() - set(known)):
             raise ConfigError(f"{PREFIX}{unknown[0]}: no such setting; there are {', '.join(known)}")
         allow = frozenset(str(given.get("allow", "")).replace(",", " ").split())
         if not allow <= set(KINDS):
-            raise ConfigError(f"{PREFIX}allow: only {' and '.join(KINDS)} can be let through unprotected")
+            raise ConfigError(f"{PREFIX}allow: only {' and '.join(KINDS)} can be allowed unprotected")
         return cls(
             name,
             folder,
@@ -97,7 +97,7 @@ class NodeSettings:
 
 
 class Node:
-    """One node on its own machine."""
+    """A node on its own machine."""
 
     def __init__(self, settings: NodeSettings) -> None:
         self.settings = settings
@@ -113,11 +113,11 @@ class Node:
         return Client(self.settings.name, self.identity.public)
 
     def memory(self) -> MemoryFile:
-        """Open what this node remembers for good."""
+        """Open this node's long-term memory."""
         return MemoryFile(self.folder / "memory.sqlite")
 
     def session(self, run: int) -> AbstractContextManager[SessionFile]:
-        """Hold this node's place in the sessions of a run; a second process waits until the first has answered."""
+        """Lock this node's sessions of a run; a second process waits until the first has answered."""
         return hold_place(self.settings.sessions, run)
 
     def _identity(self) -> Identity:
@@ -128,19 +128,21 @@ class Node:
         try:
             return Identity(secret)
         except ValueError:
-            raise ConfigError(f"{path} is not a key of this node; restore it, or enrol the node anew") from None
+            raise ConfigError(
+                f"{path} is not a key of this node; restore it, or enrol the node under another name"
+            ) from None
 
 
 def run_config_digest(run_config: Mapping[str, Any]) -> bytes:
-    """Return the name of a run's configuration: clients that train with different ones are told apart by it."""
+    """Return a digest of a run's configuration: nodes with different ones do not work on the same thing."""
     return hashlib.sha256(msgspec.json.encode(sorted((key, repr(value)) for key, value in run_config.items()))).digest()
 
 
 def _check_filled(given: Mapping[str, object]) -> None:
-    """Refuse settings that are there and empty: a variable of the shell that is not set must not take a pin away."""
+    """Refuse empty settings: a shell variable that is not set must not remove a pin."""
     for key in _NEVER_EMPTY:
         if given.get(key) == "":
-            raise ConfigError(f"{PREFIX}{key} is empty: leave it out, or say what it is")
+            raise ConfigError(f"{PREFIX}{key} is empty: remove it or give it a value")
 
 
 def _file(path: Path) -> dict[str, object]:
@@ -149,7 +151,7 @@ def _file(path: Path) -> dict[str, object]:
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: {error}") from None
     for key in _PLACE & given.keys():
-        raise ConfigError(f"{path}: {key} says where this file is, and belongs to --node-config as {PREFIX}{key}")
+        raise ConfigError(f"{path}: {key} says where this file is; set it in the node's configuration as {PREFIX}{key}")
     _check_filled(given)
     return given
 
@@ -161,7 +163,7 @@ def _weight(value: object) -> int | None:
 
 
 def _floor(given: Mapping[str, object]) -> Floor:
-    """Return the node's floor: unless told otherwise, against a server that lies, and never alone."""
+    """Return the node's floor; by default against a malicious server, and with T = 2."""
     mode = given.get("mode", ThreatMode.ACTIVE_SERVER)
     if mode not in list(ThreatMode):
         raise ConfigError(f"{PREFIX}mode: one of {', '.join(ThreatMode)}, not {mode!r}")
@@ -170,7 +172,7 @@ def _floor(given: Mapping[str, object]) -> Floor:
         value = given.get(key)
         if value is None:
             continue
-        # A fraction or a truth value would be rounded, and a node must not insist on less than its operator wrote.
+        # A fraction or a truth value would be rounded, and the node would accept less than its operator wrote.
         if isinstance(value, bool) or not isinstance(value, (int, kind)):
             raise ConfigError(f"{PREFIX}{key}: a {'whole ' if kind is int else ''}number, not {value!r}")
         floor[key.replace("-", "_")] = value

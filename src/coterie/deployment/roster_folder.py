@@ -1,4 +1,4 @@
-"""The folder of a population's rosters: a file for each version, so that whoever missed some can be shown them all."""
+"""The folder of a population's rosters: one file for each version, so that a node can be shown all that it missed."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ class RosterFolder:
     """All versions of one roster, on the server's side."""
 
     def __init__(self, folder: Path) -> None:
-        """Read what is there; every version must follow the one before."""
+        """Read all versions; each must follow the one before."""
         self._folder = folder
         self.versions: list[Roster] = []
         for number, path in enumerate(sorted(folder.glob(f"*{_SUFFIX}"))):
@@ -34,7 +34,7 @@ class RosterFolder:
         return self.versions[-1] if self.versions else None
 
     def add(self, roster: Roster) -> None:
-        """Keep a new version; it is refused if somebody else was faster, or if it could not be read again."""
+        """Add a version; a :class:`ConfigError` if another run was faster, or if it could not be read again."""
         if self.versions:
             self.versions[-1].check_successor(roster)
         body = roster.to_bytes()
@@ -42,16 +42,16 @@ class RosterFolder:
             raise ConfigError("not a roster: it would be read as another one")
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._folder / f"{roster.version:06d}{_SUFFIX}"
-        # Clients trust it for good: a version lost with the power, or half of one, would be a fork.
+        # Clients never take it back: a version that is lost in a power cut, or half written, would be a fork.
         if not write_once(path, body):
-            raise ConfigError(f"{path} is there already: another run changes this roster")
+            raise ConfigError(f"{path} exists: another run changes this roster at the same time")
         self.versions.append(roster)
 
     def since(self, digest: bytes, pin: bytes = b"") -> list[Roster]:
-        """Return the versions that somebody has to be shown who trusts the one with this digest.
+        """Return the versions that a node needs if it trusts the one with this digest.
 
-        Somebody who trusts none yet is shown the latest alone, unless it says which one it is pinned to: that one and
-        all after it are then shown, so that it can follow the links from there.
+        A node that trusts none yet gets the latest alone, unless it is pinned to a version: it then gets that one and
+        all after it, so that it can follow the links from there.
         """
         number = {roster.digest: place for place, roster in enumerate(self.versions)}
         begin = number[digest] + 1 if digest in number else len(self.versions) - 1

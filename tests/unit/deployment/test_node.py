@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from coterie.deployment.node import Node, NodeSettings, run_config_digest
 from coterie.errors import ConfigError
 from coterie.rounds import Floor
 from coterie.secagg import ThreatMode
-from coterie.transports.flower.node import Node, NodeSettings, run_config_digest
 
 
 def test_a_node_insists_on_company_and_on_honesty_unless_told_otherwise() -> None:
@@ -69,7 +69,7 @@ def test_a_file_that_is_not_toml_is_refused(home: Path) -> None:
 def test_a_file_does_not_say_where_it_is(home: Path, key: str) -> None:
     (home / "nodes" / "node").mkdir(parents=True)
     (home / "nodes" / "node" / "node.toml").write_text(f'{key} = "hospital"')
-    with pytest.raises(ConfigError, match=rf"node\.toml: {key} .* --node-config as coterie-{key}"):
+    with pytest.raises(ConfigError, match=rf"node\.toml: {key} .* configuration as coterie-{key}"):
         NodeSettings.read({})
 
 

@@ -1,11 +1,14 @@
-from coterie.transports.flower.logs import shown, traced
+from coterie.deployment.logs import traced
+from coterie.reports.words import one_line
 
 FORGED = "x\n\x1b[92mINFO\x1b[0m: Coterie: all is well\r\u2028\u202e\x85\ud800"
 
 
 def test_what_others_wrote_stays_on_one_line() -> None:
-    assert shown("plain, \u00fc and \u4e2d") == "plain, \u00fc and \u4e2d"
-    assert shown(ValueError(FORGED)) == ("x\\n\\x1b[92mINFO\\x1b[0m: Coterie: all is well\\r\\u2028\\u202e\\x85\\ud800")
+    assert one_line("plain, \u00fc and \u4e2d") == "plain, \u00fc and \u4e2d"
+    assert one_line(ValueError(FORGED)) == (
+        "x\\n\\x1b[92mINFO\\x1b[0m: Coterie: all is well\\r\\u2028\\u202e\\x85\\ud800"
+    )
 
 
 def test_where_an_error_came_from_cannot_be_taken_for_other_lines() -> None:

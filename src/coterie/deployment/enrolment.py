@@ -1,57 +1,64 @@
-"""An enrolment: which of the nodes that are connected is which client, and the roster that they are on.
+"""Enrolment: which of the connected nodes is which client, and the roster that the clients are on.
 
-A node's number says nothing: without authentication it changes whenever the node starts, and in a simulation with every
-run. So each node is asked once a run who it is. The first time, the nodes that are there found the roster; later ones
-wait in its queue until they are enough for a circle.
+A node's number does not identify it: without authentication it changes whenever the node starts, and in a simulation
+with every run. So each node is asked once a run who it is. The first run founds the roster with the nodes that are
+connected. Later ones wait in its queue until there are enough for a circle.
 """
 
 import secrets
 import time
 from collections import Counter
-from logging import INFO, WARNING
 from pathlib import Path
 
 import msgspec
 import numpy as np
-from flwr.app import ConfigRecordValues, RecordDict
-from flwr.common.logger import log
-from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
 from coterie.cohorts.circles import random_circles
 from coterie.cohorts.roster import Client, Roster
+from coterie.deployment.credentials import Introduction, Voucher, read_introduction
+from coterie.deployment.engine import Carrier, Trip
+from coterie.deployment.logs import LOGGER, grouped
+from coterie.deployment.reasons import NOTHING, Asked
+from coterie.deployment.recipe import RosterRecipe
+from coterie.deployment.roster_folder import RosterFolder
 from coterie.errors import ConfigError, PeerProtocolError
 from coterie.files import write_secret
-from coterie.transports.flower.credentials import Introduction, Voucher, read_introduction
-from coterie.transports.flower.exchange import Exchange
-from coterie.transports.flower.link import steadily
-from coterie.transports.flower.logs import grouped, shown
-from coterie.transports.flower.reasons import FIRST
-from coterie.transports.flower.recipe import RosterRecipe
-from coterie.transports.flower.records import ALTERED, HELLO, header_of, packed, payload_of
-from coterie.transports.flower.roster_folder import RosterFolder
+from coterie.reports.words import one_line
 
+HELLO = "hello"
+"""The group of messages that ask nodes who they are."""
 _LOOK = 0.5  # seconds between two looks at who is connected
 
 
 class Enrolment:
-    """The clients behind a grid."""
+    """The clients behind a carrier."""
 
-    def __init__(self, grid: Grid, folder: Path, *, privacy: int, patience: float, recipe: RosterRecipe) -> None:
-        """Take up a federation.
+    def __init__(
+        self,
+        carrier: Carrier,
+        folder: Path,
+        *,
+        privacy: int,
+        patience: float,
+        recipe: RosterRecipe,
+        asked: Asked = NOTHING,
+    ) -> None:
+        """Take up a population.
 
         Args:
-            grid: Flower's own.
+            carrier: the connection to the nodes.
             folder: the server's, where the rosters are kept.
             privacy: T, the size of circles, if there is no roster yet.
-            patience: seconds that nodes have to connect and to say who they are.
+            patience: seconds for nodes to connect and to say who they are.
             recipe: how contributions are made, if there is no roster yet.
+            asked: the engine's words for where Coterie has to be in an app.
 
         """
-        self._recipe = recipe
-        self._grid, self._folder, self._privacy, self._patience = grid, folder, privacy, patience
+        self._carrier, self._folder, self._privacy, self._patience = carrier, folder, privacy, patience
+        self._recipe, self._asked = recipe, asked
         self._rosters = RosterFolder(folder / "rosters")
-        self._vouchers = _VoucherFile(folder / "vouchers")
+        self._vouchers = VoucherFile(folder / "vouchers")
         self._known: dict[int, Introduction | None] = {}
         self._node_of: dict[str, int] = {}
         self.unknown: dict[str, str] = {}
@@ -59,99 +66,91 @@ class Enrolment:
 
     @property
     def roster(self) -> Roster:
-        """The roster as it is now."""
+        """The current roster."""
         if (roster := self._rosters.latest) is None:
             raise ConfigError("no node has been enrolled")
         if roster.privacy != self._privacy:
             raise ConfigError(
-                f"the roster promises T = {roster.privacy}, and privacy = {self._privacy} is asked for: circles are "
-                "for good, so either ask for what it promises, or found another population in a folder of its own"
+                f"the roster promises T = {roster.privacy}, and privacy = {self._privacy} is asked for: circles never "
+                "change, so either ask for what it promises, or found another population in a folder of its own"
             )
         RosterRecipe.of(roster).check_kept(self._recipe)
         return roster
 
     @property
     def run_config(self) -> bytes:
-        """The digest of the run's configuration that most nodes were given; the others will not take part."""
+        """The digest of the run's configuration that most nodes have; the others will not take part."""
         counts = Counter(said.run_config for said in self._known.values() if said is not None)
         return max(counts, key=lambda digest: (counts[digest], digest)) if counts else b""
 
-    def gather(self, message_type: str, wanted: int) -> None:
-        """Wait until so many nodes are connected, ask the new ones who they are, and bring the roster up to date."""
-        self._rosters = RosterFolder(self._folder / "rosters")  # somebody may have retired a circle meanwhile
+    def gather(self, function: str, wanted: int) -> None:
+        """Wait until so many nodes are connected, ask new ones who they are, and bring the roster up to date."""
+        self._rosters = RosterFolder(self._folder / "rosters")  # a circle may have been retired meanwhile
         founding = self._rosters.latest is None
         until = time.monotonic() + self._patience
-        while len(self._connected()) < wanted and time.monotonic() < until:
+        while len(self._carrier.connected()) < wanted and time.monotonic() < until:
             time.sleep(_LOOK)
-        self._meet(message_type)
+        self._meet(function)
         if founding:
             self._found()
         else:
             self._enrol()
 
-    def there(self) -> NDArray[np.bool_]:
-        """Tell for each client of the roster whether its node is connected."""
-        connected = self._connected()
+    def available(self) -> NDArray[np.bool_]:
+        """Return for each client of the roster whether its node is connected."""
+        connected = self._carrier.connected()
         return np.array([self._node_of.get(name) in connected for name in self.roster.names], dtype=np.bool_)
 
     def node(self, client: str) -> int:
-        """Return the node that is this client."""
+        """Return the number of the node that is this client."""
         return self._node_of[client]
 
-    def shown_to(self, client: str) -> dict[str, ConfigRecordValues]:
-        """Return what an invitation shows a client: the rosters that it has not seen, and every voucher there is.
-
-        A node whose operator named the members checks them whenever it is invited, and keeps no vouchers.
-        """
+    def missing_rosters(self, client: str) -> tuple[bytes, ...]:
+        """Return the rosters that a client has to be shown with an invitation."""
         said = self._known.get(self._node_of[client])
         missing = self._rosters.since(said.roster, said.pin) if said else self._rosters.since(b"")
-        shown: dict[str, ConfigRecordValues] = {}
-        if missing:
-            shown["rosters"] = [roster.to_bytes() for roster in missing]
-        if vouchers := self._vouchers.to_bytes():
-            shown["vouchers"] = vouchers
-        return shown
+        return tuple(roster.to_bytes() for roster in missing)
 
-    def answered(self, client: str) -> None:
-        """Note that a client takes part in a session, and so has taken over the roster as it is."""
+    @property
+    def vouchers(self) -> bytes:
+        """All vouchers, for every invitation: a node whose operator named the members checks them each time."""
+        return self._vouchers.to_bytes()
+
+    def mark_answered(self, client: str) -> None:
+        """Note that a client takes part in a session, and so trusts the current roster."""
         node = self._node_of[client]
         if (said := self._known.get(node)) is not None:
             self._known[node] = msgspec.structs.replace(said, roster=self.roster.digest, pin=b"")
 
-    def _connected(self) -> set[int]:
-        return set(steadily(self._grid.get_node_ids, self._patience))
-
-    def _meet(self, message_type: str) -> None:
-        """Ask every node that was not asked before; a node that will not say takes no part in this run."""
-        new = sorted(self._connected() - self._known.keys())
+    def _meet(self, function: str) -> None:
+        """Ask every node that was not asked before; a node that does not say takes no part in this run."""
+        new = sorted(set(self._carrier.connected()) - self._known.keys())
         if not new:
             return
-        keys = {info.node_id: bytes(info.public_key) for info in steadily(self._grid.get_nodes, self._patience)}
-        hello: RecordDict = packed(b"", {"kind": HELLO})
-        run = self._grid.run.run_id
+        keys = self._carrier.authentication_keys()
         silent: dict[str, str] = {}
         altered: dict[str, str] = {}
-        for reply in Exchange(self._grid, message_type, "hello").ask(dict.fromkeys(new, hello), self._patience):
+        trip = Trip(function, HELLO, dict.fromkeys(new, b""), self._patience, hello=True, asked=self._asked)
+        for reply in self._carrier.send(trip):
             self._known[reply.node] = None
             name = f"node {reply.node}"
-            if reply.records is None:
+            if reply.reason:
                 silent[name] = reply.reason
                 continue
             try:
-                payload = payload_of(reply.records, name)
-                said = read_introduction(payload, run=run, node=reply.node, authenticated=keys.get(reply.node, b""))
+                key = keys.get(reply.node, b"")
+                said = read_introduction(reply.payload, run=self._carrier.run, node=reply.node, authenticated=key)
                 self._admit(reply.node, said)
             except PeerProtocolError as error:
-                self.unknown[name] = shown(error.reason)
-                log(WARNING, "Coterie: %s", shown(error))
+                self.unknown[name] = one_line(error.reason)
+                LOGGER.warning("%s", one_line(error))
                 continue
-            header = header_of(reply.records)
-            if header is not None and header.get(ALTERED) is True:
-                altered[said.name] = f"something around private_mod changes what this node is asked: {FIRST}"
+            if reply.altered:
+                altered[said.name] = f"something around Coterie changes what this node is asked: {self._asked.place}"
         for line in grouped(silent):
-            log(WARNING, "Coterie: did not say who they are, and take no part: %s", line)
+            LOGGER.warning("did not say who they are, and take no part: %s", line)
         for line in grouped(altered):
-            log(WARNING, "Coterie: %s", line)
+            LOGGER.warning("%s", line)
         self.unknown |= silent
 
     def _admit(self, node: int, said: Introduction) -> None:
@@ -174,10 +173,10 @@ class Enrolment:
                 f"{max(2, self._privacy)}, for circles of T = {self._privacy}"
                 + "".join(f"; {line}" for line in grouped(self.unknown))
             )
-        # Nobody outside may foresee the circles, so the seed is a secret; the circles themselves are public.
+        # Nobody may foresee the circles, so the seed is secret; the circles themselves are public.
         circles = random_circles(len(clients), self._privacy, np.random.default_rng(secrets.randbits(128)))
         self._rosters.add(Roster.found(clients, circles, self._privacy, self._recipe.to_bytes()))
-        self._tell("founded")
+        self._log_roster("founded")
 
     def _enrol(self) -> None:
         roster = self.roster
@@ -186,20 +185,20 @@ class Enrolment:
         new = [client for client in self._clients() if client.name not in names]
         if new:
             self._rosters.add(roster.join(new))
-            self._tell(f"joined by {', '.join(client.name for client in new)}")
+            self._log_roster(f"joined by {', '.join(client.name for client in new)}")
 
     def _clients(self) -> list[Client]:
         met = {said.name: said.client for said in self._known.values() if said is not None}
         return [met[name] for name in sorted(met)]
 
-    def _tell(self, what: str) -> None:
+    def _log_roster(self, what: str) -> None:
         roster = self.roster
-        log(INFO, "Coterie: roster version %s, %s: digest %s", roster.version, what, roster.digest.hex())
+        LOGGER.info("roster version %s, %s: digest %s", roster.version, what, roster.digest.hex())
         for line in roster.lines():
-            log(INFO, "Coterie:   %s", line)
+            LOGGER.info("  %s", line)
 
 
-class _VoucherFile:
+class VoucherFile:
     """The vouchers of all nodes that gave one, by name."""
 
     def __init__(self, path: Path) -> None:
@@ -209,12 +208,13 @@ class _VoucherFile:
             try:
                 self._vouchers = msgspec.msgpack.decode(path.read_bytes(), type=dict[str, Voucher])
             except ValueError:
-                raise ConfigError(f"{path} is damaged; delete it, and nodes vouch for themselves anew") from None
+                raise ConfigError(f"{path} is damaged; delete it, and nodes send their vouchers again") from None
 
     def add(self, name: str, voucher: Voucher) -> None:
-        """Keep a voucher, in place of an earlier one: that may be of somebody who was never enrolled."""
+        """Keep a voucher in place of an earlier one, which may come from somebody who was never enrolled."""
         self._vouchers[name] = voucher
         write_secret(self._path, self.to_bytes())
 
     def to_bytes(self) -> bytes:
+        """Return the vouchers as an invitation carries them; empty if there are none."""
         return msgspec.msgpack.encode(self._vouchers) if self._vouchers else b""

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from coterie.transports.flower.node import Node, NodeSettings
-from coterie.transports.flower.sessions import LEEWAY, STALE, Parked, SessionFile, forget_given_up, hold_place
-from coterie.transports.flower.sessions import useful_until as until
+from coterie.deployment.node import Node, NodeSettings
+from coterie.deployment.sessions import LEEWAY, STALE, Parked, SessionFile, forget_given_up, hold_place
+from coterie.deployment.sessions import useful_until as until
 
 SECRET = Parked(b"request", b"reply", b"secret")
 

@@ -1,59 +1,55 @@
-"""The form of a contribution: how the reply of an app's function becomes a vector to be masked, and a sum a reply.
+"""The form of a contribution: how the reply of an app's function becomes a vector to be masked, and a sum a mean.
 
-Flower's replies hold a model, counts and metrics. All of it goes into one vector whose length is fixed before anybody
-trains: the change of each array against what was received, then each metric that was declared, then for each array the
-share of its entries that had to be clipped. Every part has a scale of its own, so that one quantizer of range 1 serves
-them all. The server gets back what Flower's own weighted mean would be, and nobody's reply.
+A reply is a model, a weight and metrics. All of it goes into one vector whose length is fixed before training: the
+change of each array against the model that was received, then each declared metric, then for each array the share of
+its entries that had to be clipped. Every part has a scale of its own, so that one quantizer of range 1 serves all. The
+server gets the weighted mean of all replies, and no single reply.
 
 *Wide ranges.* A range of R costs precision in proportion to R, and the running variance of a batch normalisation needs
-both: it may move by thousands, and a small one must not come out negative. So where R is much wider than ``clip``, an
-entry travels twice or more: rounded as any other, which tells the sum coarsely, and in finer steps modulo the ring,
-which tells it but for multiples of 2^k. The coarse sum says which multiple. Each element is a sum of rounded numbers
-x w / step, so that the server learns the weighted sum of an entry and nothing else about it. (Digits of x, times w,
-would not do: a sum of small whole numbers times weights has one solution.) Every number is dithered before it is
-rounded, as how much it varies would tell it (see :class:`Quantizer`). Only whole numbers that come back as such travel
-in steps of 1 as they are, so that their mean is exact: a counter of 44.9999 would be read as 44.
+both: it may move by thousands, and a small one must not become negative. So where R is much wider than ``clip``, an
+entry travels twice or more: rounded like any other, which gives the sum coarsely, and in finer steps modulo the ring,
+which gives it up to multiples of 2^k. The coarse sum says which multiple. Each element is a sum of rounded numbers
+x w / step, so the server learns the weighted sum of an entry and nothing else about it. (Digits of x, times w, would
+not do: a sum of small whole numbers times weights has one solution.) Every number is dithered before it is rounded,
+because the variance of the rounding would reveal it (see :class:`Quantizer`). Only whole numbers that come back as such
+travel in steps of 1 without dither, so that their mean is exact: a counter of 44.9999 would be read as 44.
 
 Nothing here refuses because of a *value*: a refusal is a message, and would tell the server something about the data of
-one node. What is NaN counts as no change (a metric: as the middle of its range); what is out of range, as its end.
+one node. NaN counts as no change (in a metric: as the middle of its range); a value out of range counts as its end.
 """
 
 import fnmatch
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from logging import WARNING
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, MetricRecord, RecordDict
-from flwr.common.logger import log
 from numpy.typing import NDArray
 
 from coterie.arithmetic.quantize import MARGIN, FloatArray, Layout, Quantizer, add_dither, round_at_random
 from coterie.arithmetic.ring import RingVector
 from coterie.cohorts.roster import Roster
 from coterie.crypto.context import bind, digest
+from coterie.deployment.engine import EVALUATE, TRAIN, AppReply, Arrays, Metrics, Task, kind_of
+from coterie.deployment.logs import LOGGER
+from coterie.deployment.recipe import Metric, RosterRecipe
 from coterie.errors import InputError, PeerProtocolError
 from coterie.secagg.messages import SERVER
 from coterie.secagg.server import Aggregate
-from coterie.transports.flower.recipe import Metric, RosterRecipe
-
-R = TypeVar("R")
 
 _KINDS = "fiu"  # floating-point numbers, signed and unsigned integers
 _ONE_PART = 16.0  # times clip: a range up to this loses four bits at most, and travels in one part
 _FINEST = 2.0**-52  # of a range at full weight: what float64 keeps of it
-TRAIN, EVALUATE = "train", "evaluate"
 
 
 class Mean(NamedTuple):
-    """The weighted mean of all replies behind a sum; of metrics with the sum of all weights."""
+    """The weighted mean of all replies behind a sum; the metrics include the sum of all weights."""
 
-    arrays: ArrayRecord
-    metrics: MetricRecord
+    arrays: dict[str, NDArray[Any]]
+    metrics: dict[str, int | float]
     clipped: dict[str, float]
-    """For each array, the share of its entries that lay outside their range, over all clients."""
+    """For each array, the share of its entries that were clipped, over all clients."""
 
 
 class Scaled(NamedTuple):
@@ -67,7 +63,7 @@ class Scaled(NamedTuple):
 
 @dataclass(frozen=True)
 class Form:
-    """What nodes contribute to the sessions of one kind, by their roster's recipe."""
+    """What nodes contribute to sessions of one kind, by their roster's recipe."""
 
     recipe: RosterRecipe
     clients: int
@@ -82,38 +78,39 @@ class Form:
 
     @property
     def kind(self) -> str:
-        """The kind of message that asks for it."""
+        """The kind of function that is asked for."""
         return TRAIN if self.arrays else EVALUATE
 
     @property
     def quantizer(self) -> Quantizer:
-        """What turns numbers from -1 to 1 into ring elements."""
+        """The quantizer of numbers from -1 to 1."""
         return self.recipe.quantizer(self.clients)
 
-    def layout(self, received: RecordDict) -> Layout:
-        """Return the shapes of a contribution to work on ``received``."""
+    def layout(self, received: Arrays) -> Layout:
+        """Return the shapes of a contribution to a session that starts from the model ``received``."""
         parts = self._parts(received)
         return self._layout(parts, [part.base.shape for part in parts for _ in part.scale.steps])
 
-    def scale(self, received: RecordDict, reply: RecordDict) -> Scaled:
-        """Return what is to be rounded of a reply; an :class:`InputError` says what it lacks, whatever its values."""
-        measured = _single(reply.metric_records, "MetricRecord")
-        weight = self.clamped_weight(_number(measured, self.recipe.weight))
-        values = [_scaled(_number(measured, metric.name), metric) for metric in self.metrics]
+    def scale(self, received: Arrays, reply: AppReply) -> Scaled:
+        """Return the numbers of a reply before rounding; an :class:`InputError` says what the reply lacks."""
+        weight = self.clamped_weight(_number(reply.metrics, self.recipe.weight))
+        values = [_scaled(_number(reply.metrics, metric.name), metric) for metric in self.metrics]
         entries: list[FloatArray] = []
         steps: list[tuple[FloatArray, bool]] = []
         if self.arrays:
-            model = _single(reply.array_records, "ArrayRecord")
             for part in self._parts(received):
-                moved, clipped = part.change(model)
-                whole = part.whole and model[part.name].numpy().dtype.kind != "f"
+                if part.name not in reply.arrays:
+                    raise InputError(f"the reply lacks array {part.name!r}, which was received")
+                now = reply.arrays[part.name]
+                moved, clipped = part.change(now)
+                whole = part.whole and now.dtype.kind != "f"
                 entries.append(np.asarray(np.clip(moved / part.scale.reach, -1, 1)))
                 steps.extend((np.ravel(moved / step), whole and step == 1) for step in part.scale.steps)
                 values.append(clipped)
         return Scaled([*entries, np.array(values)], steps, weight)
 
     def clamped_weight(self, weight: float) -> int:
-        """Return a weight as it counts: a whole number from 0 to the most there may be, whatever it was."""
+        """Return a weight as a whole number from 0 to the largest weight, whatever it was."""
         if math.isnan(weight):
             return 0
         return int(max(0, min(weight, self.recipe.most_weight)))
@@ -131,30 +128,30 @@ class Form:
             ring.reduce(vectors[-1])
         return np.concatenate(vectors)
 
-    def decode(self, received: RecordDict, aggregate: Aggregate) -> Mean:
+    def decode(self, received: Arrays, aggregate: Aggregate) -> Mean:
         """Return the weighted mean of all replies behind a sum."""
         quantizer, parts = self.quantizer, self._parts(received)
         rounded = self._layout(parts)
         end = quantizer.length(rounded)
         decoded = quantizer.decode(aggregate.total[:end], rounded, len(aggregate.clients))
         weight, values = decoded.total_weight, np.clip(decoded.mean[len(parts)], -1, 1)  # dither may lead out of it
-        model = {}
+        model: dict[str, NDArray[Any]] = {}
         for part, mean in zip(parts, decoded.mean, strict=False):
             total = np.asarray(mean * part.scale.reach * weight)
             for step in part.scale.steps:
                 begin, end = end, end + part.base.size
                 found = quantizer.ring.lift(aggregate.total[begin:end]).astype(np.int64).reshape(total.shape)
                 total = _nearest(total / step, found, quantizer.ring.modulus) * step
-            model[part.name] = Array(part.moved(total, weight))
-        measured: dict[str, int | float | list[int] | list[float]] = {self.recipe.weight: decoded.total_weight}
+            model[part.name] = part.moved(total, weight)
+        measured: dict[str, int | float] = {self.recipe.weight: decoded.total_weight}
         for metric, value in zip(self.metrics, values, strict=False):
             measured[metric.name] = float(metric.low + (value + 1) / 2 * (metric.high - metric.low))
         shares = np.maximum(values[len(self.metrics) :], 0)
         clipped = {part.name: float(share) for part, share in zip(parts, shares, strict=True)}
-        return Mean(ArrayRecord(model), MetricRecord(measured), clipped)
+        return Mean(model, measured, clipped)
 
     def to_bytes(self) -> bytes:
-        """Return a name of the form: equal forms have equal bytes."""
+        """Return the bytes of the form: equal forms have equal bytes."""
         return bind("flower form 2", self.recipe.to_bytes(), self.clients, int(self.arrays))
 
     def reach(self, name: str, kind: str) -> float:
@@ -163,16 +160,15 @@ class Form:
         return next(fitting, self.recipe.clip if kind == "f" else self.recipe.counter_clip)
 
     def _layout(self, parts: "list[_Part]", steps: Iterable[tuple[int, ...]] = ()) -> Layout:
-        """Return the shapes of what is rounded, and of these after it."""
+        """Return the shapes of what is rounded, followed by these."""
         shapes = (*(part.base.shape for part in parts), (len(self.metrics) + len(parts),), *steps)
         return Layout(shapes, ("float64",) * len(shapes))
 
-    def _parts(self, received: RecordDict) -> "list[_Part]":
+    def _parts(self, received: Arrays) -> "list[_Part]":
         return list(self._scaled_parts(received)) if self.arrays else []
 
-    def _scaled_parts(self, received: RecordDict) -> "Iterator[_Part]":
-        for name, array in _single(received.array_records, "ArrayRecord").items():
-            base = array.numpy()
+    def _scaled_parts(self, received: Arrays) -> "Iterator[_Part]":
+        for name, base in received.items():
             if base.dtype.kind not in _KINDS:
                 raise InputError(f"array {name!r} is of {base.dtype}, which has no mean")
             whole = base.dtype.kind != "f"
@@ -207,7 +203,7 @@ class _Scale(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """One array of a model: as it was received, and the range of its change."""
+    """One array of a model as it was received, and the range of its change."""
 
     name: str
     base: NDArray[np.generic]
@@ -215,29 +211,24 @@ class _Part(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """Whether it was received as whole numbers."""
+        """Whether the array was received as whole numbers."""
         return self.base.dtype.kind != "f"
 
-    def change(self, model: ArrayRecord) -> tuple[FloatArray, float]:
-        """Return how far a model moved it, within the range, and the share of entries that were clipped."""
-        if self.name not in model:
-            raise InputError(f"the reply lacks array {self.name!r}, which was received")
-        now = model[self.name].numpy()
+    def change(self, now: NDArray[Any]) -> tuple[FloatArray, float]:
+        """Return how far the array moved, within its range, and the share of entries that were clipped."""
         if now.shape != self.base.shape or now.dtype.kind not in _KINDS:
             raise InputError(f"array {self.name!r} came back as {now.dtype} of shape {now.shape}")
         with np.errstate(invalid="ignore", over="ignore"):
             moved = np.asarray(np.asarray(now, dtype=np.float64) - np.asarray(self.base, dtype=np.float64))
         if lost := int(np.count_nonzero(np.isnan(moved))):
-            log(
-                WARNING, "Coterie: %s entries of array %r of this node are NaN, and count as no change", lost, self.name
-            )
+            LOGGER.warning("%s entries of array %r of this node are NaN, and count as no change", lost, self.name)
         reach = self.scale.reach
         inside = int(np.count_nonzero(np.abs(moved) <= reach))
         moved = np.asarray(np.clip(np.where(np.isnan(moved), 0.0, moved), -reach, reach))
         return moved, 1 - inside / moved.size if moved.size else 0.0
 
     def moved(self, total: FloatArray, total_weight: int) -> NDArray[np.generic]:
-        """Return it moved by a mean change. Whole numbers become fractions, as in Flower's own mean."""
+        """Return the array moved by a mean change. Whole numbers become fractions, as in any weighted mean."""
         if self.whole and self.scale.reach >= 1:  # a sum of whole numbers times whole weights
             total = np.rint(total)
         moved = np.asarray(self.base, dtype=np.float64) + total / total_weight
@@ -249,72 +240,43 @@ def _nearest(about: FloatArray, found: NDArray[np.int64], modulus: int) -> Float
     return np.asarray(found + np.rint((about - found) / modulus) * float(modulus))
 
 
-def whole_numbers(arrays: ArrayRecord) -> dict[str, np.dtype[np.integer[Any]]]:
-    """Return the types of the arrays of whole numbers among these, by name."""
-    types = {name: array.numpy().dtype for name, array in arrays.items()}
-    return {name: kind for name, kind in types.items() if kind.kind in "iu"}
+def as_whole_numbers(found: NDArray[Any], kind: np.dtype[np.integer[Any]]) -> NDArray[Any]:
+    """Return an array of fractions as whole numbers of this type; NaN becomes 0, and ends of the type are kept.
 
-
-def with_whole_numbers(records: RecordDict, whole: Mapping[str, np.dtype[np.integer[Any]]]) -> RecordDict:
-    """Return records in which arrays of these names are whole numbers again.
-
-    A strategy's mean turns a counter into a fraction. Nodes would then hold it to the range of a weight.
+    The mean turns a counter into a fraction. Nodes would then hold it to the range of a weight.
     """
-    if not whole:
-        return records
-    copy = RecordDict(dict(records.items()))
-    for key, arrays in records.array_records.items():
-        copy[key] = ArrayRecord(
-            {name: _rounded(array, whole[name]) if name in whole else array for name, array in arrays.items()}
-        )
-    return copy
-
-
-def _rounded(array: Array, kind: np.dtype[np.integer[Any]]) -> Array:
-    found = array.numpy()
     if found.dtype.kind != "f":
-        return array
+        return found
     limits = np.iinfo(kind)
     most = float(limits.max)
     if most > limits.max:  # float64 has no 2^63 - 1
         most = float(np.nextafter(most, 0))
     exact = np.nan_to_num(np.rint(np.asarray(found, dtype=np.float64)), nan=0.0)
-    return Array(np.asarray(np.clip(exact, limits.min, most).astype(kind)))
+    return np.asarray(np.clip(exact, limits.min, most).astype(kind))
 
 
-class Task(NamedTuple):
-    """Which function of which app is asked, and in which round: what Flower says of a message beside its records."""
-
-    run: int
-    message_type: str
-    group: str
-
-
-def form_under(roster: Roster, message_type: str) -> Form:
-    """Return the form of contributions under a roster; the server's word on it is not asked for."""
-    kind, recipe = message_type.partition(".")[0], RosterRecipe.of(roster)
+def form_under(roster: Roster, function: str) -> Form:
+    """Return the form of contributions under a roster. Nothing in a message changes it."""
+    kind, recipe = kind_of(function), RosterRecipe.of(roster)
     if kind not in (TRAIN, EVALUATE) or (kind == EVALUATE and not recipe.evaluate_metrics):
         raise PeerProtocolError(SERVER, f"asked for a {kind}, of which the roster's recipe sums nothing")
     return Form(recipe, max(2, len(roster.clients)), arrays=kind == TRAIN)
 
 
-def content_digest(received: RecordDict, form: Form, run_config: bytes, task: Task) -> bytes:
-    """Return the name of all that a client works on: the task, its records, the form and the run's configuration."""
-    asked = (task.run, task.message_type.encode(), task.group.encode())
-    return digest(bind("flower content", received.object_id.encode(), form.to_bytes(), run_config, *asked))
+def content_digest(content: bytes, form: Form, run_config: bytes, task: Task) -> bytes:
+    """Return a digest of all that a client works on: the task, its records, the form and the run's configuration.
+
+    Its label names the first engine and is the same for all.
+    """
+    asked = (task.run, task.function.encode(), task.group.encode())
+    return digest(bind("flower content", content, form.to_bytes(), run_config, *asked))
 
 
-def _single(records: Mapping[str, R], kind: str) -> R:
-    if len(records) != 1:
-        raise InputError(f"expected exactly one {kind}, not {len(records)}")
-    return next(iter(records.values()))
-
-
-def _number(record: MetricRecord, name: str) -> float:
-    """Return a number of a reply, whatever it is."""
-    value = record.get(name)
+def _number(metrics: Metrics, name: str) -> float:
+    """Return a number of a reply, whatever its value."""
+    value = metrics.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InputError(f"the reply must have a number {name!r} in its MetricRecord")
+        raise InputError(f"the reply must have a number {name!r} among its metrics")
     try:
         return float(value)
     except OverflowError:  # an integer beyond all floating-point numbers
@@ -322,7 +284,7 @@ def _number(record: MetricRecord, name: str) -> float:
 
 
 def _scaled(value: float, metric: Metric) -> float:
-    """Return where in its range a value lies, from -1 to 1; in the middle if it is NaN."""
+    """Return the place of a value in its range, from -1 to 1; the middle for NaN."""
     if math.isnan(value):
         return 0.0
     half = (metric.high - metric.low) / 2

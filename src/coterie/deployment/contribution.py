@@ -1,0 +1,89 @@
+"""A node's contribution: the app's function runs, and its reply becomes a vector by the recipe of the trusted roster.
+
+What is fixed is checked before the function is called, so before any data are read, and is on disk before the vector
+leaves: how this task is configured, and the node's weight. Neither follows what the server or the data say later.
+"""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+
+from coterie.arithmetic.ring import RingVector
+from coterie.cohorts.memory import ClientMemory
+from coterie.deployment.engine import Arrays, NodeRequest
+from coterie.deployment.first_use import check_unchanged, configured, task_name
+from coterie.deployment.form import Form, Scaled
+from coterie.deployment.logs import LOGGER, traced
+from coterie.deployment.node import NodeSettings
+from coterie.deployment.reasons import Reason
+from coterie.deployment.replies import check_reply
+from coterie.errors import ConfigError, CoterieError, PeerProtocolError, TrainingError, regarding
+from coterie.reports.words import one_line
+from coterie.secagg.messages import SERVER
+from coterie.secagg.terms import Terms
+
+MaskRounding: TypeAlias = Callable[[], np.random.Generator]
+"""Makes the generator that a vector is rounded with."""
+
+
+class NodeContribution:
+    """Makes the vector that a node contributes to one session, when it is asked to mask it."""
+
+    def __init__(
+        self, settings: NodeSettings, memory: ClientMemory, form: Form, request: NodeRequest, rounding: MaskRounding
+    ) -> None:
+        self._settings, self._memory, self._form = settings, memory, form
+        self._request, self._rounding = request, rounding
+
+    def __call__(self, terms: Terms) -> RingVector:
+        """Run the app's function and encode its reply; the member has checked that the session is about this work."""
+        form, memory, request = self._form, self._memory, self._request
+        task, weighing = task_name(request.task.function), f"weight {form.kind}"
+        with regarding(Reason.FORM):
+            received = request.arrays() if form.arrays else {}
+            ring, length = form.quantizer.ring, form.quantizer.length(form.layout(received))
+            if (terms.bits, terms.length) != (ring.bits, length):
+                raise PeerProtocolError(SERVER, "announced a session that does not fit what it sums")
+        with regarding(Reason.CONFIGURATION):
+            asked = configured(request.configuration(form.recipe.varying))
+            check_unchanged(memory.fixed(task), asked)
+        with regarding(Reason.SETTINGS):
+            own = self._own_weight(memory.fixed(weighing))
+        with regarding(Reason.APP):
+            scaled = self._scaled(received)
+        reported = scaled.weight if own is None else own
+        kept = memory.fix({task: asked, weighing: str(reported).encode()})
+        with regarding(Reason.CONFIGURATION):
+            check_unchanged(kept[task], asked)  # again: another process may have been first
+        weight = int(kept[weighing])
+        if weight != reported:
+            named = one_line(form.recipe.weight)
+            LOGGER.info("%s is %s now, and this node counts for %s, as at first", named, reported, weight)
+        vector = form.encode(scaled, weight, self._rounding())
+        LOGGER.info("the reply of this node leaves masked, among %s clients", len(terms.clients))
+        return vector
+
+    def _own_weight(self, kept: bytes | None) -> int | None:
+        """Return the weight that the operator set, if any; it must be the one that was used before."""
+        if self._settings.weight is None:
+            return None
+        weight = self._form.clamped_weight(self._settings.weight)
+        if kept is not None and int(kept) != weight:
+            raise ConfigError(
+                f"coterie-weight is {self._settings.weight}, and this node has counted for {int(kept)} before: a "
+                "weight never changes. Remove the setting, or set it to that number"
+            )
+        return weight
+
+    def _scaled(self, received: Arrays) -> Scaled:
+        """Run the app's function. The server learns what the reply's structure lacks; other failures have one word."""
+        reply = self._request.run_app()
+        try:
+            check_reply(self._form, received, reply)
+            return self._form.scale(received, reply)
+        except CoterieError:
+            raise
+        except Exception as error:  # its type may depend on values, so it gets the same word as any other failure
+            LOGGER.warning("the app's reply cannot be encoded:\n%s", traced(error))
+            raise TrainingError("the app's reply cannot be encoded") from None

@@ -1,0 +1,149 @@
+"""What an engine such as Flower has to provide: a carrier of trips on the server, and requests on a node.
+
+An engine connects a server with nodes and runs an app's function on them. Coterie needs little of it. The server's half
+(:mod:`~coterie.deployment.aggregator`) sends trips by a :class:`Carrier`; a node's half
+(:mod:`~coterie.deployment.responder`) answers a :class:`NodeRequest`. Models are arrays by name, in one order, and
+everything that only the engine understands passes through as it is.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from numpy.typing import NDArray
+
+from coterie.deployment.reasons import NOTHING, Asked
+
+Arrays: TypeAlias = Mapping[str, NDArray[Any]]
+"""The arrays of a model by name, in the order in which they were sent."""
+Metrics: TypeAlias = Mapping[str, object]
+"""What an app reports beside the model; only numbers can be averaged."""
+
+TRAIN, EVALUATE = "train", "evaluate"
+"""Kinds of functions whose replies can be summed: the first returns a model and metrics, the second metrics alone."""
+
+
+def kind_of(function: str) -> str:
+    """Return the kind of an app's function: ``train`` of ``train`` and of ``train.other``."""
+    return function.partition(".")[0]
+
+
+class AppReply(NamedTuple):
+    """What an app's function returned."""
+
+    arrays: Arrays
+    metrics: Metrics
+
+
+class Task(NamedTuple):
+    """Which function of an app is to run, in which run and for which round."""
+
+    run: int
+    function: str
+    group: str
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What the nodes of a round are to work on, as the server's engine describes it."""
+
+    function: str
+    content: bytes
+    """A name of all records that the app will see: equal names, equal records."""
+    arrays: Arrays
+    """The model; empty for a function that returns none."""
+    records: object = None
+    """The engine's own form of it, which the carrier sends along with the request to mask."""
+
+
+@dataclass(frozen=True)
+class Trip:
+    """One message to each of some nodes."""
+
+    function: str
+    group: str
+    payloads: Mapping[int, bytes]
+    """The protocol's message for each node."""
+    seconds: float
+    """How long to wait for answers."""
+    hello: bool = False
+    """Whether nodes are asked who they are; otherwise it is a step of a session."""
+    rosters: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
+    """Rosters that a node has not seen."""
+    vouchers: bytes = b""
+    """What members sign for each other's identity keys; empty after the invitation."""
+    records: object = None
+    """What the app is to work on, from the :class:`Assignment`; None in all steps but one."""
+    asked: Asked = NOTHING
+
+
+@dataclass(frozen=True)
+class TripReply:
+    """One node's answer to a trip: a payload, or the reason why there is none."""
+
+    node: int
+    payload: bytes = b""
+    reason: str = ""
+    altered: bool = False
+    """Whether the node says that its request arrived with records which the server did not send."""
+
+
+class Carrier(Protocol):
+    """The server's connection to its nodes, which have numbers."""
+
+    @property
+    def run(self) -> int:
+        """The number of this run."""
+        ...
+
+    def connected(self) -> Collection[int]:
+        """Return the nodes that are connected now."""
+        ...
+
+    def authentication_keys(self) -> Mapping[int, bytes]:
+        """Return the public keys that nodes are authenticated by; none where they are not."""
+        ...
+
+    def send(self, trip: Trip) -> Iterator[TripReply]:
+        """Yield one reply for every node of a trip, as they arrive."""
+        ...
+
+
+class NodeRequest(ABC):
+    """A step of a session as it arrived at a node, with the app's function behind it."""
+
+    task: Task
+    identifier: bytes
+    """A digest of the whole request: a request with the same one is the same request."""
+    created_at: float
+    ttl: float
+    """When the request was made and how many seconds it lives, by the server's clock."""
+    run_config: bytes
+    """The digest of the run's configuration on this node."""
+    rosters: object = ()
+    """Rosters that the server shows, as they arrived; nothing is known about them yet."""
+    vouchers: object = b""
+
+    @abstractmethod
+    def payload(self) -> bytes:
+        """Return the protocol's message; a :class:`~coterie.errors.PeerProtocolError` if it cannot be read."""
+
+    @abstractmethod
+    def content(self) -> bytes:
+        """Return the name of the records that the app will see, as in :attr:`Assignment.content`."""
+
+    @abstractmethod
+    def arrays(self) -> Arrays:
+        """Return the model that the app will see."""
+
+    @abstractmethod
+    def configuration(self, varying: Collection[str]) -> Iterator[tuple[str, bytes]]:
+        """Yield all that configures the app's function, by name, except for keys that may vary."""
+
+    @abstractmethod
+    def run_app(self) -> AppReply:
+        """Run the app's function.
+
+        A :class:`~coterie.errors.TrainingError` says that it failed, without quoting data.
+        """

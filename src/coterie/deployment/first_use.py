@@ -1,0 +1,45 @@
+"""First use: the configuration of a node's first contribution is fixed.
+
+A configuration turns data into a contribution as much as a recipe does. With a small learning rate a node's update is
+about rate * steps * gradient, and its number of steps is epochs * ceil(examples / batch size): each batch size that the
+server chooses gives each node another coefficient. So a node stores, for each function of its app, the configuration of
+the first task: every entry by its name and a digest of its value. The engine lists the entries
+(:meth:`~coterie.deployment.engine.NodeRequest.configuration`); keys that the recipe names as varying are left out.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from coterie.crypto.context import bind, digest
+from coterie.deployment.recipe import NEW_POPULATION
+from coterie.errors import PeerProtocolError
+from coterie.secagg.messages import SERVER
+
+_SHOWN = 5  # names of entries that differ
+
+
+def task_name(function: str) -> str:
+    """Return the one name under which a function of an app is stored: ``train`` and ``train.default`` are the same."""
+    kind, _, action = function.partition(".")
+    return f"task {kind}.{action or 'default'}"
+
+
+def configured(entries: Iterable[tuple[str, bytes]]) -> bytes:
+    """Encode a task's configuration: each entry by its name and a digest of its value."""
+    return msgspec.msgpack.encode(sorted((name, digest(bind(name, value))) for name, value in entries))
+
+
+def check_unchanged(kept: bytes | None, asked: bytes) -> None:
+    """Refuse a task that is not configured as the first of its kind was."""
+    if kept is None or kept == asked:
+        return
+    then, now = (dict(msgspec.msgpack.decode(entries, type=list[tuple[str, bytes]])) for entries in (kept, asked))
+    names = sorted(name for name in {**then, **now} if then.get(name) != now.get(name))
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    raise PeerProtocolError(
+        SERVER,
+        f"configured this task differently than the first time: {', '.join(names[:_SHOWN])}{more}. The configuration "
+        "is fixed for a roster, because sums of contributions made in two ways reveal single clients. Set it back, or "
+        f"{NEW_POPULATION}, with the setting varying=... naming what has to change",
+    )

@@ -1,0 +1,49 @@
+"""The structure of an app's reply: whether it has what a form needs, checked before any value is looked at.
+
+The server learns what is missing, by its number in what the server sent (:mod:`.reasons`), so the verdict must not
+depend on data. Two replies with the same names, types and shapes get the same verdict, whatever their values are.
+"""
+
+from typing import Any
+
+from numpy.typing import NDArray
+
+from coterie.deployment.engine import AppReply, Arrays, Metrics
+from coterie.deployment.form import Form
+from coterie.deployment.reasons import Reason, counted
+from coterie.errors import InputError
+
+
+def check_reply(form: Form, received: Arrays, reply: AppReply) -> None:
+    """Refuse a reply that lacks something, with an :class:`InputError` about the first thing that is missing."""
+    if not _is_number(reply.metrics, form.recipe.weight):
+        raise lacking(Reason.WEIGHT, f"the reply must have a number {form.recipe.weight!r} among its metrics")
+    for place, metric in enumerate(form.metrics):
+        if not _is_number(reply.metrics, metric.name):
+            missing = f"the reply must have a number {metric.name!r} among its metrics"
+            raise lacking(counted(Reason.METRIC, place), missing)
+    if not form.arrays:
+        return
+    for place, (name, array) in enumerate(received.items()):
+        if name not in reply.arrays:
+            raise lacking(counted(Reason.ARRAY, place), f"the reply lacks array {name!r}, which was received")
+        came = reply.arrays[name]
+        if not _fits(array, came):
+            what = f"{came.dtype} of shape {came.shape}"
+            raise lacking(counted(Reason.SHAPE, place), f"array {name!r} came back as {what}")
+
+
+def lacking(about: str, what: str) -> InputError:
+    """Return the error for a reply that lacks something, with the word that the server gets."""
+    error = InputError(what)
+    error.about = about
+    return error
+
+
+def _is_number(metrics: Metrics, name: str) -> bool:
+    value = metrics.get(name)
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _fits(sent: NDArray[Any], came: NDArray[Any]) -> bool:
+    return came.shape == sent.shape and came.dtype.kind in "fiu"  # floating-point numbers and integers

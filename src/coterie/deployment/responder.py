@@ -1,0 +1,126 @@
+"""The responder: a node's half of a deployment. It says who the node is, and answers the steps of sessions.
+
+An engine may deliver a request twice, or start a new process for each. So the answer and the state after it are on disk
+before the answer leaves, and the same request gets the same bytes again. A session is entered only under a roster that
+the operator's settings accept.
+"""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import msgspec
+import numpy as np
+
+from coterie.cohorts.memory import ClientMemory
+from coterie.cohorts.roster import Roster
+from coterie.crypto.entropy import Entropy, SystemEntropy
+from coterie.crypto.signing import each_signature_once
+from coterie.deployment.contribution import MaskRounding, NodeContribution
+from coterie.deployment.credentials import Voucher, check_roster, introduce
+from coterie.deployment.engine import NodeRequest
+from coterie.deployment.form import Form, content_digest, form_under
+from coterie.deployment.logs import LOGGER
+from coterie.deployment.node import Node, NodeSettings
+from coterie.deployment.reasons import Reason
+from coterie.deployment.recipe import RosterRecipe
+from coterie.deployment.sessions import Parked, useful_until
+from coterie.errors import PeerProtocolError, regarding
+from coterie.reports.words import one_line
+from coterie.rounds.member import Member
+from coterie.secagg.invitation import is_invitation
+from coterie.secagg.messages import SERVER
+
+NodeEntropy: TypeAlias = Callable[[str], Entropy]
+"""Makes the source of a node's secrets from its name."""
+
+
+class Responder:
+    """Answers for a node."""
+
+    def __init__(self, node: Node, entropy: NodeEntropy | None = None, rounding: MaskRounding | None = None) -> None:
+        """Take up a node; the two sources of randomness are arguments so that transcripts can be repeated."""
+        self._node = node
+        self._entropy = entropy
+        self._rounding = rounding or np.random.default_rng
+
+    def introduce(self, *, run: int, number: int, run_config: bytes) -> bytes:
+        """Return who the node is, signed for this run and this node number."""
+        node = self._node
+        with regarding(Reason.SETTINGS), node.memory() as file:
+            memory = file.of(node.client)
+            said = introduce(node.settings, node.identity, run=run, node=number, run_config=run_config, memory=memory)
+        return msgspec.msgpack.encode(said)
+
+    def answer(self, request: NodeRequest) -> bytes:
+        """Return the answer to a step of a session; the errors it raises are about a word of :class:`Reason`."""
+        with regarding(Reason.SESSION):
+            return self._answer(request)
+
+    def _answer(self, request: NodeRequest) -> bytes:
+        node = self._node
+        with node.session(request.task.run) as place, node.memory() as file:
+            parked = place.read()
+            if parked is not None and parked.request == request.identifier:
+                return parked.reply
+            payload = request.payload()
+            memory = file.of(node.client)
+            state = parked.state if parked is not None and not is_invitation(payload) else b""
+            if not state:  # the member would enter a session
+                with regarding(Reason.ROSTER):
+                    trust_rosters(node.settings, memory, request.rosters, request.vouchers)
+            with regarding(Reason.FORM):
+                form = _form(memory, request.task.function)
+            member = self._member(memory, form, request)
+            if state:
+                member.resume(state)
+                # Compared when the member is asked to mask: a model, a configuration or a recipe that is not the one
+                # of the session is refused before the app's function is called.
+                member.content = content_digest(request.content(), form, request.run_config, request.task)
+            with each_signature_once():  # in a simulation this process plays many nodes
+                reply = member.answer(payload)
+            until = useful_until(request.created_at, request.ttl)
+            with regarding(Reason.SETTINGS):  # the node's disk may be full
+                place.write(Parked(request.identifier, reply, member.park() if member.waiting else b""), until)
+            return reply
+
+    def _member(self, memory: ClientMemory, form: Form, request: NodeRequest) -> Member:
+        node = self._node
+        return Member(
+            node.settings.name,
+            NodeContribution(node.settings, memory, form, request, self._rounding),
+            memory=memory,
+            floor=node.settings.floor,
+            identity=node.identity,
+            entropy=self._entropy(node.settings.name) if self._entropy else SystemEntropy(),
+        )
+
+
+def trust_rosters(settings: NodeSettings, memory: ClientMemory, sent: object, vouchers: object) -> None:
+    """Check the roster of an invitation, and trust the rosters that came with it, if there are any."""
+    if not isinstance(sent, list | tuple) or not isinstance(vouchers, bytes):
+        raise PeerProtocolError(SERVER, "showed rosters that cannot be read")
+    try:
+        rosters = [Roster.from_bytes(_bytes(body)) for body in sent]
+        known = msgspec.msgpack.decode(vouchers, type=dict[str, Voucher]) if vouchers else {}
+    except ValueError:
+        raise PeerProtocolError(SERVER, "showed rosters that cannot be read") from None
+    check_roster(settings, memory, rosters, known)  # before one is trusted: that cannot be taken back
+    if rosters:
+        memory.trust(*rosters)
+        last = rosters[-1]
+        made = "; ".join(f"{name} {value}" for name, value in RosterRecipe.of(last).settings().items())
+        words = f"version {last.version}, digest {last.digest.hex()}. It fixes how contributions are made: {made}"
+        LOGGER.info("this node trusts roster %s", one_line(words))
+
+
+def _form(memory: ClientMemory, function: str) -> Form:
+    """Return the form of this node's contribution, by the roster it trusts: nothing in a message changes it."""
+    if memory.roster is None:
+        raise PeerProtocolError(SERVER, f"invited {memory.client.name}, who was never shown a roster")
+    return form_under(memory.roster, function)
+
+
+def _bytes(value: object) -> bytes:
+    if not isinstance(value, bytes):
+        raise PeerProtocolError(SERVER, "showed rosters that are not bytes")
+    return value

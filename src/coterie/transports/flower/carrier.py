@@ -1,0 +1,68 @@
+"""Flower's grid as a carrier of trips: each becomes one exchange of messages with some nodes."""
+
+from collections.abc import Collection, Iterator, Mapping
+
+from flwr.app import ConfigRecordValues, RecordDict
+from flwr.serverapp import Grid
+
+from coterie.deployment.engine import Trip, TripReply
+from coterie.errors import PeerProtocolError
+from coterie.reports.words import one_line
+from coterie.transports.flower.exchange import Exchange, Reply
+from coterie.transports.flower.link import steadily
+from coterie.transports.flower.records import ALTERED, HELLO, STEP, header_of, packed, payload_of
+
+
+class FlowerCarrier:
+    """Sends trips over a grid."""
+
+    def __init__(self, grid: Grid, *, patience: float, grace: float) -> None:
+        """Take up a grid.
+
+        Args:
+            grid: Flower's own.
+            patience: seconds for which a call is tried again while the SuperLink fails.
+            grace: seconds for a node that went away to come back.
+
+        """
+        self._grid, self._patience, self._grace = grid, patience, grace
+
+    @property
+    def run(self) -> int:
+        """The number of Flower's run."""
+        return self._grid.run.run_id
+
+    def connected(self) -> Collection[int]:
+        """Return the nodes that are connected now."""
+        return set(steadily(self._grid.get_node_ids, self._patience))
+
+    def authentication_keys(self) -> Mapping[int, bytes]:
+        """Return the public keys of the SuperNodes; empty ones where they are not authenticated."""
+        return {info.node_id: bytes(info.public_key) for info in steadily(self._grid.get_nodes, self._patience)}
+
+    def send(self, trip: Trip) -> Iterator[TripReply]:
+        """Send a trip's messages, and yield the replies as they arrive."""
+        exchange = Exchange(self._grid, trip.function, trip.group, self._grace, asked=trip.asked)
+        requests = {node: _request(trip, node, payload) for node, payload in trip.payloads.items()}
+        for reply in exchange.ask(requests, trip.seconds):
+            yield _read(reply)
+
+
+def _request(trip: Trip, node: int, payload: bytes) -> RecordDict:
+    header: dict[str, ConfigRecordValues] = {"kind": HELLO if trip.hello else STEP}
+    if rosters := trip.rosters.get(node):
+        header["rosters"] = list(rosters)
+    if trip.vouchers:
+        header["vouchers"] = trip.vouchers
+    return packed(payload, header, trip.records if isinstance(trip.records, RecordDict) else None)
+
+
+def _read(reply: Reply) -> TripReply:
+    if reply.records is None:
+        return TripReply(reply.node, reason=reply.reason)
+    try:
+        payload = payload_of(reply.records, f"node {reply.node}")
+    except PeerProtocolError as error:
+        return TripReply(reply.node, reason=one_line(error.reason))
+    header = header_of(reply.records)
+    return TripReply(reply.node, payload, altered=header is not None and header.get(ALTERED) is True)

@@ -1,0 +1,75 @@
+"""A message that Flower delivered to a node, as a request that Coterie answers."""
+
+from collections.abc import Collection, Iterator
+
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp.typing import ClientAppCallable
+
+from coterie.deployment.engine import TRAIN, AppReply, Arrays, NodeRequest, Task, kind_of
+from coterie.deployment.logs import LOGGER, traced
+from coterie.deployment.node import run_config_digest
+from coterie.deployment.reasons import Reason
+from coterie.deployment.replies import lacking
+from coterie.errors import TrainingError
+from coterie.secagg.messages import SERVER
+from coterie.transports.flower.records import RecordArrays, configuration_of, model_of, payload_of, without_ours
+
+
+class FlowerRequest(NodeRequest):
+    """A step of a session in a Flower message, with the ClientApp's function behind it."""
+
+    def __init__(self, message: Message, header: ConfigRecord, context: Context, call_next: ClientAppCallable) -> None:
+        about = message.metadata
+        self._message, self._context, self._call_next = message, context, call_next
+        self._received = without_ours(message.content)
+        self.task = Task(about.run_id, about.message_type, about.group_id)
+        self.identifier = bytes.fromhex(message.content.object_id)
+        self.created_at, self.ttl = about.created_at, about.ttl
+        self.run_config = run_config_digest(context.run_config)
+        self.rosters, self.vouchers = header.get("rosters", []), header.get("vouchers", b"")
+
+    def payload(self) -> bytes:
+        """Return the protocol's message."""
+        return payload_of(self._message.content, SERVER)
+
+    def content(self) -> bytes:
+        """Return Flower's name of the app's records."""
+        return self._received.object_id.encode()
+
+    def arrays(self) -> Arrays:
+        """Return the model in the app's records."""
+        return model_of(self._received)
+
+    def configuration(self, varying: Collection[str]) -> Iterator[tuple[str, bytes]]:
+        """Yield what configures the app's function."""
+        return configuration_of(self._context.run_config, self._received, varying)
+
+    def run_app(self) -> AppReply:
+        """Call the app's function, and the mods between it and this one."""
+        reply = self._reply()
+        trains = kind_of(self.task.function) == TRAIN
+        if len(reply.metric_records) != 1 or (trains and len(reply.array_records) != 1):
+            raise lacking(Reason.RECORDS, "the reply needs exactly one ArrayRecord and one MetricRecord")
+        arrays = RecordArrays(next(iter(reply.array_records.values()))) if trains else {}
+        return AppReply(arrays, next(iter(reply.metric_records.values())))
+
+    def _reply(self) -> RecordDict:
+        message = self._message
+        ours = message.content
+        message.content = _copied(self._received)  # an app may change what it is given, and reply with that
+        try:
+            reply = self._call_next(message, self._context)
+        except Exception as error:  # Flower would send its text to the server, and it may quote data
+            LOGGER.warning("the app's function failed:\n%s", traced(error))
+            raise TrainingError("the app's function failed") from None
+        finally:
+            message.content = ours
+        if not reply.has_content():
+            raise TrainingError("the app's function answered with an error")
+        content: RecordDict = reply.content
+        return content
+
+
+def _copied(received: RecordDict) -> RecordDict:
+    """Return records that can be changed without changing those that were received; the arrays' bytes are shared."""
+    return RecordDict({key: record.copy() for key, record in received.items()})

@@ -1,0 +1,17 @@
+"""Homes for servers and nodes: every test has a machine of its own."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+MEMORY = Path("/dev/shm")  # noqa: S108 - where it exists, writing to it is durable at once, as far as a test can tell
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Give every test a COTERIE_HOME of its own."""
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
+        monkeypatch.setenv("COTERIE_HOME", folder)
+        yield Path(folder)

@@ -1,0 +1,103 @@
+"""An engine in one process, without any framework: what a carrier has to provide, and no more."""
+
+import hashlib
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from coterie.cohorts.ledger import Ledger
+from coterie.deployment.aggregator import Aggregator
+from coterie.deployment.engine import AppReply, Arrays, Assignment, NodeRequest, Task, Trip, TripReply
+from coterie.deployment.enrolment import Enrolment
+from coterie.deployment.node import Node, NodeSettings, run_config_digest
+from coterie.deployment.reasons import word_for
+from coterie.deployment.responder import Responder
+from coterie.deployment.settings import PrivateSettings
+from coterie.errors import CoterieError
+
+App = Callable[[int, Arrays], AppReply]
+"""Trains on the node of this number."""
+RUN = 3
+RUN_CONFIG = run_config_digest({})
+
+
+class DirectRequest(NodeRequest):
+    """A request that was handed over as it is."""
+
+    def __init__(self, trip: Trip, node: int, app: App) -> None:
+        self._payload, self._app, self._node = trip.payloads[node], app, node
+        self._model: Arrays = dict(trip.records) if isinstance(trip.records, Mapping) else {}
+        self.task = Task(RUN, trip.function, trip.group)
+        self.identifier = hashlib.sha256(self._payload).digest()
+        self.created_at, self.ttl = time.time(), trip.seconds
+        self.run_config = RUN_CONFIG
+        self.rosters, self.vouchers = trip.rosters.get(node, ()), trip.vouchers
+
+    def payload(self) -> bytes:
+        return self._payload
+
+    def content(self) -> bytes:
+        return name_of(self._model)
+
+    def arrays(self) -> Arrays:
+        return self._model
+
+    def configuration(self, varying: Collection[str]) -> Iterator[tuple[str, bytes]]:
+        yield from ((name, repr(array.shape).encode()) for name, array in self._model.items())
+
+    def run_app(self) -> AppReply:
+        return self._app(self._node, self._model)
+
+
+class DirectCarrier:
+    """Calls the nodes one after the other; those in ``away`` do not answer."""
+
+    run = RUN
+
+    def __init__(self, nodes: int, app: App) -> None:
+        self._nodes, self._app = range(nodes), app
+        self.away: set[int] = set()
+
+    def connected(self) -> Collection[int]:
+        return set(self._nodes)
+
+    def authentication_keys(self) -> Mapping[int, bytes]:
+        return {}
+
+    def send(self, trip: Trip) -> Iterator[TripReply]:
+        for node in trip.payloads:
+            if node in self.away and not trip.hello:
+                yield TripReply(node, reason="went away")
+                continue
+            responder = Responder(Node(NodeSettings.read({"partition-id": node})))
+            try:
+                if trip.hello:
+                    payload = responder.introduce(run=RUN, number=node, run_config=RUN_CONFIG)
+                else:
+                    payload = responder.answer(DirectRequest(trip, node, self._app))
+            except CoterieError as error:
+                yield TripReply(node, reason=trip.asked.refusal(word_for(error)))
+            else:
+                yield TripReply(node, payload)
+
+
+def name_of(arrays: Arrays) -> bytes:
+    return hashlib.sha256(msgspec.msgpack.encode([(name, array.tolist()) for name, array in arrays.items()])).digest()
+
+
+def assignment(model: Arrays) -> Assignment:
+    return Assignment("train", name_of(model), model, model)
+
+
+def moving(node: int, model: Arrays) -> AppReply:
+    """Move a model by a tenth of the node's number, with as many examples as that number plus one."""
+    moved = {name: np.asarray(array + 0.1 * node) for name, array in model.items()}
+    return AppReply(moved, {"num-examples": node + 1})
+
+
+def aggregator(carrier: DirectCarrier, folder: Path, ledger: Ledger, settings: PrivateSettings) -> Aggregator:
+    enrolment = Enrolment(carrier, folder, privacy=settings.privacy, patience=settings.deadline, recipe=settings.recipe)
+    return Aggregator(carrier, enrolment, ledger, settings, "Coterie comes first")

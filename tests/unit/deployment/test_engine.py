@@ -1,0 +1,66 @@
+"""The whole of a deployment over an engine that is not Flower."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.support.engine import DirectCarrier, aggregator, assignment, moving
+
+from coterie.cohorts import Ledger
+from coterie.deployment.engine import AppReply, Arrays
+from coterie.deployment.home import server_home
+from coterie.deployment.settings import PrivateSettings
+from coterie.errors import NothingTrained, TrainingError
+
+MODEL = {"w": np.zeros(3), "b": np.array(1.0)}
+
+
+@pytest.fixture
+def ledger(home: Path) -> Ledger:
+    return Ledger.open(server_home() / "ledger.sqlite")
+
+
+def test_rounds_are_the_weighted_mean_and_are_in_the_ledger(ledger: Ledger) -> None:
+    rounds = aggregator(DirectCarrier(4, moving), server_home(), ledger, PrivateSettings(deadline=2))
+    for _ in range(2):
+        mean = rounds.mean(assignment(MODEL), 2)
+        assert mean is not None
+        assert np.allclose(mean.arrays["w"], (0.1 * 2 + 0.2 * 3 + 0.3 * 4) / 10, atol=1e-3)
+        assert mean.metrics == {"num-examples": 10}
+    assert [len(ledger.revealed(number)) for number in (1, 2)] == [4, 4]
+    assert rounds.reasons == {}
+    assert [len(traffic.seconds) for traffic in rounds.traffic] == [5, 5]
+
+
+def test_a_node_that_leaves_is_named_with_its_reason(ledger: Ledger) -> None:
+    carrier = DirectCarrier(6, moving)
+    rounds = aggregator(carrier, server_home(), ledger, PrivateSettings(deadline=2, colluders=0))
+    carrier.away = {0}
+    assert rounds.mean(assignment(MODEL), 2) is not None
+    assert rounds.reasons == {"partition-0": "went away"}
+    assert len(ledger.revealed(1)) == 4  # its circle of two is left out
+
+
+def test_an_app_that_fails_ends_the_run_after_some_rounds(ledger: Ledger) -> None:
+    def fails(_node: int, _model: Arrays) -> AppReply:
+        raise TrainingError("no data")
+
+    rounds = aggregator(DirectCarrier(4, fails), server_home(), ledger, PrivateSettings(deadline=2, empty_rounds=2))
+    assert rounds.mean(assignment(MODEL), 2) is None
+    rounds.count(empty=True)
+    assert rounds.mean(assignment(MODEL), 2) is None
+    with pytest.raises(NothingTrained, match=r"2 rounds in a row had no result.*its app failed") as caught:
+        rounds.count(empty=True)
+    assert "no data" not in str(caught.value)
+
+
+def test_nothing_of_a_deployment_imports_an_engine() -> None:
+    code = (
+        "import sys, pkgutil, importlib, coterie.deployment as rooms\n"
+        "for room in pkgutil.iter_modules(rooms.__path__): importlib.import_module(f'coterie.deployment.{room.name}')\n"
+        "print([name for name in sys.modules if name.split('.')[0] in ('flwr', 'torch', 'ray')])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert found.stdout.strip() == "[]"

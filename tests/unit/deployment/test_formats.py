@@ -1,0 +1,66 @@
+"""Bytes on disk and on the wire, as the version wrote them that had all of this in its Flower package."""
+
+import hashlib
+
+import msgspec
+
+from coterie.cohorts.roster import Client
+from coterie.deployment import credentials
+from coterie.deployment.engine import Task
+from coterie.deployment.first_use import configured
+from coterie.deployment.form import Form, content_digest
+from coterie.deployment.node import run_config_digest
+from coterie.deployment.recipe import Metric, RosterRecipe
+from coterie.deployment.sessions import Parked
+
+RECIPE = bytes.fromhex(
+    "9a01ac6e756d2d6578616d706c6573cd271018cb3ff0000000000000cb412e8480000000009392ad2a72756e6e696e675f6d65616ecb412e84"
+    "800000000092ac2a72756e6e696e675f766172cb412e84800000000092b42a6e756d5f626174636865735f747261636b6564cb412e84800000"
+    "00009193a46c6f7373cb0000000000000000cb40240000000000009091a26c72"
+)
+OBJECT = "fcc1638ca52886653b19f3c242b9c21dcd04a55e0eae462acbb2144ab5b8e2ac"
+ANN = Client("ann", bytes(range(32)))
+
+
+def test_recipes_on_rosters() -> None:
+    recipe = RosterRecipe(train_metrics=(Metric("loss", 0, 10),), varying=("lr",))
+    assert recipe.to_bytes() == RECIPE
+    assert RosterRecipe.from_bytes(RECIPE) == recipe
+
+
+def test_sessions_of_a_node() -> None:
+    stored = bytes.fromhex("93c40772657175657374c4057265706c79c4057374617465")
+    assert msgspec.msgpack.decode(stored, type=Parked) == Parked(b"request", b"reply", b"state")
+
+
+def test_introductions() -> None:
+    sent = bytes.fromhex("97a3616e6ec40169c40170c40172c4016492c4016bc40173c40178")
+    voucher = credentials.Voucher(b"k", b"s")
+    said = credentials.Introduction("ann", b"i", b"p", b"r", b"d", voucher, b"x")
+    assert msgspec.msgpack.encode(said) == sent
+
+
+def test_what_nodes_sign() -> None:
+    end = "c403616e6ec420000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
+    begin = "b0636f74657269652f7365636167672f32"
+    assert credentials._hello(ANN, 7, 9).hex() == f"96{begin}ac666c6f7765722068656c6c6f{end}0709"
+    assert credentials._enrolment(ANN).hex() == f"94{begin}b0666c6f77657220656e726f6c6d656e74{end}"
+
+
+def test_what_a_session_is_about() -> None:
+    name = content_digest(OBJECT.encode(), Form(RosterRecipe.from_bytes(RECIPE), 4), b"config", Task(7, "train", "3"))
+    assert name.hex() == "4d2a954681fc96f2b5117e41d2ec35ac19fd4b26dfa8010172e9ef6c58252f5e"
+    digest = run_config_digest({"lr": 0.1, "epochs": 1})
+    assert digest.hex() == "2a824c877f4ed6d175c340f966d9852bc59863521db8bb1be2296f0122377909"
+
+
+def test_what_a_node_fixed_at_first_use() -> None:
+    entries = [
+        ("'run-key' of the run", b"1"),
+        ("record 'arrays'", b"(0, 'ArrayRecord')"),
+        ("record 'config'", b"(1, 'ConfigRecord')"),
+        ("'epochs' of 'config'", b"(0, 2)"),
+        ("array 'w' of 'arrays'", b"(0, (2,), True)"),
+    ]
+    stored = hashlib.sha256(configured(entries)).hexdigest()
+    assert stored == "2c97d0bd9f0bef24254498c6a3afd2b556ff602b698f3e52a47b76dba62ee031"

@@ -5,17 +5,17 @@ from scipy.stats import binom, ttest_1samp
 
 from coterie.attacks.faces.measure import Faces
 from coterie.attacks.faces_outcome import CCESA, GLOBAL, GUESS, PLAIN, SA
+from coterie.attacks.federation import Federation
 from coterie.attacks.imprint import Imprinter
 from coterie.attacks.inversion import Budget
 from coterie.attacks.inversion.target import ALONE, MEAN, Origin, Scene
-from coterie.attacks.victims import Victims
 
 
 def test_an_update_of_noise_gives_no_more_than_guessing_by_label() -> None:
     """What a masked vector is to an inversion."""
     gains = []
     for seed in range(6):
-        scene = Scene.set(Victims.gather("digits", "softmax-regression", 8, seed, examples=4), 0)
+        scene = Scene.set(Federation.deal("digits", "softmax-regression", 8, seed, examples=4), 0)
         noise = np.random.default_rng(seed).normal(size=sum(array.size for array in scene.state))
         trial = scene.trial({Origin(1, ALONE): scene.recover(Origin(1, ALONE), noise, Budget(60))})
         gains.append(trial.reading("T = 1").psnr - trial.reading(MEAN).psnr)

@@ -1,54 +1,191 @@
-"""Rounds that an attacker watches: who is in each sum, and what the sum is, under several ways to choose cohorts.
+"""The federation that attacks are tried on: real data, real training, and what an adversary sees of every round.
 
-Cohorts are chosen by the product's own policies, members that drop out inside a round are dealt with by its rule of
-whole circles, and updates are those of real training. Sums are added up in the clear, since these attacks see nothing
-of a round but its sum; :func:`check_secure_sum` shows that a session of secure aggregation reveals the same one.
+How it works:
+
+1. :meth:`Federation.deal` deals a data set to clients, once. Every random choice follows from the federation's seed.
+2. :func:`make_sides` says how cohorts are chosen, by the policies of :mod:`coterie.cohorts`.
+3. :func:`play_round` plays one round of any strategy of :mod:`coterie.training.strategies` in the clear and returns an
+   :class:`ObservedRound`: the model before, who was in the sum, the mean, the model after.
+   :meth:`Federation.play` yields such rounds one after the other, and :func:`play_cohorts` plays one round of many
+   federations at once.
+4. :meth:`Observations.of` collects what a server with a memory has after a window of rounds.
+
+Sums are computed in the clear because these attacks use nothing else of a round.
+:func:`coterie.attacks.session.play_session` plays the real protocol over the same updates, and checks that it reveals
+the same mean.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from pathlib import Path
+from typing import Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from torch import nn
 
-from coterie.attacks.finding import OnProgress
-from coterie.attacks.session import secure_mean
-from coterie.attacks.victims import Victims, flat, shaped
+from coterie.arithmetic import FloatArray
+from coterie.attacks.progress import OnShare, ignore_progress
 from coterie.cohorts.circles import Circles, Indices, Mask, random_circles
 from coterie.cohorts.policies import POLICIES, Policy, PolicySettings
 from coterie.errors import ConfigError
 from coterie.secagg.circles import whole_circles
 from coterie.training import flatten
-from coterie.training.executors.vectorised import train_together
+from coterie.training.data import partitions
+from coterie.training.data.datasets import Dataset, load
+from coterie.training.evaluate import Score, evaluate
+from coterie.training.executors.processes import InProcess, Trainer
 from coterie.training.flatten import ModelArrays
-from coterie.training.local import LocalSGD, LocalTask, Problem, one_thread
-from coterie.training.streams import stream
+from coterie.training.local import ArrayData, LocalResult, LocalSGD, LocalTask, Problem
+from coterie.training.models import build
+from coterie.training.schedules import Curriculum
+from coterie.training.strategies import Ditto, FedAvg, Strategy
+from coterie.training.strategies.confined import DISPLACEMENT
+from coterie.training.strategies.ditto import GLOBAL
+from coterie.training.streams import stream, torch_seed
 
+Vector: TypeAlias = npt.NDArray[np.float64]
+"""A model or an update with all its arrays in one row."""
 Matrix: TypeAlias = npt.NDArray[np.float64]
 """Vectors in rows."""
+Release: TypeAlias = Callable[[Matrix], Vector]
+"""What the server learns from the updates of a cohort, which are in rows."""
 
 _MINIMUM = 2  # clients in a sum: no session reveals less
-_PRECISION = 40  # bits of an entry: finer than the float32 of a model
+
+
+# Data, dealt once.
+
+
+@dataclass(frozen=True, eq=False)
+class Federation:
+    """Clients, each with examples of its own, and the model that they train together."""
+
+    dataset: Dataset
+    problem: Problem = field(repr=False)
+    parts: Sequence[Indices] = field(repr=False)
+    """The training examples of each client."""
+    seed: int
+
+    @classmethod
+    def deal(
+        cls,
+        data: str,
+        model: str,
+        clients: int,
+        seed: int,
+        *,
+        examples: int = 0,
+        by_label: bool = False,
+        data_dir: Path | str | None = None,
+    ) -> Self:
+        """Deal a data set to clients, at random or by label, with ``examples`` for each; 0 deals all there are."""
+        dataset = load_labelled(data, data_dir)
+        rng = stream(seed, "partition")
+        if by_label:
+            parts = partitions.label_shards(np.asarray(dataset.train_y, np.int64), clients, rng)
+        else:
+            parts = partitions.iid(len(dataset.train_x), clients, rng)
+        if examples:
+            short = min(part.size for part in parts)
+            if short < examples:
+                raise ConfigError(f"{data!r} has {short} examples for a client, not {examples}")
+            parts = [np.sort(rng.permutation(part)[:examples]) for part in parts]
+        return cls(dataset, make_problem(dataset, model, seed), parts, seed)
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    @property
+    def holdings(self) -> Mapping[str, Indices]:
+        """The examples of each client, by its name."""
+        return {f"client-{number}": part for number, part in enumerate(self.parts)}
+
+    @property
+    def start(self) -> ModelArrays:
+        """The model before training."""
+        return flatten.read(self.problem.model)
+
+    def fedavg(self, work: LocalSGD, state: ModelArrays | None = None) -> FedAvg:
+        """Return federated averaging among all clients, from the model in this state or from the start."""
+        model = self.problem.model if state is None else self.problem.instance(state)
+        return FedAvg(model, Curriculum(self.holdings, work, self.seed))
+
+    def play(
+        self,
+        strategy: Strategy,
+        rounds: Iterable[int],
+        side: "Side | None" = None,
+        dropouts: float = 0.0,
+        *,
+        together: bool = True,
+    ) -> Iterator["ObservedRound"]:
+        """Play rounds and yield those that reveal anything; everybody is available in each.
+
+        Cohorts are chosen as ``side`` says; without it, everybody takes part. A selected client drops out inside a
+        round with probability ``dropouts``. ``together``: see :func:`make_trainer`.
+        """
+        frequencies = np.zeros(len(self), np.int64)
+        with make_trainer(self.problem, together=together) as trainer:
+            for number in rounds:
+                members = self._select(side, number, frequencies, dropouts)
+                if members.size < _MINIMUM:
+                    continue
+                frequencies[members] += 1
+                yield play_round(strategy, trainer, number, [strategy.clients[member] for member in members])
+
+    def updates(self, state: ModelArrays, number: int, work: LocalSGD, clients: Iterable[int] | None = None) -> Matrix:
+        """Return what clients (all, if not given) send if they are given a model to train; computed one by one."""
+        chosen = range(len(self)) if clients is None else clients
+        holdings = {f"client-{client}": self.parts[client] for client in chosen}
+        return train_clients(self.problem, holdings, state, number, work, self.seed, together=False)
+
+    def score(self, state: ModelArrays) -> Score:
+        """Score a model on the test examples."""
+        return evaluate(self.problem, state, ArrayData(self.dataset.test_x, self.dataset.test_y))
+
+    def _select(self, side: "Side | None", number: int, frequencies: Indices, dropouts: float) -> Indices:
+        """Return who is in the sum of a round."""
+        everybody = np.ones(len(self), np.bool_)
+        if side is None:
+            return np.flatnonzero(everybody)
+        chosen = side.policy.select(everybody, frequencies, stream(self.seed, "selection", number))
+        lost = stream(self.seed, "losses", number).random(len(self)) < dropouts
+        return side.summed(chosen[~lost[chosen]])
+
+
+def load_labelled(data: str, data_dir: Path | str | None) -> Dataset:
+    """Load a data set whose examples have labels."""
+    dataset = load(data, data_dir)
+    if dataset.classes is None:
+        raise ConfigError(f"{data!r} has no labels, which this attack needs")
+    return dataset
+
+
+def make_problem(dataset: Dataset, model: str, seed: int, data: ArrayData | None = None) -> Problem:
+    """Return a new model for a data set, with the training examples or with other ``data`` to train it on."""
+    network = build(model, dataset.input_shape, dataset.outputs, torch_seed(seed, "model"))
+    return Problem(network, data or ArrayData(dataset.train_x, dataset.train_y))
+
+
+# Cohorts.
 
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """A way to choose cohorts, and what is summed when members are lost inside a round."""
+    """A way to choose cohorts, and what is summed if members drop out inside a round."""
 
     name: str
     policy: Policy = field(repr=False)
     mates: Circles = field(repr=False)
-    """The circles that are kept together; where none are, circles drawn the same way, to compare with."""
+    """The circles that are kept together. If none are, circles drawn the same way, to compare with."""
     circles: bool
     """Whether cohorts are unions of circles."""
     aligned: bool = True
-    """Whether a circle that lost a member is left out, or its survivors are summed all the same."""
+    """Whether a circle with a dropout is excluded; otherwise its survivors are summed."""
 
     @property
     def words(self) -> str:
-        """The side, as people call it."""
+        """The side in words."""
         if not self.circles:
             return {"random": "random selection"}.get(self.name, self.name)
         return f"circles of {self.mates.privacy}" + ("" if self.aligned else ", survivors of broken circles summed")
@@ -65,7 +202,7 @@ def make_sides(
 ) -> list[Side]:
     """Return a side for each policy; for multi-round selection one for each T, the first under the policy's name.
 
-    With ``naive``, circles also without the rule that a broken circle is left out.
+    ``naive`` adds sides with circles but without the rule that a broken circle is excluded.
     """
     sides = []
     for name in policies:
@@ -84,75 +221,131 @@ def make_sides(
     return sides
 
 
+# Rounds in the clear.
+
+
 @dataclass(frozen=True, eq=False)
-class WatchedRound:
-    """A round: the model that was sent out, who was aggregated, and what each of them sent."""
+class ObservedRound:
+    """One round: what an adversary may see of it, and the updates that it does not see."""
 
     number: int
-    state: ModelArrays = field(repr=False)
     members: Indices
+    """Who is in the sum, as positions among the strategy's clients."""
+    before: ModelArrays = field(repr=False)
+    """The model that everybody could see before the round."""
     updates: Matrix = field(repr=False)
-    """A row for each member; an attacker sees their mean alone."""
-
-    @property
-    def mean(self) -> npt.NDArray[np.float64]:
-        """What the round reveals."""
-        return np.asarray(self.updates.mean(0))
-
-    @property
-    def after(self) -> ModelArrays:
-        """The model that the server makes of it."""
-        return flatten.moved(self.state, shaped(self.mean, self.state))
+    """What each member contributed, in rows: the truth that an attack is judged by."""
+    mean: Vector = field(repr=False)
+    """What the round reveals."""
+    after: ModelArrays = field(repr=False)
+    """The model that everybody can see after the round."""
 
 
-def play_rounds(
-    victims: Victims, side: Side, state: ModelArrays, rounds: range, work: LocalSGD, dropouts: float = 0.0
-) -> Iterator[WatchedRound]:
-    """Train by federated averaging, and yield the rounds that reveal anything; everybody is available in each.
+def average(updates: Matrix) -> Vector:
+    """Return the mean of updates in rows: what secure aggregation reveals."""
+    return np.asarray(updates.mean(0))
 
-    A selected client is lost inside a round with probability ``dropouts``.
+
+@dataclass(frozen=True, eq=False)
+class Cohort:
+    """The clients of a strategy that take part in a round, and what the server learns from their updates."""
+
+    strategy: Strategy
+    clients: Sequence[str]
+    release: Release = average
+
+
+def play_round(strategy: Strategy, trainer: Trainer, number: int, clients: Sequence[str]) -> ObservedRound:
+    """Play one round of a strategy in the clear: train these clients, and apply the mean of their contributions."""
+    (played,) = play_cohorts([Cohort(strategy, clients)], trainer, number)
+    return played
+
+
+def play_cohorts(
+    cohorts: Sequence[Cohort], trainer: Trainer, number: int, watch: OnShare = ignore_progress
+) -> list[ObservedRound]:
+    """Play one round in each of several federations at once, which is faster for small models.
+
+    Clients of all of them must have different names. Every client counts as much as any other.
     """
-    frequencies = np.zeros(len(victims), np.int64)
-    for number in rounds:
-        available = np.ones(len(victims), np.bool_)
-        chosen = side.policy.select(available, frequencies, stream(victims.seed, "selection", number))
-        lost = stream(victims.seed, "losses", number).random(len(victims)) < dropouts
-        members = side.summed(chosen[~lost[chosen]])
-        if members.size < _MINIMUM:
-            continue
-        holdings = {f"client-{client}": victims.parts[client] for client in members.tolist()}
-        updates = train_clients(victims.problem, holdings, state, number, work, victims.seed)
-        frequencies[members] += 1
-        played = WatchedRound(number, state, members, updates)
-        yield played
-        state = played.after
+    results = _train(trainer, [one.strategy.task(number, client) for one in cohorts for client in one.clients], watch)
+    return [_finish(one, trainer, number, [results[client] for client in one.clients]) for one in cohorts]
 
 
 def train_clients(
-    problem: Problem, holdings: Mapping[str, Indices], state: ModelArrays, number: int, work: LocalSGD, seed: int
+    problem: Problem,
+    holdings: Mapping[str, Indices],
+    state: ModelArrays,
+    number: int,
+    work: LocalSGD,
+    seed: int,
+    *,
+    together: bool = True,
+    watch: OnShare = ignore_progress,
 ) -> Matrix:
-    """Return the updates of clients by name, each with examples of its own, in rows."""
-    tasks = [LocalTask(name, number, seed, state, indices, work) for name, indices in holdings.items()]
-    with one_thread():
-        if any(isinstance(layer, nn.Conv2d) for layer in problem.model.modules()):  # one by one is faster for these
-            return np.stack([flat(work(problem, task).update) for task in tasks])
-        return np.stack([flat(result.update) for result in train_together(problem, tasks)])
+    """Return the updates, in rows, of clients that are all given the model in one state in round ``number``."""
+    strategy = FedAvg(problem.instance(state), Curriculum(holdings, work, seed))
+    with make_trainer(problem, together=together) as trainer:
+        (played,) = play_cohorts([Cohort(strategy, strategy.clients)], trainer, number, watch)
+    return played.updates
+
+
+def make_trainer(problem: Problem, *, together: bool = True) -> Trainer:
+    """Return a trainer in this process: clients ``together`` where that is faster (no convolutions), or one by one.
+
+    The two round sums differently, so every attack keeps to one of them: its committed results depend on it.
+    """
+    dense = all(array.ndim <= 2 for array in flatten.read(problem.model))
+    return InProcess(problem, together=together and dense)
+
+
+def public_model(strategy: Strategy) -> ModelArrays:
+    """Return the model that everybody has who sees the sums: the global one, or confined descent's displacement."""
+    models = strategy.models()
+    return models[GLOBAL] if GLOBAL in models else models[DISPLACEMENT]
+
+
+def _train(trainer: Trainer, tasks: Sequence[LocalTask], watch: OnShare = ignore_progress) -> dict[str, LocalResult]:
+    trainer.start(tasks)
+    results = {}
+    for done, task in enumerate(tasks, start=1):
+        results[task.client] = trainer.result(task.client)
+        watch(done / len(tasks))
+    return results
+
+
+def _finish(cohort: Cohort, trainer: Trainer, number: int, results: Sequence[LocalResult]) -> ObservedRound:
+    """Let the server learn from what clients have trained; with Ditto, clients also train models of their own."""
+    strategy, before = cohort.strategy, public_model(cohort.strategy)
+    given = [arrays for result in results if (arrays := strategy.contribution(result)) is not None]
+    if isinstance(strategy, Ditto):
+        for result in _train(trainer, [strategy.personal_task(number, client) for client in cohort.clients]).values():
+            strategy.keep(result)
+    updates = np.stack([flat(arrays) for arrays in given])
+    mean = cohort.release(updates)
+    strategy.apply(number, shaped(mean, given[0]))
+    places = {client: place for place, client in enumerate(strategy.clients)}
+    members = np.array([places[client] for client in cohort.clients], np.int64)
+    return ObservedRound(number, members, before, updates, mean, public_model(strategy))
+
+
+# What a server has after many rounds.
 
 
 @dataclass(frozen=True, eq=False)
-class Sightings:
-    """All that was watched: P, the mean update of each round, and what the clients really sent."""
+class Observations:
+    """A window of rounds: the participation matrix P, the mean of each round, and what the clients really sent."""
 
     participation: Mask
     """A row for each round, a column for each client."""
     means: Matrix = field(repr=False)
     """A row for each round."""
     truth: Matrix = field(repr=False)
-    """For each client the mean of the updates it sent that were aggregated; zeros if there were none."""
+    """For each client the mean of its updates that were aggregated; zeros if there were none."""
 
     @classmethod
-    def of(cls, rounds: Iterable[WatchedRound], clients: int) -> "Sightings":
-        """Gather what a window of rounds shows."""
+    def of(cls, rounds: Iterable[ObservedRound], clients: int) -> Self:
+        """Collect what a window of rounds shows."""
         rows, means, total = [], [], np.zeros((clients, 1))
         for played in rounds:
             rows.append(np.isin(np.arange(clients), played.members))
@@ -161,7 +354,7 @@ class Sightings:
                 total = np.zeros((clients, played.updates.shape[1]))
             total[played.members] += played.updates
         if not means:
-            raise ConfigError("no round revealed anything; fewer clients may be lost, or more rounds played")
+            raise ConfigError("no round revealed anything: use fewer dropouts or more rounds")
         participation = np.array(rows)
         return cls(participation, np.array(means), total / np.maximum(1, participation.sum(0))[:, None])
 
@@ -171,15 +364,16 @@ class Sightings:
         return np.asarray(self.participation.any(0))
 
 
-def stretch(watch: OnProgress, doing: str, start: float, length: float) -> Callable[[float], None]:
-    """Return what is told shares of one thing that is done, itself a share of the whole."""
-    return lambda share: watch(doing, start + share * length)
+# Models and updates as vectors.
 
 
-def check_secure_sum(played: WatchedRound) -> float:
-    """Play the round as a real session and return how far the mean that it opens is off, relative to the largest entry.
+def flat(arrays: Sequence[FloatArray]) -> Vector:
+    """Return all numbers of a model or update in one row."""
+    return np.concatenate([np.asarray(array, np.float64).ravel() for array in arrays])
 
-    :class:`~coterie.errors.VerificationError` where that is more than rounding explains.
-    """
-    opened = secure_mean(list(played.updates), played.number, precision=_PRECISION).mean
-    return float(np.abs(opened - played.mean).max() / np.abs(played.updates).max())
+
+def shaped(vector: Vector, like: Sequence[FloatArray]) -> ModelArrays:
+    """Return a row as arrays of the shapes and types of others."""
+    ends = np.cumsum([array.size for array in like])[:-1]
+    parts = np.split(vector, ends)
+    return [np.asarray(part.reshape(array.shape), array.dtype) for part, array in zip(parts, like, strict=True)]

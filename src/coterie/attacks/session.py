@@ -1,89 +1,177 @@
-"""A real session of secure aggregation among the victims of an attack: what it opens, and what can be overheard."""
+"""A real session of secure aggregation over the updates of an attack: what it opens, and what each client sends.
 
-from collections.abc import Mapping, Sequence
+Attacks compute sums in the clear (:mod:`coterie.attacks.federation`). :func:`play_session` runs the protocol itself
+over the same updates, with real clients, messages, masks and shares, and checks that it opens the same mean. It also
+returns what an eavesdropper on each client's line reads.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from coterie.arithmetic.quantize import Layout, Quantizer
-from coterie.attacks.victims import Vector
+from coterie.arithmetic.ring import RingVector
+from coterie.attacks.federation import Vector
 from coterie.crypto.context import bind, digest
-from coterie.crypto.entropy import DeterministicEntropy
-from coterie.errors import VerificationError
+from coterie.crypto.entropy import DeterministicEntropy, Entropy
+from coterie.errors import ConfigError, RoundAborted, VerificationError
 from coterie.graphs.topology import Complete, Topology
 from coterie.rounds import one_off
 from coterie.secagg import messages
-from coterie.secagg.server import Step
+from coterie.secagg.server import Aggregate, Step
 from coterie.secagg.terms import Terms
 from coterie.training.streams import stream
 from coterie.transports.memory import Carrier, Session, Watch
 
 _PRECISION = 24  # bits of an entry
+_FINE_PRECISION = 40  # finer than the float32 of a model
+_SESSIONS = 200  # tried until nobody has to leave: on a sparse graph a client may have too few neighbours
 
 
 @dataclass(frozen=True, eq=False)
-class Protected:
-    """What came of a session."""
+class SessionView:
+    """What a session of secure aggregation shows to the server, and to an eavesdropper on every line."""
 
     mean: Vector
-    """What it opened: the mean over all clients."""
-    overheard: Mapping[int, Vector]
-    """What each client sent, read as if it were not masked: what a listener on its line, or the server, has of it."""
+    """What it opens: the mean over the clients that stayed to the end."""
+    uploads: Mapping[int, Vector]
+    """What each client sent in place of its update, read as if there were no mask on it."""
+    error: float
+    """The largest difference between an entry of the mean and the same entry computed in the clear."""
 
 
-class _Listener(Watch):
-    """Somebody on the line of every client, who keeps what each sends in place of its update."""
-
-    def __init__(self) -> None:
-        self.heard: dict[str, bytes] = {}
-
-    def arrived(self, step: Step, client: str, message: bytes) -> None:
-        """Keep masked inputs."""
-        if step is Step.MASK:
-            self.heard[client] = message
-
-
-def secure_mean(
+def play_session(
     updates: Sequence[Vector],
-    seed: int,
+    source: int | np.random.Generator,
     *,
     circles: Sequence[int] | None = None,
     topology: Topology | None = None,
     threshold: int | None = None,
     precision: int = _PRECISION,
-) -> Protected:
-    """Play a session over the updates of all clients, with real messages, masks and shares, and check what it opens.
+    everybody: bool = False,
+) -> SessionView:
+    """Play a session over the updates of all clients, and check that it opens their mean.
 
-    Secrets are derived from the seed, so that an attack finds the same again; a client never does that.
+    All secrets and all rounding follow from ``source``, a seed or a random stream, so that an attack can be repeated; a
+    real client never does that. ``everybody`` (with a stream) plays the session again, with other secrets and so on
+    another graph, until nobody has to leave it because of too few neighbours.
+
+    :class:`~coterie.errors.VerificationError` if the mean is off by more than rounding explains.
     """
     names = tuple(f"client-{number}" for number in range(len(updates)))
-    clip = max(1e-12, max(float(np.abs(update).max()) for update in updates))
-    quantizer = Quantizer(clip, precision, len(names))
-    layout = Layout.of([updates[0]])
-    terms = Terms(
-        session=digest(bind("attack", seed)),
-        clients=names,
-        bits=quantizer.ring.bits,
-        length=quantizer.length(layout),
-        topology=topology or Complete(),
-        threshold=threshold,
-        circles=tuple(circles) if circles is not None else None,
-    )
+    clip = max(float(np.abs(update).max()) for update in updates) or 1.0
+    quantizer, layout, randomness = Quantizer(clip, precision, len(names)), Layout.of([updates[0]]), _Randomness(source)
     vectors = {
-        name: quantizer.encode(update, stream(seed, "rounding", name)).vector
+        name: quantizer.encode(update, randomness.rounding(name)).vector
         for name, update in zip(names, updates, strict=True)
     }
-    listener = _Listener()
-    members = one_off(terms, vectors, entropy=lambda name: DeterministicEntropy(bind("attack", seed, name.encode())))
-    opened = Session(terms, members, Carrier(workers=1, watch=listener)).run()
-    present = [names.index(name) for name in opened.clients]
-    mean = quantizer.decode(opened.total, layout, len(present)).mean[0]
-    wrong = np.abs(mean - np.mean([updates[client] for client in present], axis=0)).max()
-    if wrong > quantizer.error_bound(len(present), len(present)):
-        raise VerificationError("the session opened something else than the mean; this is a bug in Coterie")
-    overheard: dict[int, Vector] = {}
-    for name, message in listener.heard.items():
-        payload = messages.decode(message, messages.MaskedInput, name, terms.digest).payload
-        elements = terms.ring.lift(terms.ring.unpack(payload, terms.length))
-        overheard[names.index(name)] = np.asarray(elements[1:] * quantizer.step, np.float64)
-    return Protected(np.asarray(mean, np.float64), overheard)
+    for session, entropy in randomness.secrets(_SESSIONS if everybody else 1):
+        terms = Terms(
+            session=session,
+            clients=names,
+            bits=quantizer.ring.bits,
+            length=quantizer.length(layout),
+            topology=topology or Complete(),
+            threshold=threshold,
+            circles=tuple(circles) if circles is not None else None,
+        )
+        listener = _Listener()
+        try:
+            opened = _run(terms, vectors, entropy, listener)
+        except RoundAborted:
+            if everybody:
+                continue
+            raise
+        if everybody and len(opened.clients) < len(names):
+            continue
+        present = [names.index(name) for name in opened.clients]
+        mean = np.asarray(quantizer.decode(opened.total, layout, len(present)).mean[0], np.float64)
+        error = float(np.abs(mean - np.mean([updates[client] for client in present], axis=0, dtype=np.float64)).max())
+        bound = quantizer.error_bound(len(present), len(present))
+        if error > bound:
+            raise VerificationError(
+                f"the session opened a mean that is off by {error:.3g}, and rounding explains {bound:.3g} at most; "
+                "this is a bug in Coterie"
+            )
+        return SessionView(mean, listener.read(terms, quantizer), error)
+    raise ConfigError(
+        f"the graph is too sparse: in each of {_SESSIONS} sessions some client had too few neighbours; choose a larger "
+        "probability of an edge or a lower threshold"
+    )
+
+
+def session_error(
+    updates: Sequence[Vector], source: int | np.random.Generator, precision: int = _FINE_PRECISION
+) -> float:
+    """Play a session; return the error of the mean that it opens, relative to the largest entry of an update."""
+    largest = max(float(np.abs(update).max()) for update in updates) or 1.0
+    return play_session(updates, source, precision=precision).error / largest
+
+
+class _Secrets(NamedTuple):
+    session: bytes
+    entropy: Callable[[str], Entropy]
+
+
+@dataclass(frozen=True, eq=False)
+class _Randomness:
+    """The random choices of simulated sessions.
+
+    With a seed, every client has streams of its own. With a stream, everything is drawn from it in order. Committed
+    results depend on both layouts.
+    """
+
+    source: int | np.random.Generator
+
+    def rounding(self, client: str) -> np.random.Generator:
+        """Return what a client rounds its update with."""
+        return stream(self.source, "rounding", client) if isinstance(self.source, int) else self.source
+
+    def secrets(self, sessions: int) -> Iterable[_Secrets]:
+        """Yield the name and the clients' secrets of so many sessions; a seed has one session only."""
+        source = self.source
+        if isinstance(source, int):
+            yield _Secrets(
+                digest(bind("attack", source)),
+                lambda name: DeterministicEntropy(bind("attack", source, name.encode())),
+            )
+            return
+        for _ in range(sessions):
+            yield _drawn_secrets(source.bytes(32))
+
+
+def _drawn_secrets(secret: bytes) -> _Secrets:
+    return _Secrets(
+        digest(bind("overheard session", secret)),
+        lambda name: DeterministicEntropy(digest(bind("overheard client", secret, name.encode()))),
+    )
+
+
+class _Listener(Watch):
+    """An eavesdropper on the line of every client, who keeps what each sends in place of its update."""
+
+    def __init__(self) -> None:
+        self._heard: dict[str, bytes] = {}
+
+    def arrived(self, step: Step, client: str, message: bytes) -> None:
+        """Keep masked inputs."""
+        if step is Step.MASK:
+            self._heard[client] = message
+
+    def read(self, terms: Terms, quantizer: Quantizer) -> dict[int, Vector]:
+        """Return the masked inputs, scaled as if they were updates."""
+        uploads: dict[int, Vector] = {}
+        for name, message in self._heard.items():
+            payload = messages.decode(message, messages.MaskedInput, name, terms.digest).payload
+            elements = terms.ring.lift(terms.ring.unpack(payload, terms.length))
+            uploads[terms.clients.index(name)] = np.asarray(elements[1:] * quantizer.step, np.float64)
+        return uploads
+
+
+def _run(
+    terms: Terms, vectors: Mapping[str, RingVector], entropy: Callable[[str], Entropy], listener: Watch
+) -> Aggregate:
+    members = one_off(terms, {name: vector.copy() for name, vector in vectors.items()}, entropy=entropy)
+    return Session(terms, members, Carrier(workers=1, watch=listener)).run()

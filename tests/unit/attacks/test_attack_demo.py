@@ -13,10 +13,10 @@ from coterie.errors import ConfigError
 
 
 def test_everybody_writes_each_digit_once() -> None:
-    victims = writers(3)
-    assert len(set(np.concatenate(victims.parts).tolist())) == 16 * 9
-    for part in victims.parts:
-        assert victims.dataset.train_y[part].tolist() == list(range(1, 10))
+    federation = writers(3)
+    assert len(set(np.concatenate(federation.parts).tolist())) == 16 * 9
+    for part in federation.parts:
+        assert federation.dataset.train_y[part].tolist() == list(range(1, 10))
 
 
 def test_a_story_needs_rounds() -> None:

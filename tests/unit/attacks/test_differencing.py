@@ -25,9 +25,8 @@ from coterie.attacks.differencing.algebra import (
 from coterie.attacks.differencing.measure import Differencing, SideTrial
 from coterie.attacks.differencing.report import SideResult
 from coterie.attacks.differencing.saved_sums import matched, read_sums
-from coterie.attacks.federation import Matrix, check_secure_sum, make_sides, play_rounds
+from coterie.attacks.federation import Federation, Matrix, make_sides
 from coterie.attacks.finding import AttackFinding
-from coterie.attacks.victims import Victims
 from coterie.cli import app
 from coterie.cohorts.circles import Circles, Mask, Reals
 from coterie.cohorts.participation import Label, Participation
@@ -157,22 +156,15 @@ def test_a_matrix_must_fit_its_sums() -> None:
         relative_errors(np.zeros((1, 2)), np.ones((1, 2)))
 
 
-def test_a_secure_session_reveals_the_same_sum() -> None:
-    victims = Victims.gather("digits", "softmax-regression", 8, 0)
-    (side,) = make_sides(["multi-round"], [2], 8, 4, 0, naive=False)
-    (played,) = play_rounds(victims, side, victims.start, range(1, 2), LocalSGD(0.1))
-    assert check_secure_sum(played) < 1e-9
-
-
 def test_circles_survive_losses_only_if_broken_ones_are_left_out() -> None:
-    victims = Victims.gather("digits", "softmax-regression", 12, 0)
+    federation = Federation.deal("digits", "softmax-regression", 12, 0)
     aligned, naive = make_sides(["multi-round"], [2], 12, 6, 0, naive=True)
     work = LocalSGD(0.1)
-    for played in play_rounds(victims, aligned, victims.start, range(1, 12), work, dropouts=0.2):
+    for played in federation.play(federation.fedavg(work), range(1, 12), aligned, dropouts=0.2):
         assert all(
             set(circle) <= set(played.members) or set(circle).isdisjoint(played.members) for circle in aligned.mates
         )
-    rounds = list(play_rounds(victims, naive, victims.start, range(1, 12), work, dropouts=0.2))
+    rounds = list(federation.play(federation.fedavg(work), range(1, 12), naive, dropouts=0.2))
     assert any(0 < len(set(circle) & set(played.members)) < 2 for played in rounds for circle in naive.mates)
 
 

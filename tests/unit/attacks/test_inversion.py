@@ -8,20 +8,17 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from coterie.attacks.federation import make_sides
+from coterie.attacks.federation import Federation, make_sides, shaped
 from coterie.attacks.inversion import Budget, Inversion, exact_input, invert
 from coterie.attacks.inversion.target import ALONE, TARGET, TOGETHER, Origin, Scene
-from coterie.attacks.session import secure_mean
 from coterie.attacks.similarity import psnr
-from coterie.attacks.victims import Victims, shaped
 from coterie.cli import app
 from coterie.errors import ConfigError, InputError
-from coterie.graphs.topology import ErdosRenyi
 from coterie.training.local import LocalSGD
 
 
 def scene(seed: int, examples: int = 1, model: str = "softmax-regression") -> Scene:
-    return Scene.set(Victims.gather("digits", model, 8, seed, examples=examples), 0)
+    return Scene.set(Federation.deal("digits", model, 8, seed, examples=examples), 0)
 
 
 @pytest.mark.parametrize("model", ["softmax-regression", "mlp"])
@@ -30,7 +27,7 @@ def test_one_example_is_in_the_update_of_a_first_linear_layer_exactly(model: str
     set_up = scene(seed, model=model)
     weights, bias, *_ = shaped(set_up.update([TARGET]), set_up.state)
     found = exact_input(weights, bias)
-    planted = set_up.victims.dataset.train_x[set_up.victims.parts[TARGET][0]]
+    planted = set_up.federation.dataset.train_x[set_up.federation.parts[TARGET][0]]
     # The digits have 17 levels of grey: nearer than half a level, rounding gives the very picture.
     assert (np.round(16 * found) / 16).reshape(planted.shape) == pytest.approx(planted, abs=1e-6)
 
@@ -62,21 +59,21 @@ def test_a_circles_mean_does_not_tell_whose_is_what() -> None:
     """With examples exchanged between members the mean is the same: nothing can be attributed, by any attack."""
     set_up = scene(2, examples=4)
     circle = set_up.circle(4)
-    parts = list(set_up.victims.parts)
+    parts = list(set_up.federation.parts)
     for one, other in zip(circle, reversed(circle), strict=True):
-        parts[one] = set_up.victims.parts[other]
-    exchanged = replace(set_up, victims=replace(set_up.victims, parts=parts))
+        parts[one] = set_up.federation.parts[other]
+    exchanged = replace(set_up, federation=replace(set_up.federation, parts=parts))
     work = LocalSGD(0.01, batch_size=4, shuffle=False)
 
     def mean(of: Scene) -> "np.typing.NDArray[np.float64]":
-        return np.asarray(np.mean([of.victims.update(member, of.state, 1, work) for member in circle], axis=0))
+        return np.asarray(of.federation.updates(of.state, 1, work, circle).mean(0))
 
     assert mean(exchanged) == pytest.approx(mean(set_up), abs=1e-12)
 
 
 def test_a_gradient_must_be_one_of_the_model() -> None:
     set_up = scene(0)
-    network, shape = set_up.victims.problem.model, set_up.victims.dataset.input_shape
+    network, shape = set_up.federation.problem.model, set_up.federation.dataset.input_shape
     labels = np.zeros(1, np.int64)
     with pytest.raises(InputError):
         invert(network, [np.zeros((2, 2))], labels, shape, set_up.scale, Budget(1), 0)
@@ -116,16 +113,6 @@ def test_an_attack_that_fails_on_a_client_alone_shows_nothing_of_circles() -> No
     finding = Inversion(examples=8, privacy=(2,), trials=2, steps=1).play(lambda _doing, _share: None)
     assert finding.level == "nothing"
     assert {line.outcome for line in finding.card} == {"not shown"}
-
-
-def test_a_session_opens_the_mean_and_lets_nobody_hear_anything() -> None:
-    rng = np.random.default_rng(0)
-    updates = [rng.normal(size=2000) for _ in range(8)]
-    for topology in None, ErdosRenyi(0.9):
-        opened = secure_mean(updates, 3, topology=topology)
-        assert opened.mean == pytest.approx(np.mean(updates, axis=0), abs=1e-5)
-        for client, heard in opened.overheard.items():
-            assert abs(np.corrcoef(heard, updates[client])[0, 1]) < 5 / np.sqrt(2000)
 
 
 def test_the_command(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ pytest.importorskip("torch", reason="training needs coterie[train]")
 from typer.testing import CliRunner
 
 from coterie.arithmetic.ring import Ring
+from coterie.attacks.federation import Federation
 from coterie.attacks.finding import Effect, record
 from coterie.attacks.malicious_server import actions, inconsistency, invitations, sessions
 from coterie.attacks.malicious_server.ablation import RULES, without
@@ -22,7 +23,6 @@ from coterie.attacks.malicious_server.measure import LIES, MaliciousServer
 from coterie.attacks.malicious_server.scenario import Attempt, Lie, Stage
 from coterie.attacks.malicious_server.told import SIGNIFICANT, Told, chance_of
 from coterie.attacks.malicious_server.variants import Restless
-from coterie.attacks.victims import Victims
 from coterie.cli import app
 from coterie.crypto.signing import each_signature_once
 from coterie.errors import ConfigError, PeerProtocolError, RoundAborted
@@ -262,9 +262,9 @@ def test_varied_terms_are_refused_or_harmless(data: st.DataObject) -> None:
 
 
 def test_dead_units_learn_nothing_but_the_last_biases() -> None:
-    victims = Victims.gather("digits", inconsistency.MODEL, 3, 0, examples=1)
-    update = victims.update(1, inconsistency.deaden(victims.start), 1, inconsistency.WORK)
-    biases = victims.start[-1].size
+    federation = Federation.deal("digits", inconsistency.MODEL, 3, 0, examples=1)
+    (update,) = federation.updates(inconsistency.deaden(federation.start), 1, inconsistency.WORK, [1])
+    biases = federation.start[-1].size
     assert not update[:-biases].any()
     assert update[-biases:].any()
 
@@ -280,12 +280,12 @@ def test_the_example_is_read_off_the_update() -> None:
 def test_naming_the_others_model_loses_the_victim() -> None:
     """Whichever model a session names, nobody who was given another is in its sum."""
     stage = make_stage()
-    victims = Victims.gather("digits", inconsistency.MODEL, 12, 0, examples=1)
-    dead = inconsistency.deaden(victims.start)
+    federation = Federation.deal("digits", inconsistency.MODEL, 12, 0, examples=1)
+    dead = inconsistency.deaden(federation.start)
     terms = invitations.offer(stage, "the others' model", content=digest_of(dead))
     with invitations.members(stage, True) as members:
         for number, member in enumerate(members.values()):
-            member.content = digest_of(victims.start if number == 0 else dead)
+            member.content = digest_of(federation.start if number == 0 else dead)
         total, refusals = invitations.play(terms, members)
     assert len(refusals) == 1
     assert "gave client-00 something else" in refusals[0]

@@ -5,17 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import kstest
 from typer.testing import CliRunner
 
-from coterie.attacks.membership.candidates import MembershipWorld, SumNoise, Training
+from coterie.attacks.federation import flat
+from coterie.attacks.membership.candidates import Candidates, SumNoise, Training
 from coterie.attacks.membership.measure import CLIENT, NOTHING, SECURE, SPARSE, Game, Measured, play_trial
 from coterie.attacks.membership.summary import InferenceSummary
-from coterie.attacks.membership.wire import overhear
-from coterie.attacks.victims import flat
 from coterie.cli import app
 from coterie.errors import ConfigError
-from coterie.graphs.topology import Complete, ErdosRenyi
 from coterie.training.local import LocalSGD
 
 TINY = Game(examples=6, cohorts=(3,), rounds=1, epochs=2, references=4, victims=2, strangers=20, noise=1.0)
@@ -23,81 +20,61 @@ TRAINING = Training(3, 2, LocalSGD(0.1, 1, 5))
 
 
 @pytest.fixture(scope="module")
-def world() -> MembershipWorld:
-    return MembershipWorld.gather("digits", "softmax-regression", 8, 50, seed=3)
+def candidates() -> Candidates:
+    return Candidates.deal("digits", "softmax-regression", 8, 50, seed=3)
 
 
-def test_candidates_strangers_and_the_rest_are_disjoint(world: MembershipWorld) -> None:
-    everybody = np.concatenate([world.candidates, world.strangers, world.rest])
-    assert np.unique(everybody).size == everybody.size == len(world.data)
-    assert (world.candidates.size, world.strangers.size, world.examples) == (16, 50, 8)
+def test_candidates_strangers_and_the_rest_are_disjoint(candidates: Candidates) -> None:
+    everybody = np.concatenate([candidates.candidates, candidates.strangers, candidates.rest])
+    assert np.unique(everybody).size == everybody.size == len(candidates.data)
+    assert (candidates.candidates.size, candidates.strangers.size, candidates.examples) == (16, 50, 8)
 
 
-def test_members_are_half_of_the_candidates_and_pairs_are_complements(world: MembershipWorld) -> None:
+def test_members_are_half_of_the_candidates_and_pairs_are_complements(candidates: Candidates) -> None:
     for run in range(0, 12, 2):
-        one, other = world.draw_members(run), world.draw_members(run + 1)
+        one, other = candidates.draw_members(run), candidates.draw_members(run + 1)
         assert one.sum() == 8
         assert (one ^ other).all()
-    assert (world.draw_members(0) != world.draw_members(2)).any()
+    assert (candidates.draw_members(0) != candidates.draw_members(2)).any()
 
 
-def test_nobody_but_the_target_has_candidates_and_nobody_has_strangers(world: MembershipWorld) -> None:
+def test_nobody_but_the_target_has_candidates_and_nobody_has_strangers(candidates: Candidates) -> None:
     """What counts as out for a run was not trained on by anybody in it."""
     for run in range(5):
-        members = world.draw_members(run)
-        own, *others = world.deal(run, members, 6)
-        assert set(own) == set(world.candidates[members])
+        members = candidates.draw_members(run)
+        own, *others = candidates.deal_run(run, members, 6)
+        assert set(own) == set(candidates.candidates[members])
         held = np.concatenate(others)
         assert np.unique(held).size == held.size == 5 * 8
-        assert set(held) <= set(world.rest)
+        assert set(held) <= set(candidates.rest)
 
 
-def test_a_run_is_federated_averaging(world: MembershipWorld) -> None:
-    members = world.draw_members(0)
-    (run,) = world.play([members], 0, TRAINING, lambda _: None)
-    assert np.allclose(flat(run.after), flat(run.before) + np.mean(run.updates, axis=0), atol=1e-6)
-    assert np.allclose(flat(run.client), flat(run.before) + run.updates[0], atol=1e-6)
-    (again,) = world.play([members], 0, TRAINING, lambda _: None)
+def test_a_run_is_federated_averaging(candidates: Candidates) -> None:
+    members = candidates.draw_members(0)
+    (run,) = candidates.train([members], 0, TRAINING, lambda _: None)
+    assert np.allclose(flat(run.after), flat(run.last.before) + np.mean(run.updates, axis=0), atol=1e-6)
+    assert np.allclose(flat(run.client), flat(run.last.before) + run.updates[0], atol=1e-6)
+    (again,) = candidates.train([members], 0, TRAINING, lambda _: None)
     assert np.array_equal(flat(run.after), flat(again.after))
-    (other,) = world.play([~members], 0, TRAINING, lambda _: None)
+    (other,) = candidates.train([~members], 0, TRAINING, lambda _: None)
     assert not np.allclose(run.updates[0], other.updates[0])
 
 
-def test_noise_has_the_deviation_that_it_is_accounted_for(world: MembershipWorld) -> None:
+def test_noise_has_the_deviation_that_it_is_accounted_for(candidates: Candidates) -> None:
     noise = SumNoise(multiplier=3.0, norm=0.01)
     training = Training(4, 1, LocalSGD(0.1, 1, 5), noise)
-    runs = world.play([world.draw_members(run) for run in range(8)], 0, training, lambda _: None)
-    moved = np.concatenate([4 * (flat(run.after) - flat(run.before)) for run in runs])
+    runs = candidates.train([candidates.draw_members(run) for run in range(8)], 0, training, lambda _: None)
+    moved = np.concatenate([4 * (flat(run.after) - flat(run.last.before)) for run in runs])
     # Clipped sums are within 0.04 together; noise of 0.03 in each of 5,200 entries drowns them.
     assert np.std(moved) == pytest.approx(0.03, rel=0.05)
     assert noise.epsilon(1, 1e-5) < noise.epsilon(2, 1e-5)
 
 
-def test_too_many_clients_for_the_data_are_refused(world: MembershipWorld) -> None:
+def test_too_many_clients_for_the_data_are_refused(candidates: Candidates) -> None:
     with pytest.raises(ConfigError, match="further examples"):
-        world.deal(0, world.draw_members(0), 10_000)
+        candidates.deal_run(0, candidates.draw_members(0), 10_000)
     with pytest.raises(ConfigError, match="too few"):
-        MembershipWorld.gather("digits", "softmax-regression", 1000, 50, seed=0)
-
-
-@pytest.mark.parametrize("topology", [Complete(), ErdosRenyi(0.9)])
-def test_an_upload_is_uniform_whatever_is_under_the_mask(topology: Complete | ErdosRenyi) -> None:
-    """The opened mean is checked inside; the upload covers the whole ring, and without the mask it is the update."""
-    updates = [np.full(4000, value) for value in (0.5, -0.25, 0.125, 0.5, 0.25, 0.0)]
-    wire = overhear(updates, topology, 4, 1, "test")
-    assert np.allclose(wire.mean, np.mean(updates, axis=0), atol=1e-3)
-    ring = 2 * np.abs(wire.upload).max()
-    assert ring > 10 * 0.5
-    assert kstest(wire.upload / ring + 0.5, "uniform").pvalue > 1e-4
-    again = overhear(updates, topology, 4, 1, "test")
-    assert np.array_equal(wire.upload, again.upload)
-    other = overhear(updates, topology, 4, 2, "test")
-    assert abs(np.corrcoef(wire.upload, other.upload)[0, 1]) < 0.08
-
-
-def test_a_graph_that_nobody_can_finish_on_is_refused() -> None:
-    with pytest.raises(ConfigError, match="too sparse"):
-        overhear([np.ones(3)] * 5, ErdosRenyi(0.05), 4, 0, "test")
+        Candidates.deal("digits", "softmax-regression", 1000, 50, seed=0)
 
 
 def test_a_trial_depends_on_its_seed_alone() -> None:

@@ -101,14 +101,14 @@ def test_both_kinds_are_needed() -> None:
 
 
 def test_clients_and_attacker_share_no_example() -> None:
-    victims, auxiliary, having = PropertyInference().prepare(0)
-    size = len(victims.dataset.train_x)
-    held = np.concatenate(victims.parts)
+    federation, auxiliary, having = PropertyInference().prepare(0)
+    size = len(federation.dataset.train_x)
+    held = np.concatenate(federation.parts)
     assert np.unique(held % size).size == held.size
     assert not np.isin(auxiliary.ordinary, held % size).any()
-    turned = np.array([np.count_nonzero(part >= size) for part in victims.parts])
+    turned = np.array([np.count_nonzero(part >= size) for part in federation.parts])
     assert turned.tolist() == (8 * having).tolist()
-    x = victims.problem.data.batch(np.array([3, 3 + size]))[0].numpy()
+    x = federation.problem.data.batch(np.array([3, 3 + size]))[0].numpy()
     assert np.array_equal(x[0, :, ::-1, ::-1], x[1])
 
 
@@ -131,9 +131,9 @@ def test_the_command(tmp_path: Path) -> None:
 
 def test_the_figure_has_every_client_on_the_line_of_its_side() -> None:
     attack = PropertyInference(clients=16, cohort=4, holders=4, rounds=10, privacy=(2,), dropouts=0.0)
-    victims, auxiliary, having = attack.prepare(0)
+    federation, auxiliary, having = attack.prepare(0)
     sides = attack.sides(0)
-    found = {side.name: [attack.attack(victims, auxiliary, having, side)] for side in sides}
+    found = {side.name: [attack.attack(federation, auxiliary, having, side)] for side in sides}
     there, others = draw_scores(sides, found).traces
     assert (len(there["x"]), len(others["x"])) == (4 * len(sides), 12 * len(sides))
     assert sorted(there["x"][:4]) == sorted(found["random"][0].scores[having].tolist())

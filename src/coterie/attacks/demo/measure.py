@@ -13,12 +13,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from coterie.attacks.differencing.algebra import reconstruct, relative_errors
-from coterie.attacks.federation import Side, Sightings, check_secure_sum, make_sides, play_rounds
+from coterie.attacks.federation import Federation, Observations, Side, make_sides
 from coterie.attacks.finding import Adversary, AttackFinding, CardLine, Effect, OnProgress, Plot, Strip, WordTable
 from coterie.attacks.inversion.descent import Budget
 from coterie.attacks.inversion.target import ALONE, MEAN, TARGET, TOGETHER, Origin, Scene
 from coterie.attacks.reconstructions import Reading, Trial
-from coterie.attacks.victims import Victims
+from coterie.attacks.session import session_error
 from coterie.cohorts.circles import Reals
 from coterie.errors import ConfigError
 from coterie.reports.html import Figure
@@ -100,9 +100,10 @@ class Story:
     def act(self, scene: Scene, privacy: int, side: Side) -> Act:
         """Watch rounds, solve for the client's update, and invert it."""
         work = LocalSGD(_RATE, batch_size=len(_WRITTEN))
-        played = list(play_rounds(scene.victims, side, scene.state, range(1, self.rounds + 1), work))
-        check_secure_sum(played[0])
-        seen = Sightings.of(played, _CLIENTS)
+        federation = scene.federation
+        played = list(federation.play(federation.fedavg(work, scene.state), range(1, self.rounds + 1), side))
+        session_error(list(played[0].updates), played[0].number)  # raises if the session opens anything else
+        seen = Observations.of(played, _CLIENTS)
         truth = seen.truth[[TARGET]]
         solved = [
             reconstruct(seen.participation[:count], seen.means[:count])[TARGET] for count in range(1, len(played) + 1)
@@ -114,12 +115,12 @@ class Story:
         return Act(privacy, errors, drawn.reading(best.label), drawn, best.label)
 
 
-def writers(seed: int) -> Victims:
+def writers(seed: int) -> Federation:
     """Return clients who have written the digits from 1 to 9 once each, in their own hand."""
-    victims = Victims.gather("digits", "softmax-regression", _CLIENTS, seed)
-    labels, rng = np.asarray(victims.dataset.train_y), stream(seed, "writing")
+    federation = Federation.deal("digits", "softmax-regression", _CLIENTS, seed)
+    labels, rng = np.asarray(federation.dataset.train_y), stream(seed, "writing")
     dealt = [rng.permutation(np.flatnonzero(labels == digit))[:_CLIENTS] for digit in _WRITTEN]
-    return replace(victims, parts=list(np.stack(dealt, axis=1)))
+    return replace(federation, parts=list(np.stack(dealt, axis=1)))
 
 
 def make_finding(story: Story, told: Sequence[Sequence[Act]]) -> AttackFinding:

@@ -17,8 +17,7 @@ their members, and nothing that all of them have in common.
 
 import numpy as np
 
-from coterie.attacks.federation import Matrix
-from coterie.attacks.victims import Vector
+from coterie.attacks.federation import Matrix, Vector
 from coterie.cohorts.circles import Circles, Mask, Reals
 from coterie.errors import InputError
 

@@ -1,7 +1,8 @@
 """Differencing tried on real training: random cohorts against circles, judged by what was really sent."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -14,9 +15,10 @@ from coterie.attacks.differencing.algebra import (
     relative_errors,
     told_apart,
 )
-from coterie.attacks.federation import Side, Sightings, WatchedRound, check_secure_sum, make_sides, play_rounds, stretch
+from coterie.attacks.federation import Federation, Observations, ObservedRound, Side, make_sides
 from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
-from coterie.attacks.victims import Victims
+from coterie.attacks.progress import OnShare, ignore_progress, within
+from coterie.attacks.session import session_error
 from coterie.auditing.auditor import audit
 from coterie.cohorts.circles import Mask, Reals
 from coterie.cohorts.participation import Participation
@@ -102,19 +104,20 @@ class Differencing:
         off = 0.0
         for trial in range(self.trials):
             began = trial / self.trials
-            victims, state = self.prepare(trial, stretch(watch, "training", began, 0.5 / self.trials))
+            federation, state = self.prepare(trial, within(partial(watch, "training"), began, 0.5 / self.trials))
             sides = self.sides(trial)
             for number, side in enumerate(sides):
                 watch(side.name, began + (0.5 + number / 2 / len(sides)) / self.trials)
-                found.setdefault(side.name, []).append(self.attack(victims, state, side))
+                found.setdefault(side.name, []).append(self.attack(federation, state, side))
             if not trial:
-                off = check_secure_sum(next(self.window(victims, state, sides[0])))
+                first = next(self.window(federation, state, sides[0]))
+                off = session_error(list(first.updates), first.number)
         watch("telling", 1.0)
         return report.tell(self, self.sides(0), found, off)
 
-    def prepare(self, trial: int, watch: Callable[[float], None] = lambda _share: None) -> tuple[Victims, ModelArrays]:
+    def prepare(self, trial: int, watch: OnShare = ignore_progress) -> tuple[Federation, ModelArrays]:
         """Return the clients of a trial, and the model that random cohorts have trained before the window begins."""
-        victims = Victims.gather(
+        federation = Federation.deal(
             self.data,
             self.model,
             self.clients,
@@ -124,27 +127,27 @@ class Differencing:
             data_dir=self.data_dir,
         )
         work = LocalSGD(self.learning_rate, batch_size=self.batch_size)
-        (side,) = make_sides(("random",), (1,), self.clients, self.cohort, victims.seed, naive=False)
-        state = victims.start
-        for played in play_rounds(victims, side, state, range(1, self.before + 1), work):
+        (side,) = make_sides(("random",), (1,), self.clients, self.cohort, federation.seed, naive=False)
+        state = federation.start
+        for played in federation.play(federation.fedavg(work), range(1, self.before + 1), side):
             state = played.after
             watch(played.number / self.before)
-        return victims, state
+        return federation, state
 
     def sides(self, trial: int) -> list[Side]:
         """Return what is compared."""
         naive = self.dropouts > 0
         return make_sides(self.policies, self.privacy, self.clients, self.cohort, self.seed + trial, naive=naive)
 
-    def window(self, victims: Victims, state: ModelArrays, side: Side) -> Iterator[WatchedRound]:
-        """Yield the rounds that are watched."""
+    def window(self, federation: Federation, state: ModelArrays, side: Side) -> Iterator[ObservedRound]:
+        """Yield the rounds that the attacker observes."""
         work = LocalSGD(self.window_rate, batch_size=self.batch_size)
         rounds = range(self.before + 1, self.before + self.rounds + 1)
-        return play_rounds(victims, side, state, rounds, work, self.dropouts)
+        return federation.play(federation.fedavg(work, state), rounds, side, self.dropouts)
 
-    def attack(self, victims: Victims, state: ModelArrays, side: Side) -> SideTrial:
-        """Watch a window, reconstruct, and compare with what was sent."""
-        seen = Sightings.of(self.window(victims, state, side), len(victims))
+    def attack(self, federation: Federation, state: ModelArrays, side: Side) -> SideTrial:
+        """Observe a window, reconstruct, and compare with what was sent."""
+        seen = Observations.of(self.window(federation, state, side), len(federation))
         estimate = reconstruct(seen.participation, seen.means)
         guess = guess_mean(seen.participation, seen.means)
         truth, there = seen.truth[seen.seen], seen.seen

@@ -1,6 +1,7 @@
 """Disaggregation on simulated rounds: train, hide the log, find it again, and take the sums apart with it."""
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -9,8 +10,9 @@ from coterie.attacks.differencing.algebra import guess_mean, reconstruct, relati
 from coterie.attacks.differencing.measure import Differencing, Steps
 from coterie.attacks.disaggregation.algebra import disaggregate, entries_right_by_counts, guess_by_counts, period_counts
 from coterie.attacks.disaggregation.report import tell
-from coterie.attacks.federation import Side, Sightings, stretch
+from coterie.attacks.federation import Observations, Side
 from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
+from coterie.attacks.progress import within
 from coterie.cohorts.circles import Mask, Reals
 from coterie.errors import ConfigError
 
@@ -84,15 +86,15 @@ class Disaggregation:
         found: dict[str, list[HiddenLogTrial]] = {}
         for trial in range(self.trials):
             began, length = trial / self.trials, 1 / self.trials
-            victims, state = training.prepare(trial, stretch(watch, "training", began, length / 2))
+            federation, state = training.prepare(trial, within(partial(watch, "training"), began, length / 2))
             for number, side in enumerate(training.sides(trial)):
                 watch(side.name, began + length * (0.5 + number / 4))
-                seen = Sightings.of(training.window(victims, state, side), self.clients)
+                seen = Observations.of(training.window(federation, state, side), self.clients)
                 found.setdefault(side.name, []).append(self.attack(seen, side))
         watch("telling", 1.0)
         return tell(self, training.sides(0), found)
 
-    def attack(self, seen: Sightings, side: Side) -> HiddenLogTrial:
+    def attack(self, seen: Observations, side: Side) -> HiddenLogTrial:
         """Find P from the sums and the counts, and compare with what it was."""
         sizes = seen.participation.sum(1)
         totals = seen.means * sizes[:, None]

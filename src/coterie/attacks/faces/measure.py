@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.attacks.faces_outcome import CCESA, GLOBAL, GUESS, PLAIN, SA, make_finding
+from coterie.attacks.federation import Federation, Vector, shaped
 from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
 from coterie.attacks.reconstructions import Trial
-from coterie.attacks.session import secure_mean
+from coterie.attacks.session import play_session
 from coterie.attacks.similarity import Pictures, PixelScale
-from coterie.attacks.victims import Vector, Victims, shaped
 from coterie.errors import ConfigError
 from coterie.graphs.topology import Complete, ErdosRenyi
 from coterie.training.data.partitions import by_person
@@ -77,24 +77,22 @@ class Faces:
     def trial(self, number: int) -> Trial:
         """Train one model, listen to its last round, and invert what was heard for every person."""
         seed = int(stream(self.seed, "faces", number).integers(2**62))
-        victims = Victims.gather(self.data, "softmax-regression", 1, seed, data_dir=self.data_dir)
-        people = np.asarray(victims.dataset.train_y, np.int64)
-        victims = replace(victims, parts=by_person(people))
-        work = LocalSGD(self.learning_rate, self.epochs)
-        state = victims.start
-        for past in range(1, self.rounds):
-            state = moved(state, shaped(_mean(victims, state, past, work), state))
-        updates = [victims.update(client, state, self.rounds, work) for client in range(len(victims))]
-        complete = secure_mean(updates, seed, topology=Complete())
-        sparse = secure_mean(updates, seed, topology=ErdosRenyi(self.connection))
-        scale = PixelScale.of(victims.dataset.train_x)
-        public = scale.pictures(victims.dataset.test_x)
+        federation = Federation.deal(self.data, "softmax-regression", 1, seed, data_dir=self.data_dir)
+        people = np.asarray(federation.dataset.train_y, np.int64)
+        federation = replace(federation, parts=by_person(people))
+        strategy = federation.fedavg(LocalSGD(self.learning_rate, self.epochs))
+        *_, last = federation.play(strategy, range(1, self.rounds + 1), together=False)
+        state, updates = last.before, list(last.updates)
+        complete = play_session(updates, seed, topology=Complete())
+        sparse = play_session(updates, seed, topology=ErdosRenyi(self.connection))
+        scale = PixelScale.of(federation.dataset.train_x)
+        public = scale.pictures(federation.dataset.test_x)
         after = moved(state, shaped(complete.mean, state))
-        everybody = scale.pictures(victims.dataset.train_x)
-        firsts = np.array([part[0] for part in victims.parts])
+        everybody = scale.pictures(federation.dataset.train_x)
+        firsts = np.array([part[0] for part in federation.parts])
 
         def learnt(model: ModelArrays) -> ModelArrays:
-            return difference(model, victims.start)  # random numbers that a model began with are in nobody's way
+            return difference(model, federation.start)  # random numbers that a model began with are in nobody's way
 
         def seen(heard: Vector | None, person: int) -> Pictures:
             if heard is None:  # it left before it sent anything
@@ -103,10 +101,10 @@ class Faces:
 
         drawn = {
             PLAIN: np.stack([seen(update, person) for person, update in enumerate(updates)]),
-            SA: np.stack([seen(complete.overheard.get(person), person) for person in range(len(victims))]),
-            CCESA: np.stack([seen(sparse.overheard.get(person), person) for person in range(len(victims))]),
-            GLOBAL: np.stack([draw(learnt(after), person, public) for person in range(len(victims))]),
-            GUESS: np.stack([public.mean(0)] * len(victims)),
+            SA: np.stack([seen(complete.uploads.get(person), person) for person in range(len(federation))]),
+            CCESA: np.stack([seen(sparse.uploads.get(person), person) for person in range(len(federation))]),
+            GLOBAL: np.stack([draw(learnt(after), person, public) for person in range(len(federation))]),
+            GUESS: np.stack([public.mean(0)] * len(federation)),
         }
         return Trial(everybody[firsts], people[firsts], drawn, everybody, people)
 
@@ -138,7 +136,3 @@ def invert_class(weights: npt.NDArray[np.float64], bias: npt.NDArray[np.float64]
             break
         x = np.clip(x + _STEP * uphill / largest, 0, 1)
     return x
-
-
-def _mean(victims: Victims, state: ModelArrays, number: int, work: LocalSGD) -> Vector:
-    return np.asarray(np.mean([victims.update(client, state, number, work) for client in range(len(victims))], axis=0))

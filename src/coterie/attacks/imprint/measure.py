@@ -10,13 +10,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from coterie.attacks.federation import Federation, Vector, shaped
 from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
 from coterie.attacks.imprint.defences import refused_for_architecture, refused_for_length
 from coterie.attacks.imprint.layer import Imprinter, craft, examples_in, network
 from coterie.attacks.imprint.outcome import Caught, CraftedRound, make_finding
-from coterie.attacks.session import secure_mean
+from coterie.attacks.session import play_session
 from coterie.attacks.similarity import Pictures, PixelScale, psnr
-from coterie.attacks.victims import Vector, Victims, shaped
 from coterie.cohorts.circles import random_circles
 from coterie.errors import ConfigError
 from coterie.privacy.encoding import clip_norm
@@ -80,20 +80,20 @@ class Imprint:
     def round(self, number: int, cohort: int, bins: int) -> CraftedRound:
         """Play one round, unprotected but for secure aggregation over circles, then with noise."""
         seed = int(stream(self.seed, "imprint", number, cohort, bins).integers(2**62))
-        victims = Victims.gather(self.data, HONEST, cohort, seed, examples=self.examples, data_dir=self.data_dir)
-        dataset, honest = victims.dataset, victims.problem.model
+        federation = Federation.deal(self.data, HONEST, cohort, seed, examples=self.examples, data_dir=self.data_dir)
+        dataset, honest = federation.dataset, federation.problem.model
         imprinter = Imprinter.of(dataset.test_x, bins, dataset.outputs, stream(seed, "imprinter"))
         crafted = network(dataset.input_shape, bins, dataset.outputs)
         craft(crafted, imprinter)
-        victims = replace(victims, problem=Problem(crafted, victims.problem.data))
+        federation = replace(federation, problem=Problem(crafted, federation.problem.data))
         work = LocalSGD(0.1, batch_size=self.examples)
-        state = victims.start
-        updates = [victims.update(client, state, 1, work) for client in range(cohort)]
+        state = federation.start
+        updates = federation.updates(state, 1, work)
         circles = random_circles(cohort, self.privacy, stream(seed, "circles"))
         numbers = {client: number for number, circle in enumerate(circles) for client in circle}
-        opened = secure_mean(updates, seed, circles=[numbers[client] for client in range(cohort)]).mean
+        opened = play_session(list(updates), seed, circles=[numbers[client] for client in range(cohort)]).mean
         scale = PixelScale.of(dataset.train_x)
-        truth = scale.pictures(dataset.train_x[np.concatenate(victims.parts)])
+        truth = scale.pictures(dataset.train_x[np.concatenate(federation.parts)])
 
         def caught(mean: Vector) -> Caught:
             found = examples_in(shaped(mean, [np.asarray(array, np.float64) for array in state]))

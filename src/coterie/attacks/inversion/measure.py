@@ -9,13 +9,13 @@ whole circle at once, which asks for nothing that the attacker does not have, an
 from dataclasses import dataclass
 from typing import ClassVar
 
+from coterie.attacks.federation import Federation
 from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
 from coterie.attacks.inversion.descent import Budget
 from coterie.attacks.inversion.outcome import make_finding
 from coterie.attacks.inversion.target import ALONE, TOGETHER, Origin, Scene, Telling
 from coterie.attacks.reconstructions import Trial
 from coterie.attacks.similarity import Pictures
-from coterie.attacks.victims import Victims
 from coterie.errors import ConfigError
 from coterie.training.streams import stream
 
@@ -72,9 +72,11 @@ class Inversion:
         """What is drawn from updates."""
         return [Origin(1, ALONE), *(Origin(privacy, way) for privacy in self.privacy for way in (ALONE, TOGETHER))]
 
-    def victims(self, seed: int) -> Victims:
+    def federation(self, seed: int) -> Federation:
         """Return the clients of a trial."""
-        return Victims.gather(self.data, self.model, self.clients, seed, examples=self.examples, data_dir=self.data_dir)
+        return Federation.deal(
+            self.data, self.model, self.clients, seed, examples=self.examples, data_dir=self.data_dir
+        )
 
     def play(self, watch: OnProgress) -> AttackFinding:
         """Invert the update of another client in every trial, its own and that of its circles."""
@@ -85,12 +87,12 @@ class Inversion:
                 watch(f"inverting the updates of client {number + 1} of {self.trials}", (number + share) / self.trials)
 
             trials.append(self.trial(number, progress))
-        return make_finding(self, trials, sum(array.size for array in self.victims(self.seed).start))
+        return make_finding(self, trials, sum(array.size for array in self.federation(self.seed).start))
 
     def trial(self, number: int, watch: Telling = lambda _: None) -> Trial:
         """Attack one client, among clients, circles and a model of this trial's own."""
         seed = int(stream(self.seed, "inversion", number).integers(2**62))
-        scene = Scene.set(self.victims(seed), self.trained)
+        scene = Scene.set(self.federation(seed), self.trained)
         updates = {privacy: scene.update(scene.circle(privacy)) for privacy in (1, *self.privacy)}
         drawn: dict[Origin, Pictures] = {}
         for done, row in enumerate(self.rows):

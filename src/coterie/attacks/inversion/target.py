@@ -6,11 +6,11 @@ from typing import NamedTuple, Self, TypeAlias
 
 import numpy as np
 
+from coterie.attacks.federation import Federation, Vector, public_model, shaped
 from coterie.attacks.inversion.descent import Budget, invert
 from coterie.attacks.reconstructions import Trial
-from coterie.attacks.session import secure_mean
+from coterie.attacks.session import play_session
 from coterie.attacks.similarity import Pictures, PixelScale, matched
-from coterie.attacks.victims import Vector, Victims, shaped
 from coterie.cohorts.circles import Indices, random_circles
 from coterie.training.data.datasets import Inputs
 from coterie.training.flatten import ModelArrays
@@ -46,27 +46,29 @@ class Origin(NamedTuple):
 class Scene:
     """Clients and the model they are about to train."""
 
-    victims: Victims
+    federation: Federation
     state: ModelArrays
     scale: PixelScale
 
     @classmethod
-    def set(cls, victims: Victims, trained: int) -> Self:
+    def set(cls, federation: Federation, trained: int) -> Self:
         """Set the scene, after so many rounds of ordinary training with everybody."""
-        state = victims.train(victims.start, trained, len(victims), LocalSGD(10 * _RATE))
-        return cls(victims, state, PixelScale.of(victims.dataset.train_x))
+        strategy = federation.fedavg(LocalSGD(10 * _RATE))
+        for _ in federation.play(strategy, range(1, trained + 1), together=False):
+            pass
+        return cls(federation, public_model(strategy), PixelScale.of(federation.dataset.train_x))
 
     def circle(self, privacy: int) -> list[int]:
         """Return the target's circle, the target first."""
-        circles = random_circles(len(self.victims), privacy, stream(self.victims.seed, "circles", privacy))
+        circles = random_circles(len(self.federation), privacy, stream(self.federation.seed, "circles", privacy))
         mates = next(circle for circle in circles if TARGET in circle)
         return [TARGET, *(mate for mate in mates if mate != TARGET)]
 
     def update(self, members: Sequence[int]) -> Vector:
         """Return the mean update of some clients, the one that secure aggregation opens where they are several."""
-        work = LocalSGD(_RATE, batch_size=max(self.victims.parts[member].size for member in members))
-        updates = [self.victims.update(member, self.state, 1, work) for member in members]
-        return secure_mean(updates, self.victims.seed).mean if len(members) > 1 else updates[0]
+        work = LocalSGD(_RATE, batch_size=max(self.federation.parts[member].size for member in members))
+        updates = self.federation.updates(self.state, 1, work, members)
+        return play_session(list(updates), self.federation.seed).mean if len(members) > 1 else updates[0]
 
     def recover(self, row: Origin, update: Vector, budget: Budget, watch: Telling = lambda _: None) -> Pictures:
         """Return the pictures that an attacker draws for the target out of an update, in the order of the originals.
@@ -76,13 +78,13 @@ class Scene:
         circle = self.circle(row.privacy) if row.way == TOGETHER else [TARGET]
         owned = self._examples(circle)
         found = invert(
-            self.victims.problem.instance(self.state),
+            self.federation.problem.instance(self.state),
             shaped(-update, self.state),
-            np.asarray(self.victims.dataset.train_y, np.int64)[owned],
-            self.victims.dataset.input_shape,
+            np.asarray(self.federation.dataset.train_y, np.int64)[owned],
+            self.federation.dataset.input_shape,
             self.scale,
             budget,
-            torch_seed(self.victims.seed, "inversion", row.privacy, row.way),
+            torch_seed(self.federation.seed, "inversion", row.privacy, row.way),
             watch,
         )
         guesses = self.scale.pictures(found)
@@ -91,9 +93,9 @@ class Scene:
 
     def trial(self, drawn: dict[Origin, Pictures]) -> Trial:
         """Return what was drawn for the target beside its originals, guesses, and a crowd to recognise them in."""
-        dataset, own = self.victims.dataset, self._examples([TARGET])
+        dataset, own = self.federation.dataset, self._examples([TARGET])
         others = np.setdiff1d(np.arange(len(dataset.train_x)), own)
-        drawn_from = stream(self.victims.seed, "crowd").permutation(others)[: _CROWD - own.size]
+        drawn_from = stream(self.federation.seed, "crowd").permutation(others)[: _CROWD - own.size]
         crowd = np.concatenate([own, drawn_from])
         rows = {row.label: pictures for row, pictures in drawn.items()}
         return Trial(
@@ -106,11 +108,11 @@ class Scene:
 
     def pictures(self, members: Sequence[int]) -> Pictures:
         """Return all that some clients hold."""
-        return self.scale.pictures(self.victims.dataset.train_x[self._examples(members)])
+        return self.scale.pictures(self.federation.dataset.train_x[self._examples(members)])
 
     def guesses(self) -> dict[str, Pictures]:
         """Return what somebody may guess who saw no update, and knows the labels: public pictures of the same kind."""
-        dataset, rng = self.victims.dataset, stream(self.victims.seed, "guessing")
+        dataset, rng = self.federation.dataset, stream(self.federation.seed, "guessing")
         means, drawn = [], []
         for label in dataset.train_y[self._examples([TARGET])]:
             public: Inputs = dataset.test_x[dataset.test_y == label]
@@ -119,4 +121,4 @@ class Scene:
         return {MEAN: self.scale.pictures(np.stack(means)), PICTURE: self.scale.pictures(np.stack(drawn))}
 
     def _examples(self, members: Sequence[int]) -> Indices:
-        return np.concatenate([self.victims.parts[member] for member in members])
+        return np.concatenate([self.federation.parts[member] for member in members])

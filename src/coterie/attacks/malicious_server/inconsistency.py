@@ -12,10 +12,10 @@ import numpy as np
 
 from coterie.arithmetic.quantize import Quantizer
 from coterie.arithmetic.ring import RingVector
+from coterie.attacks.federation import Federation
 from coterie.attacks.malicious_server.invitations import play
 from coterie.attacks.malicious_server.scenario import Attempt, Lie, Picture, Stage, as_picture
 from coterie.attacks.malicious_server.server import simulated_identity
-from coterie.attacks.victims import Victims
 from coterie.rounds import one_off
 from coterie.runs.secrets import digest_of
 from coterie.training.flatten import ModelArrays
@@ -37,14 +37,14 @@ def deaden(state: ModelArrays) -> ModelArrays:
 
 def starve(stage: Stage, defended: bool) -> Attempt:
     """Give the target the model, and everybody else a dead one; the session is about the target's."""
-    victims = Victims.gather(stage.data, MODEL, stage.clients, stage.seed, examples=1, data_dir=stage.data_dir)
-    model = victims.start
+    federation = Federation.deal(stage.data, MODEL, stage.clients, stage.seed, examples=1, data_dir=stage.data_dir)
+    model = federation.start
     terms = stage.terms("models", stage.clients)
     given = {name: model if number == VICTIM else deaden(model) for number, name in enumerate(terms.clients)}
     quantizer = Quantizer(1.0, PRECISION, stage.clients)
 
     def update(name: str) -> RingVector:
-        trained = victims.update(terms.index[name], given[name], 1, WORK)
+        (trained,) = federation.updates(given[name], 1, WORK, [terms.index[name]])
         return quantizer.encode(trained, stream(stage.seed, "rounding", name)).vector
 
     planted = update(terms.clients[VICTIM])
@@ -64,7 +64,7 @@ def starve(stage: Stage, defended: bool) -> Attempt:
     mine = slice(
         1, planted.size - model[-1].size
     )  # without the weight in front, and the biases that learn all the same
-    shown = victims.dataset.train_x[victims.parts[VICTIM][0]]
+    shown = federation.dataset.train_x[federation.parts[VICTIM][0]]
     recovered, seen = None, None
     if total is not None:
         recovered = total[mine]

@@ -7,25 +7,38 @@ rest. A run may be a victim, or a reference model of the attacker's.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Self
 
 import numpy as np
 
+from coterie.attacks.federation import (
+    Cohort,
+    Matrix,
+    ObservedRound,
+    Release,
+    Vector,
+    average,
+    load_labelled,
+    make_problem,
+    make_trainer,
+    play_cohorts,
+    shaped,
+)
 from coterie.attacks.membership.scores import References, Sight
-from coterie.attacks.victims import Vector, flat, shaped
+from coterie.attacks.progress import OnShare, within
 from coterie.cohorts.circles import Indices, Mask
 from coterie.errors import ConfigError
 from coterie.privacy import Concentrated
 from coterie.privacy.accounting import composed_epsilon
 from coterie.training import flatten
-from coterie.training.data.datasets import load
 from coterie.training.evaluate import predict
-from coterie.training.executors.vectorised import LANES, train_together
 from coterie.training.flatten import ModelArrays
-from coterie.training.local import ArrayData, LocalResult, LocalSGD, LocalTask, Problem, one_thread
-from coterie.training.models import build
-from coterie.training.streams import stream, torch_seed
+from coterie.training.local import ArrayData, LocalSGD, Problem
+from coterie.training.schedules import Curriculum
+from coterie.training.strategies import FedAvg
+from coterie.training.streams import stream
 
 
 @dataclass(frozen=True)
@@ -38,6 +51,12 @@ class SumNoise:
     def epsilon(self, rounds: int, delta: float) -> float:
         """Return the epsilon, for a whole client, of so many rounds: a client moves a sum by at most the norm."""
         return composed_epsilon(Concentrated(0.5 / self.multiplier**2, 0.0), rounds, delta)
+
+    def release(self, updates: Matrix, rng: np.random.Generator) -> Vector:
+        """Return the mean of clipped updates with noise."""
+        clipped = [update * min(1.0, self.norm / max(float(np.linalg.norm(update)), 1e-12)) for update in updates]
+        disturbed = np.sum(clipped, axis=0) + rng.normal(0, self.multiplier * self.norm, updates.shape[1])
+        return np.asarray(disturbed / len(updates))
 
 
 @dataclass(frozen=True)
@@ -56,12 +75,18 @@ class FederatedRun:
 
     members: Mask
     """Which candidates the target had."""
-    before: ModelArrays = field(repr=False)
-    """The global model that the last round began with."""
-    updates: Sequence[Vector] = field(repr=False)
-    """What each client made of it in the last round, the target first; never noisy."""
-    after: ModelArrays = field(repr=False)
-    """The global model in the end."""
+    last: ObservedRound = field(repr=False)
+    """Its last round; the target is the first client."""
+
+    @property
+    def updates(self) -> Matrix:
+        """What each client sent in the last round, the target first; never noisy."""
+        return self.last.updates
+
+    @property
+    def after(self) -> ModelArrays:
+        """The global model in the end."""
+        return self.last.after
 
     @property
     def client(self) -> ModelArrays:
@@ -70,11 +95,11 @@ class FederatedRun:
 
     def claimed(self, update: Vector) -> ModelArrays:
         """Return the model of a client whose update this would be."""
-        return flatten.moved(self.before, shaped(update, self.before))
+        return flatten.moved(self.last.before, shaped(update, self.last.before))
 
 
 @dataclass(frozen=True, eq=False)
-class MembershipWorld:
+class Candidates:
     """Examples with their parts in the game: candidates, strangers nobody trains on, and the rest."""
 
     problem: Problem = field(repr=False)
@@ -85,13 +110,11 @@ class MembershipWorld:
     seed: int
 
     @classmethod
-    def gather(
+    def deal(
         cls, data: str, model: str, examples: int, strangers: int, seed: int, data_dir: Path | str | None = None
     ) -> Self:
         """Deal a data set, its training and test examples together: ``examples`` is what a client has."""
-        dataset = load(data, data_dir)
-        if dataset.classes is None:
-            raise ConfigError(f"{data!r} has no labels, which this attack needs")
+        dataset = load_labelled(data, data_dir)
         pool = ArrayData(
             np.concatenate([dataset.train_x, dataset.test_x]), np.concatenate([dataset.train_y, dataset.test_y])
         )
@@ -99,8 +122,7 @@ class MembershipWorld:
         if len(pool) < 2 * examples + strangers:
             raise ConfigError(f"{data!r} has {len(pool)} examples: too few for {2 * examples} candidates")
         candidates, known, rest = np.split(order, [2 * examples, 2 * examples + strangers])
-        network = build(model, dataset.input_shape, dataset.outputs, torch_seed(seed, "model"))
-        return cls(Problem(network, pool), pool, candidates, known, rest, seed)
+        return cls(make_problem(dataset, model, seed, pool), pool, candidates, known, rest, seed)
 
     @property
     def examples(self) -> int:
@@ -116,7 +138,7 @@ class MembershipWorld:
         chosen[stream(self.seed, "members", run // 2).permutation(self.candidates.size)[: self.examples]] = True
         return ~chosen if run % 2 else chosen
 
-    def deal(self, run: int, members: Mask, clients: int) -> list[Indices]:
+    def deal_run(self, run: int, members: Mask, clients: int) -> list[Indices]:
         """Return the examples of each client in a run, the target's first."""
         needed = (clients - 1) * self.examples
         if needed > self.rest.size:
@@ -124,39 +146,31 @@ class MembershipWorld:
         others = stream(self.seed, "others", run).permutation(self.rest)[:needed]
         return [self.candidates[members], *np.split(others, clients - 1)] if clients > 1 else [self.candidates[members]]
 
-    def play(
-        self, memberships: Sequence[Mask], first: int, training: Training, watch: Callable[[float], None]
-    ) -> list[FederatedRun]:
+    def train(self, memberships: Sequence[Mask], first: int, training: Training, watch: OnShare) -> list[FederatedRun]:
         """Train a federation for each membership; ``first`` is the number of the first of them, for its streams."""
-        numbers = range(first, first + len(memberships))
-        parts = [self.deal(run, members, training.clients) for run, members in zip(numbers, memberships, strict=True)]
-        models = [flatten.read(self.problem.model) for _ in numbers]
-        updates: list[list[Vector]] = []
-        before = models
-        for number in range(1, training.rounds + 1):
-            tasks = [
-                LocalTask(f"run-{run}-client-{client}", number, self.seed, models[lane], indices, training.work)
-                for lane, run in enumerate(numbers)
-                for client, indices in enumerate(parts[lane])
-            ]
-            done = train_all(self.problem, tasks, stretch(watch, (number - 1) / training.rounds, 1 / training.rounds))
-            flats = [flat(result.update) for result in done]
-            updates = [flats[lane * training.clients :][: training.clients] for lane in range(len(models))]
-            before = models
-            models = [
-                flatten.moved(model, shaped(self._mean(own, training, run, number), model))
-                for run, model, own in zip(numbers, models, updates, strict=True)
-            ]
-        return [FederatedRun(*run) for run in zip(memberships, before, updates, models, strict=True)]
+        strategies = {
+            run: self._fedavg(run, self.deal_run(run, members, training.clients), training.work)
+            for run, members in enumerate(memberships, start=first)
+        }
+        played: list[ObservedRound] = []
+        with make_trainer(self.problem) as trainer:
+            for number in range(1, training.rounds + 1):
+                cohorts = [
+                    Cohort(strategy, strategy.clients, self._release(training.noise, run, number))
+                    for run, strategy in strategies.items()
+                ]
+                share = 1 / training.rounds
+                played = play_cohorts(cohorts, trainer, number, within(watch, (number - 1) * share, share))
+        return [FederatedRun(*run) for run in zip(memberships, played, strict=True)]
 
-    def _mean(self, updates: Sequence[Vector], training: Training, run: int, number: int) -> Vector:
-        if training.noise is None:
-            return np.asarray(np.mean(updates, axis=0))
-        noise = training.noise
-        clipped = [update * min(1.0, noise.norm / max(float(np.linalg.norm(update)), 1e-12)) for update in updates]
-        rng = stream(self.seed, "membership noise", run, number)
-        disturbed = np.sum(clipped, axis=0) + rng.normal(0, noise.multiplier * noise.norm, clipped[0].size)
-        return np.asarray(disturbed / len(updates))
+    def _fedavg(self, run: int, parts: Sequence[Indices], work: LocalSGD) -> FedAvg:
+        holdings = {f"run-{run}-client-{client}": part for client, part in enumerate(parts)}
+        return FedAvg(self.problem.model, Curriculum(holdings, work, self.seed))
+
+    def _release(self, noise: SumNoise | None, run: int, number: int) -> Release:
+        if noise is None:
+            return average
+        return partial(noise.release, rng=stream(self.seed, "membership noise", run, number))
 
     def look(self, state: ModelArrays) -> Sight:
         """Ask a model about the candidates and the strangers."""
@@ -174,23 +188,3 @@ class MembershipWorld:
     def _answers(self, state: ModelArrays, indices: Indices) -> tuple[np.ndarray, Indices]:
         some = ArrayData(self.data.x[indices], self.data.y[indices])
         return predict(self.problem, state, some), np.asarray(some.y, np.int64)
-
-
-def stretch(watch: Callable[[float], None], begun: float, share: float) -> Callable[[float], None]:
-    """Return a watch for one part of the work, which begins there and is so much of it."""
-    return lambda done: watch(begun + share * done)
-
-
-def train_all(problem: Problem, tasks: Sequence[LocalTask], watch: Callable[[float], None]) -> list[LocalResult]:
-    """Carry out tasks on one thread, many at a time where that is faster: dense layers, but not convolutions."""
-    together = all(array.ndim <= 2 for array in tasks[0].state)
-    done: list[LocalResult] = []
-    with one_thread():
-        for start in range(0, len(tasks), LANES):
-            some = tasks[start : start + LANES]
-            if together:
-                done += train_together(problem, some)
-            else:
-                done += [task.work(problem, task, lambda: False) for task in some]
-            watch(len(done) / len(tasks))
-    return done

@@ -8,10 +8,11 @@ from math import floor
 import msgspec
 import numpy as np
 
-from coterie.attacks.membership.candidates import FederatedRun, MembershipWorld, SumNoise, Training, stretch
+from coterie.attacks.membership.candidates import Candidates, FederatedRun, SumNoise, Training
 from coterie.attacks.membership.rates import Decisions, Roc
 from coterie.attacks.membership.scores import SCORES, MembershipScore, References, Sight
-from coterie.attacks.membership.wire import overhear
+from coterie.attacks.progress import within
+from coterie.attacks.session import play_session
 from coterie.cohorts.circles import Mask, Reals
 from coterie.errors import ConfigError
 from coterie.graphs.guarantees import paper_threshold
@@ -22,6 +23,8 @@ from coterie.training.streams import stream, torch_seed
 
 CLIENT, SECURE, SPARSE, NOTHING = "client", "masked", "masked-sparse", "nothing"
 """What is seen: a client's own model, its masked upload on a complete and on a sparse graph, and nothing at all."""
+PRECISION = 16
+"""Bits of an entry in the sessions that are overheard."""
 LOW_RATES = (0.01, 0.001)
 BUDGETED = ("lira", "rmia")
 """The attacks that are also tried with fewer reference models."""
@@ -118,9 +121,9 @@ class PassiveTrial(msgspec.Struct, frozen=True):
 
 def play_trial(game: Game, seed: int, watch: Callable[[str, float], None] = lambda _what, _share: None) -> PassiveTrial:
     """Play one trial; all of it depends on the settings and the seed alone."""
-    world = MembershipWorld.gather(game.data, game.model, game.examples, game.strangers, seed, game.data_dir)
-    known = [world.draw_members(run) for run in range(game.references)]
-    hidden = [world.draw_members(game.references + 2 * victim) for victim in range(game.victims)]
+    candidates = Candidates.deal(game.data, game.model, game.examples, game.strangers, seed, game.data_dir)
+    known = [candidates.draw_members(run) for run in range(game.references)]
+    hidden = [candidates.draw_members(game.references + 2 * victim) for victim in range(game.victims)]
     federations = [(clients, False) for clients in game.cohorts]
     if game.noise:
         federations.append((game.cohorts[-1], True))
@@ -132,9 +135,9 @@ def play_trial(game: Game, seed: int, watch: Callable[[str, float], None] = lamb
         begun, share = float(sizes[number]), float(sizes[number + 1] - sizes[number])
         name = sum_of(clients, noisy=noisy)
         training = game.training(clients, noisy=noisy)
-        told = stretch(partial(watch, f"training for {name}"), begun, share)
-        runs = world.play([*known, *hidden], 0, training, told)
-        attack = _Attack(world, runs[: game.references], runs[game.references :], seed)
+        told = within(partial(watch, f"training for {name}"), begun, share)
+        runs = candidates.train([*known, *hidden], 0, training, told)
+        attack = _Attack(candidates, runs[: game.references], runs[game.references :], seed)
         views[name] = attack.measure(lambda run: run.after)
         accuracy[name] = attack.accuracy(lambda run: run.after)
         if clients == game.cohorts[-1] and not noisy:
@@ -147,7 +150,7 @@ def play_trial(game: Game, seed: int, watch: Callable[[str, float], None] = lamb
             watch("playing sessions of secure aggregation", begun + share)
             for view, stolen in _read_uploads(game, attack.victims, seed):
                 views[view] = attack.measure(lambda run: run.client, stolen)
-                accuracy[view] = float(np.mean([world.accuracy(state) for state in stolen]))
+                accuracy[view] = float(np.mean([candidates.accuracy(state) for state in stolen]))
     return PassiveTrial(views, accuracy, budget)
 
 
@@ -158,15 +161,25 @@ def _read_uploads(game: Game, victims: Sequence[FederatedRun], seed: int) -> Ite
         (SPARSE, ErdosRenyi(game.connection), game.threshold),
     )
     for view, topology, threshold in graphs:
-        wires = [overhear(run.updates, topology, threshold, seed, view, number) for number, run in enumerate(victims)]
-        yield view, [run.claimed(wire.upload) for run, wire in zip(victims, wires, strict=True)]
+        sessions = [
+            play_session(
+                list(run.updates),
+                stream(seed, view, number),
+                topology=topology,
+                threshold=threshold,
+                precision=PRECISION,
+                everybody=True,
+            )
+            for number, run in enumerate(victims)
+        ]
+        yield view, [run.claimed(session.uploads[0]) for run, session in zip(victims, sessions, strict=True)]
 
 
 @dataclass(frozen=True, eq=False)
 class _Attack:
     """An attacker with reference runs, and the victims."""
 
-    world: MembershipWorld
+    candidates: Candidates
     known: Sequence[FederatedRun]
     victims: Sequence[FederatedRun]
     seed: int
@@ -175,22 +188,22 @@ class _Attack:
         self, seen: Callable[[FederatedRun], ModelArrays], stolen: Sequence[ModelArrays] | None = None
     ) -> dict[str, Measured]:
         """Try every attack on what is ``seen`` of a run, or on ``stolen`` models instead of the victims' own."""
-        references = self.world.references(self.known, seen)
-        sights = [self.world.look(state) for state in stolen or [seen(victim) for victim in self.victims]]
+        references = self.candidates.references(self.known, seen)
+        sights = [self.candidates.look(state) for state in stolen or [seen(victim) for victim in self.victims]]
         return {name: self._measured(score, sights, references, self._members) for name, score in SCORES.items()}
 
     def guess(self, seen: Callable[[FederatedRun], ModelArrays]) -> dict[str, Measured]:
         """Judge the same attacks by members drawn anew, of whom the attacker can have seen nothing."""
         rng = stream(self.seed, "members of nobody")
         anew = rng.permuted(self._members, axis=1)
-        references = self.world.references(self.known, seen)
-        sights = [self.world.look(seen(victim)) for victim in self.victims]
+        references = self.candidates.references(self.known, seen)
+        sights = [self.candidates.look(seen(victim)) for victim in self.victims]
         return {name: self._measured(score, sights, references, anew) for name, score in SCORES.items()}
 
     def by_budget(self, seen: Callable[[FederatedRun], ModelArrays]) -> dict[str, list[tuple[int, float]]]:
         """Measure AUC with the first 2, 4, 8 ... reference models alone."""
-        references = self.world.references(self.known, seen)
-        sights = [self.world.look(seen(victim)) for victim in self.victims]
+        references = self.candidates.references(self.known, seen)
+        sights = [self.candidates.look(seen(victim)) for victim in self.victims]
         sizes = sorted({*(2**power for power in range(1, len(self.known).bit_length())), len(self.known)})
         return {
             name: [
@@ -202,7 +215,7 @@ class _Attack:
 
     def accuracy(self, seen: Callable[[FederatedRun], ModelArrays]) -> float:
         """The mean accuracy of the victims' models."""
-        return float(np.mean([self.world.accuracy(seen(victim)) for victim in self.victims]))
+        return float(np.mean([self.candidates.accuracy(seen(victim)) for victim in self.victims]))
 
     @property
     def _members(self) -> Mask:

@@ -6,7 +6,6 @@ from functools import partial
 from typing import ClassVar
 
 from coterie.attacks.finding import Adversary, AttackFinding, CardLine, Effect, OnProgress, WordTable
-from coterie.attacks.membership.candidates import stretch
 from coterie.attacks.membership.figures import draw_budget, draw_views
 from coterie.attacks.membership.measure import (
     CLIENT,
@@ -25,6 +24,7 @@ from coterie.attacks.membership.summary import (
     summarise,
     summarise_budget,
 )
+from coterie.attacks.progress import within
 from coterie.reports.words import Level, count
 
 ATTACKS = {"loss": "loss threshold", "shadow": "shadow models", "lira": "LiRA", "rmia": "RMIA"}
@@ -74,7 +74,7 @@ class PassiveMembership(Game):
         for trial in range(self.trials):
 
             def told(what: str, done: float, trial: int = trial) -> None:
-                stretch(partial(watch, f"trial {trial + 1}: {what}"), trial / self.trials, 1 / self.trials)(done)
+                within(partial(watch, f"trial {trial + 1}: {what}"), trial / self.trials, 1 / self.trials)(done)
 
             trials.append(play_trial(self, trial_seed(self.seed, trial), told))
         summaries, accuracy, budget = summarise(trials), mean_accuracy(trials), summarise_budget(trials)

@@ -1,26 +1,26 @@
 """The audit of one sum: two updates of a client that the server knows, and a sum that holds one of them."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
+from coterie.attacks.federation import Vector
 from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
-from coterie.attacks.membership.candidates import stretch
-from coterie.attacks.membership.wire import overhear
 from coterie.attacks.one_sum.bounds import audit
 from coterie.attacks.one_sum.population import Population, Uncertainty, draw_sums
 from coterie.attacks.one_sum.telling import CLIENT, CRAFTED, PAIRS, Audited, tell
-from coterie.attacks.victims import Vector
+from coterie.attacks.progress import OnShare, ignore_progress, within
+from coterie.attacks.session import play_session
 from coterie.errors import ConfigError
-from coterie.graphs.topology import Complete
 from coterie.privacy import Concentrated
 from coterie.privacy.accounting import composed_epsilon
 from coterie.training.local import LocalSGD
 from coterie.training.streams import stream, torch_seed
+
+_PRECISION = 16  # bits of an entry in the session that is played for comparison
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class OneSum:
         """Audit sums without noise and with it."""
         audits, gap = [], 0.0
         for trial in range(self.trials):
-            told = stretch(partial(watch, f"trial {trial + 1}"), trial / self.trials, 1 / self.trials)
+            told = within(partial(watch, f"trial {trial + 1}"), trial / self.trials, 1 / self.trials)
             seed = torch_seed(self.seed, "one sum", trial)
             people = Population.gather(
                 self.data,
@@ -81,20 +81,18 @@ class OneSum:
                 LocalSGD(self.learning_rate, self.epochs, self.batch_size),
                 seed,
                 self.data_dir,
-                watch=stretch(told, 0.0, 0.5),
+                watch=within(told, 0.0, 0.5),
             )
             if not trial:
                 gap = max(self._session_gap(people, clients, seed) for clients in self.cohorts)
-            audits.append(self.audit(people, seed, stretch(told, 0.5, 0.5)))
+            audits.append(self.audit(people, seed, within(told, 0.5, 0.5)))
         return tell(self, audits, gap)
 
     def limit(self, multiplier: float) -> float:
         """Return the epsilon that noise guarantees: one update of the norm replaced by any other, twice the norm."""
         return composed_epsilon(Concentrated(0.5 * (2 / multiplier) ** 2, 0.0), 1, self.delta)
 
-    def audit(
-        self, people: Population, seed: int, watch: Callable[[float], None] = lambda _done: None
-    ) -> list[Audited]:
+    def audit(self, people: Population, seed: int, watch: OnShare = ignore_progress) -> list[Audited]:
         """Audit all pairs without noise, and the worst one with each noise."""
         scatter = Uncertainty.of(people.known)
         cases = [(clients, pair, 0.0) for clients in self.cohorts for pair in PAIRS]
@@ -120,8 +118,8 @@ class OneSum:
     def _session_gap(self, people: Population, clients: int, seed: int) -> float:
         """Play a real session of this size; return how far the opened sum is from the one in the clear, in norms."""
         updates = [people.targets[0], *people.others[: clients - 1]]
-        wire = overhear(updates, Complete(), None, seed, "one sum", clients)
-        return float(np.abs(wire.mean - np.mean(updates, axis=0)).max()) * clients / people.norm
+        played = play_session(updates, stream(seed, "one sum", clients), precision=_PRECISION)
+        return played.error * clients / people.norm
 
 
 def choose_pair(people: Population, scatter: Uncertainty, pair: str) -> tuple[Vector, Vector]:

@@ -1,7 +1,6 @@
 """Clients whose updates may be in the sum: the attacker's own, to learn from, and those the sum is drawn from."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -9,15 +8,13 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from coterie.attacks.membership.candidates import train_all
-from coterie.attacks.victims import Vector, flat
+from coterie.attacks.federation import Vector, load_labelled, make_problem, train_clients
+from coterie.attacks.progress import OnShare, ignore_progress
 from coterie.cohorts.circles import Reals
 from coterie.errors import ConfigError
 from coterie.training import flatten
-from coterie.training.data.datasets import load
-from coterie.training.local import ArrayData, LocalSGD, LocalTask, Problem
-from coterie.training.models import build
-from coterie.training.streams import stream, torch_seed
+from coterie.training.local import ArrayData, LocalSGD
+from coterie.training.streams import stream
 
 UpdateRows = npt.NDArray[np.float64]
 _RIDGE = 1e-9  # of the mean variance: what keeps directions nobody moves in from an infinite weight
@@ -48,12 +45,10 @@ class Population:
         seed: int,
         data_dir: Path | str | None = None,
         variants: int = 20,
-        watch: Callable[[float], None] = lambda _: None,
+        watch: OnShare = ignore_progress,
     ) -> Self:
         """Train ``clients`` for the attacker and as many for the sums, each on examples drawn from the data set."""
-        dataset = load(data, data_dir)
-        if dataset.classes is None:
-            raise ConfigError(f"{data!r} has no labels, which this attack needs")
+        dataset = load_labelled(data, data_dir)
         rng = stream(seed, "population")
         pool = ArrayData(dataset.train_x, dataset.train_y)
         if len(pool) < examples + variants:
@@ -62,10 +57,9 @@ class Population:
         parts = [rng.choice(len(pool), examples, replace=False) for _ in range(2 * clients)]
         parts.append(own)
         parts += [np.append(np.delete(own, number % examples), new) for number, new in enumerate(strange)]
-        problem = Problem(build(model, dataset.input_shape, dataset.outputs, torch_seed(seed, "model")), pool)
-        state = flatten.read(problem.model)
-        tasks = [LocalTask(f"client-{number}", 1, seed, state, part, work) for number, part in enumerate(parts)]
-        updates = np.stack([flat(result.update) for result in train_all(problem, tasks, watch)])
+        problem = make_problem(dataset, model, seed, pool)
+        holdings = {f"client-{number}": part for number, part in enumerate(parts)}
+        updates = train_clients(problem, holdings, flatten.read(problem.model), 1, work, seed, watch=watch)
         norm = float(np.median(np.linalg.norm(updates[:clients], axis=1)))
         if not 0 < norm < math.inf:
             raise ConfigError("clients learn nothing, or diverge: their learning rate is too low, or too high")

@@ -19,8 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from coterie.attacks.differencing.algebra import guess_mean, reconstruct
-from coterie.attacks.federation import Matrix, WatchedRound, train_clients
-from coterie.attacks.victims import Vector
+from coterie.attacks.federation import Matrix, ObservedRound, Vector, train_clients
 from coterie.cohorts.circles import Circles, Indices, Mask, Reals
 from coterie.errors import InputError
 from coterie.training.local import LocalSGD, Problem
@@ -73,12 +72,12 @@ class Auxiliary:
         return [self._draw(bool(one), rng) for one in having], having
 
     def detector(
-        self, played: WatchedRound, clients: int, work: LocalSGD, rng: np.random.Generator, seed: int
+        self, played: ObservedRound, clients: int, work: LocalSGD, rng: np.random.Generator, seed: int
     ) -> Detector:
         """Train clients of the attacker's own on the model of a round, and fit a detector to their updates."""
         drawn, having = self.holdings(clients, rng)
         named = {f"own-{number}": holding for number, holding in enumerate(drawn)}
-        return Detector.fit(train_clients(self.problem, named, played.state, played.number, work, seed), having)
+        return Detector.fit(train_clients(self.problem, named, played.before, played.number, work, seed), having)
 
     def _draw(self, having: bool, rng: np.random.Generator) -> Indices:
         special = round(self.share * self.examples) if having else 0

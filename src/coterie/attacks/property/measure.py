@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from coterie.attacks.federation import Side, WatchedRound, make_sides, play_rounds
+from coterie.attacks.federation import Federation, ObservedRound, Side, make_problem, make_sides
 from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
 from coterie.attacks.property import report
 from coterie.attacks.property.detector import (
@@ -15,13 +15,11 @@ from coterie.attacks.property.detector import (
     ranking_accuracy,
     ranking_among_mates,
 )
-from coterie.attacks.victims import Victims
 from coterie.cohorts.circles import Mask, Reals
 from coterie.errors import ConfigError
 from coterie.training.data.datasets import load
-from coterie.training.local import ArrayData, LocalSGD, Problem
-from coterie.training.models import build
-from coterie.training.streams import stream, torch_seed
+from coterie.training.local import ArrayData, LocalSGD
+from coterie.training.streams import stream
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,10 +92,10 @@ class PropertyInference:
         found: dict[str, list[PropertyTrial]] = {}
         steps = self.trials * len(self.sides(0))
         for trial in range(self.trials):
-            victims, auxiliary, having = self.prepare(trial)
+            federation, auxiliary, having = self.prepare(trial)
             for side in self.sides(trial):
                 watch(side.name, sum(map(len, found.values())) / steps)
-                found.setdefault(side.name, []).append(self.attack(victims, auxiliary, having, side))
+                found.setdefault(side.name, []).append(self.attack(federation, auxiliary, having, side))
         watch("telling", 1.0)
         return report.tell(self, self.sides(0), found)
 
@@ -106,7 +104,7 @@ class PropertyInference:
         policies, seed = ("random", "multi-round"), self.seed + trial
         return make_sides(policies, self.privacy, self.clients, self.cohort, seed, naive=self.dropouts > 0)
 
-    def prepare(self, trial: int) -> tuple[Victims, Auxiliary, Mask]:
+    def prepare(self, trial: int) -> tuple[Federation, Auxiliary, Mask]:
         """Deal examples to the clients and the attacker, and say which clients have the property."""
         seed = self.seed + trial
         dataset = load(self.data, self.data_dir)
@@ -123,25 +121,24 @@ class PropertyInference:
         # The same pictures upside down come after the others: example i + size is example i, turned.
         turned = np.ascontiguousarray(dataset.train_x[..., ::-1, ::-1])
         data = ArrayData(np.concatenate([dataset.train_x, turned]), np.concatenate([dataset.train_y] * 2))
-        network = build(self.model, dataset.input_shape, dataset.outputs, torch_seed(seed, "model"))
-        problem = Problem(network, data)
+        problem = make_problem(dataset, self.model, seed, data)
         parts = np.split(order[: self.clients * self.examples], self.clients)
         special = round(self.share * self.examples)
         for part, one in zip(parts, having, strict=True):
             part[:special] += size * int(one)
         rest = order[self.clients * self.examples :]
         auxiliary = Auxiliary(problem, rest, rest + size, self.examples, self.share)
-        return Victims(dataset, problem, parts, seed), auxiliary, having
+        return Federation(dataset, problem, parts, seed), auxiliary, having
 
-    def attack(self, victims: Victims, auxiliary: Auxiliary, having: Mask, side: Side) -> PropertyTrial:
-        """Watch training from its beginning, score each round, and attribute the scores."""
+    def attack(self, federation: Federation, auxiliary: Auxiliary, having: Mask, side: Side) -> PropertyTrial:
+        """Observe training from its beginning, score each round, and attribute the scores."""
         work = LocalSGD(self.learning_rate, batch_size=self.batch_size)
         rows, means = [], []
-        for played in play_rounds(victims, side, victims.start, range(1, self.rounds + 1), work, self.dropouts):
+        for played in federation.play(federation.fedavg(work), range(1, self.rounds + 1), side, self.dropouts):
             rows.append(np.isin(np.arange(self.clients), played.members))
-            means.append(self._score(auxiliary, played, work, victims.seed))
+            means.append(self._score(auxiliary, played, work, federation.seed))
         if not rows:
-            raise ConfigError("no round revealed anything; fewer clients may be lost, or more rounds played")
+            raise ConfigError("no round revealed anything: use fewer dropouts or more rounds")
         scores = attribute(np.array(rows), np.array(means), self.ridge)
         return PropertyTrial(
             scores,
@@ -153,6 +150,6 @@ class PropertyInference:
             equal_scores=all(np.ptp(scores[list(circle)]) == 0 for circle in side.mates),
         )
 
-    def _score(self, auxiliary: Auxiliary, played: WatchedRound, work: LocalSGD, seed: int) -> float:
+    def _score(self, auxiliary: Auxiliary, played: ObservedRound, work: LocalSGD, seed: int) -> float:
         rng = stream(seed, "own clients", played.number)
         return auxiliary.detector(played, self.own_clients, work, rng, seed)(played.mean)

@@ -88,7 +88,7 @@ def play_session(
             continue
         present = [names.index(name) for name in opened.clients]
         mean = np.asarray(quantizer.decode(opened.total, layout, len(present)).mean[0], np.float64)
-        error = float(np.abs(mean - np.mean([updates[client] for client in present], axis=0, dtype=np.float64)).max())
+        error = float(np.abs(mean - np.mean([updates[client] for client in present], axis=0)).max())
         bound = quantizer.error_bound(len(present), len(present))
         if error > bound:
             raise VerificationError(
@@ -102,12 +102,10 @@ def play_session(
     )
 
 
-def session_error(
-    updates: Sequence[Vector], source: int | np.random.Generator, precision: int = _FINE_PRECISION
-) -> float:
+def session_error(updates: Sequence[Vector], source: int | np.random.Generator) -> float:
     """Play a session; return the error of the mean that it opens, relative to the largest entry of an update."""
     largest = max(float(np.abs(update).max()) for update in updates) or 1.0
-    return play_session(updates, source, precision=precision).error / largest
+    return play_session(updates, source, precision=_FINE_PRECISION).error / largest
 
 
 class _Secrets(NamedTuple):

@@ -25,22 +25,23 @@ from coterie.attacks.active_membership.methods import (
     outputs,
 )
 from coterie.attacks.active_membership.records import MembershipScene
-from coterie.attacks.active_membership.secure_sum import secure_error
 from coterie.attacks.active_membership.summary import InferenceSuccess, MethodSummary
 from coterie.attacks.active_membership.tasks import Classification, Regression
 from coterie.attacks.active_membership.trial import AttackSchedule, HonestUtility, MethodTrial, know_nothing, play
 from coterie.attacks.active_membership.verdict import outcome_against
+from coterie.attacks.federation import play_round, public_model
 from coterie.attacks.finding import Effect
 from coterie.cli import app
+from coterie.confined import LOSS_CHECKS, ConfinedDescent, ConstantStep, NoCheck, Offsets
 from coterie.confined.network import loss_and_gradient
 from coterie.errors import ConfigError, InputError
 from coterie.reports.intervals import mean_interval
 from coterie.reports.words import Level
+from coterie.training.executors.processes import InProcess
 from coterie.training.local import ArrayData, LocalSGD, Problem
 from coterie.training.models import build
 from coterie.training.schedules import Curriculum
-from coterie.training.strategies import Ditto, FedAvg
-from coterie.training.strategies.base import weighted_mean
+from coterie.training.strategies import Confined, Ditto, FedAvg, Strategy
 
 HONEST, MALICIOUS, EXAMPLES = 3, 2, 12
 
@@ -199,6 +200,30 @@ def turned(parameters: list[np.ndarray]) -> list[np.ndarray]:
     return [np.ascontiguousarray(array.T) for array in parameters]
 
 
+EVERYBODY = [f"client-{number}" for number in range(HONEST + MALICIOUS)]
+
+
+def starts_of(descent: AttackedDescent) -> list[list[np.ndarray]]:
+    """Where everybody starts, honest participants first."""
+    return [
+        groups.descent.confined(name)
+        for groups in (descent._honest, descent._attackers[0])
+        for name in groups.grid.names
+    ]
+
+
+class GivenStarts(Offsets):
+    """Starts that are given, not drawn."""
+
+    def __init__(self, anchor: list[np.ndarray], starts: dict[str, list[np.ndarray]]) -> None:
+        super().__init__(anchor, lambda _: np.random.default_rng(0))
+        object.__setattr__(self, "starts", starts)
+
+    def of(self, participant: str) -> list[np.ndarray]:
+        found: dict[str, list[np.ndarray]] = vars(self)["starts"]
+        return found[participant]
+
+
 class TestMethods:
     def test_in_fedavg_everybody_has_the_common_model_after_every_round(self, scene: MembershipScene) -> None:
         descent = AttackedDescent("fedavg", scene, Recipe())
@@ -210,35 +235,39 @@ class TestMethods:
             everybody += [descent._attackers[0].descent.confined(name) for name in descent._attackers[0].grid.names]
             assert all((flat(one) == flat(common)).all() for one in everybody)
 
-    @pytest.mark.parametrize("method", ["fedavg", "ditto"])
-    def test_fedavg_and_ditto_are_those_of_the_product(self, scene: MembershipScene, method: MethodName) -> None:
+    @pytest.mark.parametrize("method", ["fedavg", "ditto", "confined", "confined-checked"])
+    def test_every_method_is_the_strategy_of_the_product(self, scene: MembershipScene, method: MethodName) -> None:
         recipe = Recipe(step=0.5, penalty=0.3)
         ours = AttackedDescent(method, scene, recipe)
-        start = ours._honest.descent.confined("group-0")
         data = ArrayData(
             np.concatenate([scene.honest.x, scene.cover.x]), np.concatenate([scene.honest.y, scene.cover.y])
         )
-        parts = np.arange(len(data)).reshape(-1, EXAMPLES)
-        names = [f"client-{number}" for number in range(len(parts))]
+        parts = dict(zip(EVERYBODY, np.arange(len(data)).reshape(-1, EXAMPLES), strict=True))
+        starts = {name: turned(start) for name, start in zip(EVERYBODY, starts_of(ours), strict=True)}
         problem = Problem(build("mlp", (64,), 10, 0), data)
-        work = LocalSGD(recipe.step, batch_size=EXAMPLES, shuffle=False)
-        curriculum = Curriculum(dict(zip(names, parts, strict=True)), work, 0)
-        model = problem.instance(turned(start))
-        theirs = Ditto(model, curriculum, recipe.penalty) if method == "ditto" else FedAvg(model, curriculum)
+        model = problem.instance(starts[EVERYBODY[0]])
+        curriculum = Curriculum(parts, LocalSGD(recipe.step, batch_size=EXAMPLES, shuffle=False), 0)
+        theirs: Strategy
+        if method == "fedavg":
+            theirs = FedAvg(model, curriculum)
+        elif method == "ditto":
+            theirs = Ditto(model, curriculum, recipe.penalty)
+        else:
+            check = LOSS_CHECKS[recipe.check]() if method == "confined-checked" else NoCheck()
+            anchor = [np.zeros_like(array) for array in starts[EVERYBODY[0]]]
+            descent = ConfinedDescent(GivenStarts(anchor, starts), EVERYBODY, ConstantStep(recipe.step), check)
+            theirs = Confined(problem, parts, descent, clip=1e9, seed=0)
         for number in range(1, 5):
             ours.train()
-            tasks = [theirs.task(number, name) for name in names]
-            updates = [theirs.contribution(task.work(problem, task, lambda: False)) for task in tasks]
-            if isinstance(theirs, Ditto):
-                for name in names:
-                    task = theirs.personal_task(number, name)
-                    theirs.keep(task.work(problem, task, lambda: False))
-            theirs.apply(number, weighted_mean(updates, [1] * len(updates)))
+            play_round(theirs, InProcess(problem), number, EVERYBODY)
         expected = theirs.models()
-        for number, own in enumerate(ours.honest_models(9)):
-            wanted = expected[names[number]] if method == "ditto" else expected["global"]
+        for name, own in zip(EVERYBODY, ours.honest_models(9), strict=False):
+            wanted = expected["global"] if method == "fedavg" else expected[name]
             assert np.allclose(flat(turned(own)), flat(wanted), atol=1e-5)
-        assert np.allclose(ours.answers()[COMMON], outputs(scene.targets.x, turned(expected["global"])), atol=1e-4)
+        shown = PUBLIC if method.startswith("confined") else COMMON
+        assert np.allclose(
+            ours.answers()[shown], outputs(scene.targets.x, turned(public_model(theirs))), rtol=1e-4, atol=1e-4
+        )
 
     def test_confined_models_are_apart_and_attackers_have_sums_and_their_own(self, scene: MembershipScene) -> None:
         descent = AttackedDescent("confined", scene, Recipe())
@@ -371,10 +400,9 @@ class TestVerdict:
         assert found.spread == 0
 
 
-def test_a_secure_sum_opens_what_the_attack_works_with(scene: MembershipScene) -> None:
-    descent = AttackedDescent("confined", scene, Recipe())
-    descent.prepare_attack(descent.standing())
-    assert secure_error(descent.contributions(3.0), MALICIOUS, 0) < 1e-7
+def test_a_secure_session_opens_what_the_attack_works_with() -> None:
+    attack = ActiveMembership(participants=HONEST, malicious=MALICIOUS, examples=EXAMPLES)
+    assert 0 < attack.secure_error(3.0) < 1e-9
 
 
 def test_a_model_that_saw_no_target_is_scored_as_any_other(scene: MembershipScene) -> None:

@@ -7,11 +7,12 @@ from typing import Any, ClassVar, Self
 
 from coterie.attacks.active_membership.methods import COMMON, METHODS, AttackedDescent, MethodName, Recipe
 from coterie.attacks.active_membership.records import MembershipScene
-from coterie.attacks.active_membership.secure_sum import secure_error
 from coterie.attacks.active_membership.summary import InferenceSuccess, MethodSummary
 from coterie.attacks.active_membership.trial import AttackSchedule, MethodTrial, know_nothing, play
 from coterie.attacks.active_membership.verdict import NAMES, tell
+from coterie.attacks.federation import flat
 from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
+from coterie.attacks.session import session_error
 from coterie.confined import LOSS_CHECKS
 from coterie.errors import ConfigError
 from coterie.training.streams import sequence
@@ -144,7 +145,7 @@ class ActiveMembership:
         )
 
     def secure_error(self, strength: float) -> float:
-        """Make the first sum of an attack once more, securely, and return by how much it differs."""
+        """Play the first round of an attack as a real session, and return the error of the mean that it opens."""
         descent = AttackedDescent("confined", self.scene(0), self.recipe)
         descent.prepare_attack(descent.standing())
-        return secure_error(descent.contributions(strength), self.malicious, self.seed)
+        return session_error([flat(arrays) for arrays in descent.contributions(strength)], self.seed)

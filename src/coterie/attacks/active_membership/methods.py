@@ -1,28 +1,35 @@
-"""The ways to learn that are attacked, and what attackers see of each and may do to it.
+"""The methods that are attacked (FedAvg, Ditto, confined descent), and what attackers see of each and may do to it.
 
-All are one descent but for what defends them. Everybody computes the gradient of its mean loss over all its examples,
-at the model it has; a step of the same size is made along the mean of what everybody sends; and every model starts as a
-draw of lambda N(0, 1) around zeros. What differs is who has which model:
+All methods are one computation. Everybody computes the gradient of its mean loss over all its examples, at the model it
+has. A step of the same size is taken along the mean of what everybody sends. Every model starts as a draw of
+lambda N(0, 1) around zeros. The methods differ in who has which model:
 
-- FedAvg: all start alike and take every step up, so that all have one model, as if each downloaded it in every round.
-  A round is one step on one full batch: to average models is then to average gradients. (The baseline in the code of
-  the paper applies a step to the selected participants alone, and nobody ever downloads the common model.)
-- Ditto: the same, and every honest participant trains a model of its own besides, which is pulled to the common one.
-- Confined descent: everybody has a model of its own, from a start of its own, and sees sums; ``checked`` is with the
-  loss check. Everybody chooses its own lambda, so attackers may choose 0 and start at the anchor: their model is then
-  the public displacement, near which honest ones gather, and what they send does less damage (``anchored``, checked).
+- FedAvg: everybody starts from the same model and takes every step, so that all have one model, as if each downloaded
+  it in every round. A round is one step on one full batch: averaging models is then averaging gradients. (The baseline
+  in the code of the paper applies a step to the selected participants only, and nobody ever downloads the model.)
+- Ditto: the same, and every honest participant also trains a personal model, which is pulled to the common one.
+- Confined descent: everybody has a model of its own, from a start of its own, and sees sums; ``confined-checked`` adds
+  the loss check. Everybody chooses its own lambda, so attackers may choose 0 and start at the anchor
+  (``confined-anchored``, with the check): their model is then the public displacement, which honest models are near,
+  and what they send does less damage.
 
-Before they attack, attackers train on examples of their own. Then they send, instead of a gradient,
+Before the attack, attackers train on examples of their own. Then they send, instead of a gradient,
 
     strength (grad F(targets, wrong answers) - grad F(targets, true answers)),
 
-which makes everybody's step climb the loss of the targets (Nasr et al. 2019, and the code of CGD). Wrong answers are
-random labels; for squared errors they are numbers one deviation off, and the push is then the same at every error,
-where plain ascent would grow with it. Honest participants push members back down in every round, and nobody does that
-for non-members.
+so that everybody's step climbs the loss of the targets (Nasr et al. 2019, and the code of CGD). Wrong answers are
+random labels. For squared errors they are numbers that are one standard deviation off; the push is then the same at
+every error, where plain ascent would grow with it. Honest participants push the loss of members down again in every
+round; nobody does that for non-members.
 
-Sums are made in the clear here: the attack uses sums alone, which secure addition opens as they are
-(:mod:`coterie.attacks.active_membership.secure_sum`).
+*Why numpy.* Other attacks train with :mod:`coterie.training.strategies`. Here, one table takes tens of thousands of
+rounds of up to hundreds of participants with one small network, and every loss check needs every participant's loss.
+All of that is a few matrix products of :class:`~coterie.confined.cached.CachedGroups`, the product's own code for such
+grids; with torch most of the time goes into starting operations, and a round costs several times as much. The tests
+compare every method with its strategy in :mod:`coterie.training.strategies`.
+
+Sums are computed in the clear, because the attack uses nothing else; ``ActiveMembership.secure_error`` plays one round
+as a real session.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +39,6 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from coterie.arithmetic import FloatArray
-from coterie.attacks.active_membership.personal import PersonalModels
 from coterie.attacks.active_membership.records import MembershipScene, Records
 from coterie.attacks.active_membership.tasks import DIVERGED
 from coterie.confined import (
@@ -49,7 +55,7 @@ from coterie.confined import (
 )
 from coterie.confined.cached import CachedGroups
 from coterie.confined.grid import Grid
-from coterie.confined.network import zero_anchor
+from coterie.confined.network import loss_and_gradient, zero_anchor
 from coterie.errors import ConfigError, InputError
 from coterie.training.streams import stream
 
@@ -65,7 +71,7 @@ HIDDEN = 256
 
 @dataclass(frozen=True)
 class Recipe:
-    """How everybody learns, whatever the method."""
+    """How everybody learns, with any method."""
 
     step: float = 0.5
     spread: float = 0.1
@@ -80,27 +86,56 @@ class Recipe:
 
 @dataclass(frozen=True, eq=False)
 class Standing:
-    """Where a descent stands, to attack from there more than once."""
+    """The state of a descent, to attack from it more than once."""
 
     honest: DescentState
     attackers: DescentState
     personal: tuple[Parameters, ...]
 
 
+class PersonalModels:
+    """Ditto's personal models, one for each honest participant: argmin F_k(v) + penalty/2 ||v - common||^2.
+
+    In every round, v <- v - step (grad F_k(v) + penalty (v - common)), as :class:`coterie.training.strategies.Ditto`.
+    """
+
+    def __init__(self, scene: MembershipScene, recipe: Recipe, start: Parameters) -> None:
+        """Start all of them at the common model."""
+        self._scene, self._recipe = scene, recipe
+        self.models: tuple[Parameters, ...] = (start,) * scene.participants
+
+    def train(self, common: Sequence[FloatArray]) -> None:
+        """Take one step with every model, towards the common model as it is before this round's sum."""
+        data = self._scene.honest
+        each = len(data) // self._scene.participants
+        parts = [slice(each * number, each * number + each) for number in range(self._scene.participants)]
+        self.models = tuple(
+            self._stepped(own, loss_and_gradient(data.x[part], data.y[part], own)[1], common)
+            for own, part in zip(self.models, parts, strict=True)
+        )
+
+    def _stepped(self, own: Parameters, gradient: Parameters, common: Sequence[FloatArray]) -> Parameters:
+        step, penalty = self._recipe.step, self._recipe.penalty
+        return [
+            np.asarray(v - step * (g + penalty * (v - w)), v.dtype)
+            for v, g, w in zip(own, gradient, common, strict=True)
+        ]
+
+
 class AttackedDescent:
     """Honest participants and attackers in one descent: first they train together, then attackers attack."""
 
     def __init__(self, method: MethodName, scene: MembershipScene, recipe: Recipe) -> None:
-        """Let everybody start."""
+        """Start everybody."""
         self.method, self.scene, self.recipe = method, scene, recipe
         self._honest = self._honest_groups()
         self._attackers = [self._malicious(scene.targets if recipe.train_on_targets else scene.cover)]
         start = self._honest.descent.confined(FIRST)
-        self._personal = PersonalModels(scene, recipe.step, recipe.penalty, start) if method == "ditto" else None
+        self._personal = PersonalModels(scene, recipe, start) if method == "ditto" else None
 
     @property
     def rounds(self) -> int:
-        """How many were played."""
+        """How many rounds were played."""
         return self._honest.descent.iteration
 
     def train(self, strength: float = 1.0) -> int:
@@ -113,12 +148,12 @@ class AttackedDescent:
         return self._step([scale * array for array in _mean_gradient(own)])
 
     def standing(self) -> Standing:
-        """Return where everybody stands after training."""
+        """Return the state of everybody after training."""
         personal = self._personal.models if self._personal else ()
         return Standing(self._honest.descent.state(), self._attackers[0].descent.state(), personal)
 
     def prepare_attack(self, standing: Standing) -> None:
-        """Let everybody stand there, and the attackers be ready to attack."""
+        """Set everybody back to a state, and prepare the attackers to attack from there."""
         targets = self.scene.targets
         self._honest = self._honest_groups(standing.honest)
         self._attackers = [
@@ -129,7 +164,7 @@ class AttackedDescent:
             self._personal.models = standing.personal
 
     def attack(self, strength: float) -> int:
-        """Play a round in which attackers attack (with strength 0: watch); return how many refused its step."""
+        """Play a round of the attack (strength 0 only observes); return how many honest participants refused it."""
         true, decoys = map(_mean_gradient, self._attackers)
         return self._step(crafted(true, decoys, strength))
 
@@ -190,7 +225,7 @@ class AttackedDescent:
         return self._groups("honest", self.scene.honest, self.scene.participants, check, state)
 
     def _malicious(self, examples: Records, state: DescentState | None = None) -> CachedGroups:
-        """Return the attackers, who take every step up: whatever they refuse, they have the sums."""
+        """Return the attackers, who take every step: even if they refused one, they would have the sums."""
         return self._groups(MALICIOUS, examples, self.scene.malicious, NoCheck(), state)
 
     def _groups(
@@ -222,6 +257,6 @@ def outputs(x: FloatArray, parameters: Sequence[FloatArray]) -> FloatArray:
 
 
 def _mean_gradient(groups: CachedGroups, one: int | None = None) -> Parameters:
-    """Return the mean gradient of all groups, or that of one; nothing is clipped, since attackers would not."""
+    """Return the mean gradient of all groups, or that of one; nothing is clipped, because attackers would not clip."""
     chosen = np.ones(groups.grid.groups, bool) if one is None else np.arange(groups.grid.groups) == one
     return groups.gradient(chosen, Contribution(None), np.random.default_rng(0))

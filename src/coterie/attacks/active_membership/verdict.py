@@ -118,7 +118,7 @@ def _setting(
         f"of deviation {attack.spread:g}. {before} Once their models {task.reaches.format(f'{attack.threshold:.0%}')}, "
         f"or after {attack.patience} rounds, they attack for {attack.rounds} rounds with {chosen}, towards "
         f"{task.wrong}; all of that is the same for every method. Sums are made in the clear, because the attack uses "
-        f"nothing but sums; made once by additive sharing, one differs by {secure_error:.0e} of its largest entry. "
+        f"nothing but sums; played once as a real session, one differs by {secure_error:.0e} of its largest entry. "
         f"{count(attack.trials, 'trial')}."
     )
 

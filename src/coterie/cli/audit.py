@@ -68,6 +68,14 @@ def audit(
             "--keep-order", help="The rounds took place in the order in which LOG has them, whatever their labels are."
         ),
     ] = False,
+    as_written: Annotated[
+        bool,
+        typer.Option(
+            "--as-written",
+            help="Names that look alike are different clients, a name with commas is one client, and a round that "
+            "comes again after others is the same round.",
+        ),
+    ] = False,
     require: Annotated[
         int | None,
         typer.Option(metavar="T", min=1, help="Fail also unless T is at least this.", show_default=False),
@@ -171,6 +179,7 @@ def audit(
         "--where": where,
         "--encoding": encoding,
         "--keep-order": keep_order or None,
+        "--as-written": as_written or None,
         "--require": require,
         "--weak": weak or None,
         "--collusion": collusion or None,
@@ -179,7 +188,9 @@ def audit(
         "--report-only": report_only or None,
     }
     options = {name: value for name, value in given.items() if value is not None and value != []}
-    log_input = LogInput(log, log_format, round_column, client_column, where or [], encoding, head, limit, keep_order)
+    log_input = LogInput(
+        log, log_format, round_column, client_column, where or [], encoding, head, limit, keep_order, as_written
+    )
     errors = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
     try:
         with errors.status("Reading the log ...") if errors.is_terminal else nullcontext():

@@ -25,6 +25,7 @@ OPTIONS = {
     "where": ("--where", ""),
     "encoding": ("--encoding", ""),
     "keep_order": ("--keep-order", ""),
+    "as_written": ("--as-written", ""),
     "limit": ("--limit", "MB"),
 }
 """For each parameter that an error may name, the option and what stands for its value."""
@@ -73,6 +74,7 @@ class LogInput(NamedTuple):
     head: str | None
     limit: float
     keep_order: bool = False
+    as_written: bool = False
 
     def read(self) -> "Participation":
         """Read the log; what is said of its lines names options."""
@@ -95,6 +97,7 @@ class LogInput(NamedTuple):
             where=self._conditions(),
             encoding=self.encoding,
             keep_order=self.keep_order,
+            as_written=self.as_written,
             limit=int(self.limit * MEGABYTE),
             head=kept,
         )

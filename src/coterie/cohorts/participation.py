@@ -95,6 +95,8 @@ class Participation:
         labels = tuple(range(1, array.shape[0] + 1) if rounds is None else rounds)
         if array.shape != (len(set(labels)), len(set(names))):
             raise InputError(f"{array.shape[0]} rounds and {array.shape[1]} clients need as many unique names")
+        if not all(name.strip() for name in names):
+            raise InputError("a client has no name")
         everyone = list(range(len(names)))  # one object for each client, not one each time that it takes part
         members = (tuple(map(everyone.__getitem__, np.flatnonzero(row).tolist())) for row in array)
         return cls(names, labels, tuple(members))

@@ -46,7 +46,7 @@ def test_pairs_round_trip(history: dict[Label, set[str]], delimiter: str, header
         writer.writerows((member, label) for label, member in pairs)
     else:
         writer.writerows(pairs)
-    found = read_log(io.BytesIO(file.getvalue().encode()), "pairs")
+    found = read_log(io.BytesIO(file.getvalue().encode()), "pairs", as_written=True)
     assert history_of(found) == history
     assert list(found.rounds) == sorted(history)
     assert not found.problems

@@ -38,7 +38,7 @@ def test_duplicates_and_contradictions_are_counted_in_tables_and_records(rows: l
         json.dumps({"round": number, "client": name, "status": status}) for number, name, status in rows
     )
     for text in (table, records):
-        found = read(text)
+        found = read(text, as_written=True)
         duplicates, contradictions = odd(found)
         assert duplicates.count == sum(times - 1 for times in kept.values())
         assert set(duplicates.first) <= {pair for pair, times in kept.items() if times > 1}
@@ -52,7 +52,7 @@ def test_duplicates_and_contradictions_are_counted_in_tables_and_records(rows: l
 
 
 def test_five_hundred_duplicate_rows_are_mentioned() -> None:
-    found = read("round,client\n" + "1,a\n1,b\n2,b\n2,c\n" + "1,a\n" * 500)
+    found = read("round,client\n" + "1,a\n1,b\n2,b\n2,c\n" + "1,a\n" * 500, as_written=True)
     assert odd(found)[0] == Mentions(500, ((1, "a"),))
     assert dict(preview(found))["Duplicates"] == (
         "500 mentions of a client that its round has already; each counts once: a in round 1, ..."

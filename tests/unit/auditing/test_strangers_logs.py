@@ -50,7 +50,7 @@ def test_rows_count_if_and_only_if_their_status_says_so(rows: list[tuple[int, st
         for (number, name, _), word in zip(rows, words, strict=True)
     ]
     for text in (table, "\n".join(lines), json.dumps(list(map(json.loads, lines)))):
-        found = read(text)
+        found = read(text, as_written=True)
         assert history_of(found) == expected_of(rows)
         assert found.reading is not None
         assert found.reading.ignored == ("loss",)
@@ -69,7 +69,7 @@ def test_flags_are_understood(
     text = f"client,round,{name}\n" + "".join(
         f"{client},{number},{words[0] if kept is good else words[1]}\n" for number, client, kept in rows
     )
-    assert history_of(read(text)) == expected_of(rows)
+    assert history_of(read(text, as_written=True)) == expected_of(rows)
 
 
 @given(matrices(5, 5), st.sampled_from(["client", "cid", "node_id"]), st.booleans())

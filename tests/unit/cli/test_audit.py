@@ -260,7 +260,7 @@ def test_the_preview_comes_before_the_verdict_and_says_what_was_left_out() -> No
 
 
 def test_duplicates_and_contradictions_are_told_everywhere(tmp_path: Path) -> None:
-    text = "round,client,status\n1,a,ok\n1,b,ok\n2,a,ok\n2,b,ok\n2,b,dropped\n" + "1,a,ok\n" * 500
+    text = "round,client,status\n1,a,ok\n1,b,ok\n" + "1,a,ok\n" * 500 + "2,a,ok\n2,b,ok\n2,b,dropped\n"
     page = tmp_path / "page.html"
     shown = run("-", "--html", page, stdin=text)
     assert shown.exit_code == 0

@@ -7,11 +7,13 @@ from dataclasses import replace
 from typing import TypeVar
 
 from coterie.auditing.logs.columns import words_of
+from coterie.auditing.logs.options import LogOptions
 from coterie.auditing.logs.round_order import put_in_order
 from coterie.auditing.logs.row_filter import RowFilter
 from coterie.cohorts.log_size import check_memory
 from coterie.cohorts.participation import Label, LogReading, Mentions, Participation, UnusedLine, as_label
-from coterie.errors import InputError, LogTooLarge
+from coterie.errors import InputError, LogTooLarge, Remedy
+from coterie.reports.words import printable
 
 Line = TypeVar("Line")
 
@@ -29,17 +31,19 @@ _CLIENT, _ROUND, _MEMBER, _IN_LIST = 250, 600, 64, 8
 class Collector:
     """Rounds as they are found. What cannot be used, or contradicts what was found before, is listed.
 
-    It keeps numbers of clients, and takes no more memory than is right for a log of ``limit`` bytes.
+    It keeps numbers of clients, and takes no more memory than is right for a log of the size that ``options`` allow.
     """
 
-    def __init__(self, limit: int, *, keep_order: bool = False) -> None:
-        self.limit = limit
-        self._keep_order = keep_order
+    def __init__(self, options: LogOptions) -> None:
+        self.limit = options.limit
+        self._keep_order, self._as_written = options.keep_order, options.as_written
         self._clients: dict[str, int] = {}
         self._rounds: dict[Label, set[int] | tuple[int, ...]] = {}  # the latter if all were given at once, in order
         self._spelt: dict[Label, str] = {}  # how rounds are written that have zeros in front
         self._lost: defaultdict[Label, set[int]] = defaultdict(set)  # clients that a row says are not in the sum
         self._losers: dict[str, int] = {}
+        self._latest: Label | None = None  # the round that was added to last
+        self._returned: tuple[Label, str] | None = None  # a client that a round has again, after other rounds
         self._taken = 0  # bytes
         self._repeats, self._first_repeats = 0, dict[tuple[Label, str], None]()
         self._problems: list[UnusedLine] = []
@@ -68,6 +72,8 @@ class Collector:
         """Return the number of a client, who becomes known."""
         number = self._clients.get(client)
         if number is None:
+            if not client.strip():
+                raise InputError("a client has no name")
             self._take(_CLIENT + len(client))
             number = self._clients[client] = len(self._clients)
         return number
@@ -101,11 +107,14 @@ class Collector:
         members = self._rounds[label]
         if isinstance(members, set):
             number = self.enrol(client)
-            if number in members:
-                self._repeat(label, [client])
-            else:
+            if number not in members:
                 members.add(number)
                 self._take(_MEMBER)
+            else:
+                self._repeat(label, [client])
+                if label != self._latest:
+                    self._returned = self._returned or (label, client)
+            self._latest = label
             return
         number = self._clients.get(client, -1)
         at = bisect_left(members, number)
@@ -151,6 +160,15 @@ class Collector:
             first = self._problems[:1]
             why = [part for problem in first for part in (f": line {problem.line}: ", problem.reason)]
             raise InputError("nothing in the log is readable", *(why or [": it has no rows"]))
+        if self._returned and not self._as_written:
+            label, client = self._returned
+            raise InputError(
+                f"round {printable(label)} comes again after other rounds, with {printable(client)} in it twice: the "
+                "log may have several runs. Choose one with ",
+                Remedy("where"),
+                ", or if it is the same round, say ",
+                Remedy("as_written", True),
+            )
         rounds, order = put_in_order(list(self._rounds), keep=self._keep_order)
         numbers = [label for label in rounds if isinstance(label, int)]
         if len(numbers) == len(rounds) and (missing := max(numbers) - min(numbers) + 1 - len(numbers)):

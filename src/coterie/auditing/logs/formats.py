@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from os import PathLike
 from typing import IO, TYPE_CHECKING, Any
 
+from coterie.auditing.logs.ambiguity import check_names
 from coterie.auditing.logs.arrays import is_npy, is_npz, read_arrays
 from coterie.auditing.logs.ledgers import is_ledger, read_ledger
 from coterie.auditing.logs.matrices import read_matrix
@@ -98,6 +99,7 @@ def read_log(
     where: Mapping[str, Collection[str]] | None = None,
     encoding: str | None = None,
     keep_order: bool = False,
+    as_written: bool = False,
     limit: int = DEFAULT_LIMIT,
     head: Head | None = None,
 ) -> Participation:
@@ -112,6 +114,8 @@ def read_log(
         where: for a column the values of the rows that count, ``*`` for any; other rows are not read.
         encoding: of a text; by default UTF-8, or what a byte order mark says.
         keep_order: the rounds took place in the order in which the log has them, whatever their labels are.
+        as_written: clients whose names look alike are different clients, a name with commas is one client, and a round
+            that comes again after later ones is the same round. All of that is refused by default.
         limit: a log of more bytes than this, unpacked, or one that would take several times as much memory, raises
             :class:`LogTooLarge`.
         head: of a ledger, which somebody kept: the ledger must contain it. A ledger is always verified first; see
@@ -119,13 +123,23 @@ def read_log(
 
     """
     options = LogOptions(
-        format, round_column, client_column, dict(where or {}), encoding, keep_order=keep_order, limit=limit, head=head
+        format,
+        round_column,
+        client_column,
+        dict(where or {}),
+        encoding,
+        keep_order=keep_order,
+        as_written=as_written,
+        limit=limit,
+        head=head,
     )
     log = RawLog(source, options)
     found = find_format(log)
     participation = found.read(log)
     reading = participation.reading or LogReading(found.name)
     if not found.has_head:
+        if not as_written:
+            check_names(participation.clients)
         reading = replace(reading, sha256=log.sha256, size=len(log.content))
     return replace(participation, reading=reading)
 

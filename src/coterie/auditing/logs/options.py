@@ -22,6 +22,7 @@ class LogOptions:
     where: Mapping[str, Collection[str]] = field(default_factory=dict)
     encoding: str | None = None
     keep_order: bool = False
+    as_written: bool = False
     limit: int = DEFAULT_LIMIT
     head: Head | None = None
 

@@ -32,6 +32,7 @@ from coterie.errors import InputError, Remedy
 from coterie.reports.words import printable
 
 _A_TIME = re.compile(r"\d{9,}|(19|20)\d{6}")
+_QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 _SEVERAL = re.compile(r"[\[({].*|.*[,;|].*", re.DOTALL)  # what a cell with several clients looks like
 
 
@@ -241,7 +242,11 @@ def split_list(cell: str) -> list[str]:
     inner = cell.strip()
     bracketed = inner[:1] in ("[", "(", "{") and inner[-1:] in ("]", ")", "}")
     inner = inner[1:-1] if bracketed else inner
-    if bracketed and (quoted := re.findall(r"'([^']*)'|\"([^\"]*)\"", inner)):
+    if bracketed and (quoted := _QUOTED.findall(inner)):
+        if rest := _QUOTED.sub("", inner).strip(", "):
+            raise InputError(
+                f"not clear which clients a list has that quotes some names, and not {printable(rest, 40)}"
+            )
         return [one or other for one, other in quoted]
     if re.search(r"[,;|]", inner):
         parts = re.split(r"[,;|]", inner)

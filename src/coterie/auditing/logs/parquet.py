@@ -42,7 +42,7 @@ def read_parquet(log: RawLog) -> Participation:
         rows = _ParquetRows.open(*modules, content, options.limit)
     if not rows.file.metadata.num_rows:
         raise InputError("nothing in the log is readable: the table has no rows")
-    found = Collector(options.limit, keep_order=options.keep_order)
+    found = Collector(options)
     if rows.nested:
         records = (dict(zip(rows.names, row, strict=True)) for row in rows.rows())
         return RecordLog(options, found).read_records(records, "parquet")

@@ -45,7 +45,7 @@ class LogText:
 
     def collector(self) -> Collector:
         """Return a collector for what is found in this text."""
-        found = Collector(self._options.limit, keep_order=self._options.keep_order)
+        found = Collector(self._options)
         if self._comments:
             found.note("lines at the top that start with # were taken for comments")
         return found

@@ -14,7 +14,7 @@ from tests.support.cast import make_terms
 
 from coterie.attacks.malicious_server.actions import announce, deliver, show_book
 from coterie.attacks.malicious_server.knowledge import exposes, leaks, learned
-from coterie.attacks.malicious_server.server import World
+from coterie.attacks.malicious_server.server import LyingServer
 from coterie.crypto.context import bind
 from coterie.graphs.table import TOPOLOGIES, TopologyKind
 from coterie.graphs.topology import Graph, Harary
@@ -33,17 +33,17 @@ def test_stranding(defended: bool, colluders: int | None, monkeypatch: pytest.Mo
     if not defended:
         monkeypatch.setattr(rules, "check_statements", lambda *_: None)
     circles = tuple(number // 3 for number in range(15))
-    world = World(make_terms(15, active=True, circles=circles, colluders=colluders))
+    server = LyingServer(make_terms(15, active=True, circles=circles, colluders=colluders))
     everybody, victim = set(range(15)), 0
-    few = range(6, 6 + world.terms.threshold_for(15) - 1)  # of circles 2, 3 and 4
-    persons = [world.enter(number) for number in world.honest]
-    show_book(world, persons)
-    deliver(world, persons, {victim: everybody - set(few)})
+    few = range(6, 6 + server.terms.threshold_for(15) - 1)  # of circles 2, 3 and 4
+    persons = [server.enter(number) for number in server.honest]
+    show_book(server, persons)
+    deliver(server, persons, {victim: everybody - set(few)})
     survivors = everybody - {8, 11, 14}  # one of each of these circles
     for sharers in (everybody, set(few)):
-        announce(world, persons, survivors, sharers)
-    assert exposes(world, victim) is not defended
-    assert leaks(world) is not defended
+        announce(server, persons, survivors, sharers)
+    assert exposes(server, victim) is not defended
+    assert leaks(server) is not defended
 
 
 # --- 2. Stripping: without circles it takes holders who are neither silent nor said to be lost.
@@ -55,14 +55,14 @@ def test_stripping(defended: bool, circles: tuple[int, ...] | None, monkeypatch:
     """One colluder more than the terms allow for, at the majority threshold: the statements hold all the same."""
     if not defended:
         monkeypatch.setattr(rules, "check_statements", lambda *_: None)
-    world = World(make_terms(7, active=True, circles=circles, colluders=0), colluders=[6])
+    server = LyingServer(make_terms(7, active=True, circles=circles, colluders=0), colluders=[6])
     everybody, victim = set(range(7)), 0
-    persons = [world.enter(number) for number in world.honest]
-    show_book(world, persons)
-    deliver(world, persons, {victim: {1, 2, 3}})
+    persons = [server.enter(number) for number in server.honest]
+    show_book(server, persons)
+    deliver(server, persons, {victim: {1, 2, 3}})
     for sharers in (everybody, {4, 5, 6}):
-        announce(world, persons, everybody - {4, 5}, sharers)
-    assert exposes(world, victim) is not defended
+        announce(server, persons, everybody - {4, 5}, sharers)
+    assert exposes(server, victim) is not defended
 
 
 # --- 3. Equivocation: a colluder signs both stories.
@@ -73,14 +73,14 @@ def test_stripping(defended: bool, circles: tuple[int, ...] | None, monkeypatch:
 def test_equivocation(defended: bool, circles: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch) -> None:
     if not defended:
         monkeypatch.setattr(Terms, "quorum", property(lambda terms: len(terms.clients) // 2 + 1))
-    world = World(make_terms(7, active=True, circles=circles), colluders=[6])
+    server = LyingServer(make_terms(7, active=True, circles=circles), colluders=[6])
     everybody, victim = set(range(7)), 0
-    persons = [world.enter(number) for number in world.honest]
-    show_book(world, persons)
-    deliver(world, persons)
-    announce(world, persons[:3], everybody, everybody)
-    announce(world, persons[3:], everybody - {victim}, everybody)
-    assert exposes(world, victim) is not defended
+    persons = [server.enter(number) for number in server.honest]
+    show_book(server, persons)
+    deliver(server, persons)
+    announce(server, persons[:3], everybody, everybody)
+    announce(server, persons[3:], everybody - {victim}, everybody)
+    assert exposes(server, victim) is not defended
 
 
 # --- 4. Copied keys: masks that a client adds for one peer and subtracts for another.
@@ -97,14 +97,14 @@ def test_copied_keys(
         monkeypatch.setattr(rules, "pair_context", lambda purpose, terms, seed, *_: bind(purpose, terms, seed))
     if not distinct:
         monkeypatch.setattr(rules, "check_distinct", lambda *_: None)
-    world = World(make_terms(3, active=True, circles=circles, colluders=1), colluders=[2])
-    persons = [world.enter(number) for number in world.honest]
-    copied = world.collude(2, persons[0].advertisement.masking_key)
-    show_book(world, persons, [*(person.advertisement for person in persons), copied])
-    deliver(world, [person for person in persons if person.shared])
-    announce(world, persons, {0, 1, 2}, {0, 1, 2})
-    assert exposes(world, 1) is not (numbered or distinct)
-    assert bool(world.answered) is not distinct
+    server = LyingServer(make_terms(3, active=True, circles=circles, colluders=1), colluders=[2])
+    persons = [server.enter(number) for number in server.honest]
+    copied = server.collude(2, persons[0].advertisement.masking_key)
+    show_book(server, persons, [*(person.advertisement for person in persons), copied])
+    deliver(server, [person for person in persons if person.shared])
+    announce(server, persons, {0, 1, 2}, {0, 1, 2})
+    assert exposes(server, 1) is not (numbered or distinct)
+    assert bool(server.answered) is not distinct
 
 
 # --- 5. Cutting a sparse graph along a bridge.
@@ -129,15 +129,15 @@ def test_cutting_a_bridge(defended: bool, circles: tuple[int, ...] | None, monke
     monkeypatch.setitem(TOPOLOGIES, "barbell", TopologyKind(Barbell))
     if not defended:
         monkeypatch.setattr(rules, "check_statements", lambda *_: None)
-    world = World(make_terms(12, active=True, topology=Barbell(), circles=circles, colluders=0))
+    server = LyingServer(make_terms(12, active=True, topology=Barbell(), circles=circles, colluders=0))
     everybody = set(range(12))
-    persons = [world.enter(number) for number in world.honest]
-    show_book(world, persons)
-    deliver(world, persons, {5: {6}, 6: {5}})
+    persons = [server.enter(number) for number in server.honest]
+    show_book(server, persons)
+    deliver(server, persons, {5: {6}, 6: {5}})
     for sharers in (everybody, everybody - {6}, everybody - {5}):
-        announce(world, persons, everybody, sharers)
-    assert leaks(world) is not defended
-    assert len(learned(world)) == (0 if defended else 2)  # the sum of either clique
+        announce(server, persons, everybody, sharers)
+    assert leaks(server) is not defended
+    assert len(learned(server)) == (0 if defended else 2)  # the sum of either clique
 
 
 # --- 6. Joining twice: two books, each with its quorum.
@@ -150,59 +150,61 @@ def test_joining_twice(defended: bool, circles: tuple[int, ...] | None, monkeypa
     if not defended:
         monkeypatch.setattr(rules, "pair_context", lambda purpose, terms, _, *pair: bind(purpose, terms, *sorted(pair)))
         monkeypatch.setattr(rules, "envelope_context", lambda terms, _, *pair: bind("share", terms, *pair))
-    world = World(make_terms(5, active=True, circles=circles, colluders=2), colluders=[3, 4])
-    victim, other, twin = (world.enter(number) for number in world.honest)
-    again = world.enter(twin.client)
-    colluding = [world.collude(number) for number in world.colluders]
+    server = LyingServer(make_terms(5, active=True, circles=circles, colluders=2), colluders=[3, 4])
+    victim, other, twin = (server.enter(number) for number in server.honest)
+    again = server.enter(twin.client)
+    colluding = [server.collude(number) for number in server.colluders]
     first = [victim.advertisement, other.advertisement, twin.advertisement, *colluding]
     second = [victim.advertisement, other.advertisement, again.advertisement, *colluding]
     for person in (victim, twin):
-        world.share(person, first)
+        server.share(person, first)
     for person in (other, again):
-        world.share(person, second)
+        server.share(person, second)
     for person in (victim, twin, other, again):
         dealers = {0: victim, 1: other, 2: twin if person in (victim, twin) else again, 3: None, 4: None}
         del dealers[person.client]
-        world.mask(person, [world.envelope(peer, person, dealer) for peer, dealer in dealers.items()])
-    announce(world, [victim, twin], {0, 2, 3, 4}, range(5))
-    announce(world, [other, again], {1, 2, 3, 4}, range(5))
-    assert exposes(world, victim.client) is not defended
+        server.mask(person, [server.envelope(peer, person, dealer) for peer, dealer in dealers.items()])
+    announce(server, [victim, twin], {0, 2, 3, 4}, range(5))
+    announce(server, [other, again], {1, 2, 3, 4}, range(5))
+    assert exposes(server, victim.client) is not defended
 
 
 # --- 7. Lonely sums: everybody else in the sum colludes.
 
 
-def lonely_by_circles() -> World:
-    world = World(make_terms(9, active=True, circles=(0, 0, 0, 1, 1, 1, 2, 2, 2), colluders=2), colluders=[1, 2])
-    persons = [world.enter(number) for number in world.honest]
-    show_book(world, persons)
-    deliver(world, persons)
-    announce(world, persons, set(range(9)) - {3, 6}, range(9))
-    return world
+def lonely_by_circles() -> LyingServer:
+    server = LyingServer(make_terms(9, active=True, circles=(0, 0, 0, 1, 1, 1, 2, 2, 2), colluders=2), colluders=[1, 2])
+    persons = [server.enter(number) for number in server.honest]
+    show_book(server, persons)
+    deliver(server, persons)
+    announce(server, persons, set(range(9)) - {3, 6}, range(9))
+    return server
 
 
-def lonely_by_the_graph() -> World:
+def lonely_by_the_graph() -> LyingServer:
     """A ring on which the victim sits between two colluders: found after some tries."""
     for attempt in count():
         session = attempt.to_bytes(16, "big")
-        world = World(make_terms(6, active=True, topology=Harary(2), colluders=2, session=session), colluders=[4, 5])
-        persons = [world.enter(number) for number in world.honest]
-        show_book(world, persons)
-        if world.terms.graph(persons[0].seed).neighbours(0) == (4, 5):
-            deliver(world, persons)
-            announce(world, persons, range(6), range(6))
-            return world
+        server = LyingServer(
+            make_terms(6, active=True, topology=Harary(2), colluders=2, session=session), colluders=[4, 5]
+        )
+        persons = [server.enter(number) for number in server.honest]
+        show_book(server, persons)
+        if server.terms.graph(persons[0].seed).neighbours(0) == (4, 5):
+            deliver(server, persons)
+            announce(server, persons, range(6), range(6))
+            return server
     raise AssertionError
 
 
 @OFF_AND_ON
 @pytest.mark.parametrize("make", [lonely_by_circles, lonely_by_the_graph])
-def test_lonely_sums(defended: bool, make: Callable[[], World], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lonely_sums(defended: bool, make: Callable[[], LyingServer], monkeypatch: pytest.MonkeyPatch) -> None:
     if not defended:
         monkeypatch.setattr(rules, "check_company", lambda *_: None)
-    world = make()
-    assert exposes(world, 0) is not defended
-    assert leaks(world) is not defended
+    server = make()
+    assert exposes(server, 0) is not defended
+    assert leaks(server) is not defended
 
 
 # --- And with no lie at all, the sum and nothing else.
@@ -210,10 +212,10 @@ def test_lonely_sums(defended: bool, make: Callable[[], World], monkeypatch: pyt
 
 @pytest.mark.parametrize("circles", [None, (0, 0, 0, 1, 1, 1, 1)])
 def test_an_honest_server_learns_the_sum_alone(circles: tuple[int, ...] | None) -> None:
-    world = World(make_terms(7, active=True, circles=circles), colluders=[5, 6])
-    persons = [world.enter(number) for number in world.honest]
-    show_book(world, persons)
-    deliver(world, persons)
-    announce(world, persons, range(7), range(7))
-    assert learned(world).tolist() == [[1] * 5]
-    assert not leaks(world)
+    server = LyingServer(make_terms(7, active=True, circles=circles), colluders=[5, 6])
+    persons = [server.enter(number) for number in server.honest]
+    show_book(server, persons)
+    deliver(server, persons)
+    announce(server, persons, range(7), range(7))
+    assert learned(server).tolist() == [[1] * 5]
+    assert not leaks(server)

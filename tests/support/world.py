@@ -16,7 +16,7 @@ import numpy as np
 
 from coterie.arithmetic.ring import RingVector
 from coterie.attacks.malicious_server.knowledge import FIELD, LOW_ORDER, leaks, recovered
-from coterie.attacks.malicious_server.server import M, Person, World
+from coterie.attacks.malicious_server.server import LyingServer, M, Person
 from coterie.crypto.entropy import Entropy
 from coterie.secagg import Terms, messages
 
@@ -53,7 +53,7 @@ class FreshEntropy:
         return hashlib.shake_256(self._seed + self._draws.to_bytes(4, "big") + label.encode()).digest(size)
 
 
-class Scene(World):
+class Scene(LyingServer):
     """One session of the search."""
 
     def __init__(self, terms: Terms, colluders: Collection[int] = (), *, seed: int = 0, garbling: float = 0.0) -> None:

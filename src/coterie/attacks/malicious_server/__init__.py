@@ -1,9 +1,11 @@
-"""A server that lies to the product's real clients: what each lie obtains without the rule against it, and with it.
+"""A malicious server against real clients: what each of its lies obtains without the rule against it, and with it.
 
-Read :mod:`~coterie.attacks.malicious_server.server` first, the server that may say anything; then the lies, which are
+Start with :mod:`~coterie.attacks.malicious_server.server`, a server that may send anything. The lies are in
 :mod:`~coterie.attacks.malicious_server.sessions` (within one session),
 :mod:`~coterie.attacks.malicious_server.rewinding` (across a crash),
-:mod:`~coterie.attacks.malicious_server.invitations` (by the terms that are offered) and
-:mod:`~coterie.attacks.malicious_server.inconsistency` (by the models that are handed out). Rules of the protocol are
-taken out by :mod:`~coterie.attacks.malicious_server.ablation`, and by nothing else.
+:mod:`~coterie.attacks.malicious_server.invitations` (in the terms that are offered) and
+:mod:`~coterie.attacks.malicious_server.inconsistency` (in the models that are handed out);
+:mod:`~coterie.attacks.malicious_server.variants` varies them at random. Only
+:mod:`~coterie.attacks.malicious_server.ablation` switches rules of the protocol off.
+:mod:`~coterie.attacks.malicious_server.knowledge` decides what the server has learned in the end.
 """

@@ -1,8 +1,8 @@
-"""Rules taken out of the protocol, in this process and for the length of a ``with``.
+"""Ablation of the protocol: rules switched off one by one, in this process and for the length of a ``with``.
 
-**For demonstrations only**, which must show what a rule is there for. There is no switch in the protocol itself that
-could be left on; here its functions are replaced while somebody watches, and put back whatever happens. Every client in
-this process is without the rule meanwhile, so nothing else may run in it. Only attacks may import this module.
+**For demonstrations only**: they show what a rule is for. The protocol itself has no switch that could be left on. Its
+functions are replaced here and restored in every case. Until then no client in this process has the rule, so nothing
+else may run in it. Only attacks may import this module.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

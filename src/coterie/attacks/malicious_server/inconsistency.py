@@ -1,11 +1,11 @@
 """Different models for different clients, so that of a secure sum only the target's update is left.
 
-Pasquini, Francati and Ateniese (2022) show that secure aggregation hides nobody from a server that hands out models as
-it likes. A model whose rectified units are all dead gives zero gradients in front of them and right behind them. If
-everybody but the target gets such a model, the sum of the updates *is* the target's, and no rule about masks is broken:
-the sum is opened as it should be. The last layer's biases, which learn even then, are all that stays mixed.
+Pasquini, Francati and Ateniese (2022) show that secure aggregation does not protect against a server that sends
+different models. If all rectified units of a model are dead, gradients in front of them and right behind them are zero.
+If everybody but the target gets such a model, the sum of the updates *is* the target's update. No rule about masks is
+broken: the sum is opened as usual. Only the biases of the last layer stay mixed, because they still learn.
 
-The defence is that a session's terms name the model (``content``), and a member that was given another one refuses.
+The defence: the terms of a session name the model (``content``), and a member that was given another one refuses.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from coterie.arithmetic.quantize import Quantizer
 from coterie.arithmetic.ring import RingVector
 from coterie.attacks.federation import Federation
 from coterie.attacks.malicious_server.invitations import play
-from coterie.attacks.malicious_server.scenario import Attempt, Lie, Picture, Stage, as_picture
+from coterie.attacks.malicious_server.scenario import Attempt, Lie, Picture, Scenario, as_picture
 from coterie.attacks.malicious_server.server import simulated_identity
 from coterie.rounds import one_off
 from coterie.runs.secrets import digest_of
@@ -35,27 +35,29 @@ def deaden(state: ModelArrays) -> ModelArrays:
     return [weights, np.asarray(-reach, biases.dtype), *rest]
 
 
-def starve(stage: Stage, defended: bool) -> Attempt:
+def starve(scenario: Scenario, defended: bool) -> Attempt:
     """Give the target the model, and everybody else a dead one; the session is about the target's."""
-    federation = Federation.deal(stage.data, MODEL, stage.clients, stage.seed, examples=1, data_dir=stage.data_dir)
+    federation = Federation.deal(
+        scenario.data, MODEL, scenario.clients, scenario.seed, examples=1, data_dir=scenario.data_dir
+    )
     model = federation.start
-    terms = stage.terms("models", stage.clients)
+    terms = scenario.terms("models", scenario.clients)
     given = {name: model if number == VICTIM else deaden(model) for number, name in enumerate(terms.clients)}
-    quantizer = Quantizer(1.0, PRECISION, stage.clients)
+    quantizer = Quantizer(1.0, PRECISION, scenario.clients)
 
     def update(name: str) -> RingVector:
         (trained,) = federation.updates(given[name], 1, WORK, [terms.index[name]])
-        return quantizer.encode(trained, stream(stage.seed, "rounding", name)).vector
+        return quantizer.encode(trained, stream(scenario.seed, "rounding", name)).vector
 
     planted = update(terms.clients[VICTIM])
-    terms = stage.terms(
+    terms = scenario.terms(
         "models",
-        stage.clients,
+        scenario.clients,
         bits=quantizer.ring.bits,
         length=planted.size,
         content=digest_of(given[terms.clients[VICTIM]]),
     )
-    identities = {name: simulated_identity(name) for name in terms.clients} if stage.active else None
+    identities = {name: simulated_identity(name) for name in terms.clients} if scenario.active else None
     members = one_off(terms, update, identities=identities)
     if defended:
         for name, member in members.items():

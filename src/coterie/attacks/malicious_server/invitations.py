@@ -1,7 +1,7 @@
-"""Lies in the terms that a session is offered under, against members with a floor and a roster that they trust.
+"""Lies in the terms of a session, against members with a floor and a roster that they trust.
 
-Nobody in the protocol decides the terms; the server proposes them. Here it keeps to the protocol otherwise, so that the
-product's own server and carrier play its part. Without the defence a member takes the terms as they are offered.
+The server proposes the terms of a session. Apart from that it follows the protocol here, so that the product's own
+server and transport can be used. Without the defence, a member accepts any terms.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from coterie.arithmetic.ring import RingVector
-from coterie.attacks.malicious_server.scenario import Attempt, Lie, Stage
+from coterie.attacks.malicious_server.scenario import Attempt, Lie, Scenario
 from coterie.attacks.malicious_server.server import simulated_identity
 from coterie.cohorts.memory import MemoryFile
 from coterie.cohorts.roster import Client, Roster
@@ -24,56 +24,56 @@ from coterie.transports.memory import Answering, Carrier, Session
 VICTIM = 0
 
 
-def regroup(stage: Stage, defended: bool) -> Attempt:
+def regroup(scenario: Scenario, defended: bool) -> Attempt:
     """Have everybody summed, then everybody but the victim, whose circle is said to be the smaller; subtract."""
-    planted = stage.inputs[VICTIM]
-    if stage.privacy == 1:
-        return Attempt(stage.ring, planted, impossible="there are no circles to regroup")
-    first = offer(stage, "before regrouping")
-    smaller = offer(stage, "after regrouping", **_without_victim(first))
-    with members(stage, defended) as everybody:
+    planted = scenario.inputs[VICTIM]
+    if scenario.privacy == 1:
+        return Attempt(scenario.ring, planted, impossible="there are no circles to regroup")
+    first = offer(scenario, "before regrouping")
+    smaller = offer(scenario, "after regrouping", **_without_victim(first))
+    with members(scenario, defended) as everybody:
         before, refused = play(first, everybody)
         after, refused_later = play(smaller, everybody)
     refusals = tuple(dict.fromkeys((*refused, *refused_later)))
     if before is None or after is None:
-        return Attempt(stage.ring, planted, refusals=refusals)
+        return Attempt(scenario.ring, planted, refusals=refusals)
     difference = before - after
-    stage.ring.reduce(difference)
-    return Attempt(stage.ring, planted, difference, refusals=refusals)
+    scenario.ring.reduce(difference)
+    return Attempt(scenario.ring, planted, difference, refusals=refusals)
 
 
-def surround(stage: Stage, defended: bool) -> Attempt:
+def surround(scenario: Scenario, defended: bool) -> Attempt:
     """Invite the victim to a session in which everybody else is the server, under the names of those it knows."""
-    terms = offer(stage, "puppets")
+    terms = offer(scenario, "puppets")
     keys = {name: Identity.generate(DeterministicEntropy(b"puppet " + name.encode())) for name in terms.clients[1:]}
-    if stage.active:
+    if scenario.active:
         identities = (terms.identities[VICTIM], *(key.public for key in keys.values()))
-        terms = offer(stage, "puppets", identities=identities)
-    with members(stage, defended) as everybody:
+        terms = offer(scenario, "puppets", identities=identities)
+    with members(scenario, defended) as everybody:
         zeros = terms.ring.zeros(terms.length)
         puppets: dict[str, Answering] = {name: _puppet(name, zeros, key) for name, key in keys.items()}
         name = terms.clients[VICTIM]
         total, refusals = play(terms, puppets | {name: everybody[name]})
-    return Attempt(stage.ring, stage.inputs[VICTIM], None if refusals else total, refusals=refusals)
+    return Attempt(scenario.ring, scenario.inputs[VICTIM], None if refusals else total, refusals=refusals)
 
 
-def offer(stage: Stage, purpose: str, **changes: Any) -> Terms:  # noqa: ANN401  (any of the terms)
+def offer(scenario: Scenario, purpose: str, **changes: Any) -> Terms:  # noqa: ANN401  (any of the terms)
     """Return terms that name the roster which members trust, whatever else they say."""
-    return stage.terms(purpose, stage.clients, roster=roster_of(stage).digest, **changes)
+    return scenario.terms(purpose, scenario.clients, roster=roster_of(scenario).digest, **changes)
 
 
 @contextmanager
 def members(
-    stage: Stage, defended: bool, entropy: Callable[[str], Entropy] | None = None
+    scenario: Scenario, defended: bool, entropy: Callable[[str], Entropy] | None = None
 ) -> Iterator[dict[str, Member]]:
     """Make the clients: with a floor and a memory that trusts the roster, or taking whatever terms they are offered."""
-    terms = stage.terms("roster", stage.clients)
-    keys = {name: simulated_identity(name) if stage.active else None for name in terms.clients}
-    roster = roster_of(stage)
-    floor = Floor(mode=terms.mode, privacy=stage.privacy, colluders=terms.tolerated) if defended else ANY_TERMS
+    terms = scenario.terms("roster", scenario.clients)
+    keys = {name: simulated_identity(name) if scenario.active else None for name in terms.clients}
+    roster = roster_of(scenario)
+    floor = Floor(mode=terms.mode, privacy=scenario.privacy, colluders=terms.tolerated) if defended else ANY_TERMS
     with MemoryFile(":memory:", durable=False) as file:
         made = {}
-        for client, vector in zip(roster.clients, stage.inputs, strict=False):
+        for client, vector in zip(roster.clients, scenario.inputs, strict=False):
             memory = file.of(client) if defended else None
             if memory:
                 memory.trust(roster)
@@ -88,13 +88,13 @@ def members(
         yield made
 
 
-def roster_of(stage: Stage) -> Roster:
+def roster_of(scenario: Scenario) -> Roster:
     """Return the roster that members trust: everybody, with identity keys, and the circles."""
-    terms = stage.terms("roster", stage.clients)
-    identities = terms.identities or (b"",) * stage.clients
-    circles = terms.circles or range(stage.clients)
+    terms = scenario.terms("roster", scenario.clients)
+    identities = terms.identities or (b"",) * scenario.clients
+    circles = terms.circles or range(scenario.clients)
     return Roster(
-        privacy=stage.privacy,
+        privacy=scenario.privacy,
         clients=tuple(map(Client, terms.clients, identities)),
         circles=tuple(
             tuple(client for client, circle in enumerate(circles) if circle == number)

@@ -1,13 +1,14 @@
-"""The judge of a lying server: what follows from all that it holds, and what SECURITY.md lets it know.
+"""What a malicious server knows in the end, compared with what SECURITY.md allows it to know.
 
-Neither side asks the rules that are being judged. What a client did comes from a witness at the primitives
-(:mod:`~coterie.attacks.malicious_server.witness`). What the server holds comes from its own private keys, the shares it
-was shown and the envelopes it can open, closed under everything that can be computed from them. What it may know is
-written here a second time, from the table in SECURITY.md.
+Nothing here uses the rules that are being tested. What a client did is recorded by a witness at the primitives
+(:mod:`~coterie.attacks.malicious_server.witness`). What the server holds follows from its own private keys, the shares
+that were revealed to it and the envelopes that it can open, and from everything that can be computed from them. What it
+may know is written here a second time, from the table in SECURITY.md.
 
-Each masked input is one equation, input plus signed masks; a mask whose seed the server holds is known, every other
-one is an unknown. What cancels all unknowns, it learns. For rings of one bit the algebra is that of the ring itself;
-for larger ones it is over a large prime field, which is the same as long as no mask is counted more than once.
+Each masked input is one equation: input plus signed masks. A mask whose seed the server holds is known, every other
+mask is an unknown. The server learns every combination in which all unknowns cancel. For rings of one bit the algebra
+is that of the ring itself; for larger rings it is over a large prime field, which is the same if no mask is counted
+twice.
 """
 
 from collections import Counter
@@ -19,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.arithmetic.ring import RingVector
-from coterie.attacks.malicious_server.server import Person, World
+from coterie.attacks.malicious_server.server import LyingServer, Person
 from coterie.crypto import shamir
 from coterie.crypto.agreement import KEY_BYTES, PrivateKey
 from coterie.crypto.keystream import apply_masks
@@ -43,41 +44,41 @@ LOW_ORDER = frozenset(
 )
 
 
-def leaks(world: World, *earlier: World) -> bool:
+def leaks(server: LyingServer, *earlier: LyingServer) -> bool:
     """Whether anything follows but the sums that SECURITY.md allows; over several sessions, of each its own sum."""
-    found = learned(world, *earlier)
+    found = learned(server, *earlier)
     if not len(found):
         return False
-    modulus = _modulus(world)
+    modulus = _modulus(server)
     return not any(
         _rank(np.vstack([permitted, found]), modulus) == _rank(permitted, modulus)
-        for permitted in allowed(world, *earlier)
+        for permitted in allowed(server, *earlier)
     )
 
 
-def exposes(world: World, number: int) -> bool:
+def exposes(server: LyingServer, number: int) -> bool:
     """Whether one client's input follows: what is learned is in reduced form, so it is then a row of its own."""
-    own = [person.client == number for person in world.persons]
-    return any(np.count_nonzero(row) == 1 and row[own].any() for row in learned(world))
+    own = [person.client == number for person in server.persons]
+    return any(np.count_nonzero(row) == 1 and row[own].any() for row in learned(server))
 
 
-def learned(world: World, *earlier: World) -> Combinations:
+def learned(server: LyingServer, *earlier: LyingServer) -> Combinations:
     """Return a basis of what the server can compute: one row of coefficients of the honest clients' inputs for each."""
-    return _derive([world, *earlier])[1]
+    return _derive([server, *earlier])[1]
 
 
-def recovered(world: World, *earlier: World) -> list[tuple[Combinations, RingVector]]:
+def recovered(server: LyingServer, *earlier: LyingServer) -> list[tuple[Combinations, RingVector]]:
     """Return what the server learns as it would compute it: coefficients of inputs, and the vector they add up to.
 
     The vectors are made from the masked inputs it received and from the expansion of seeds it holds.
     """
-    worlds = [world, *earlier]
-    ways, rows = _derive(worlds)
-    known, modulus, ring = held_secrets(worlds), _modulus(world), world.terms.ring
-    maskings = [masking for place in worlds for masking in place.witness.maskings]
+    servers = [server, *earlier]
+    ways, rows = _derive(servers)
+    known, modulus, ring = held_secrets(servers), _modulus(server), server.terms.ring
+    maskings = [masking for place in servers for masking in place.witness.maskings]
     results = []
     for way, row in zip(ways, rows, strict=True):
-        total = ring.zeros(world.terms.length)
+        total = ring.zeros(server.terms.length)
         for factor, masking in zip(_lift(way, modulus), maskings, strict=True):
             for _ in range(abs(factor)):
                 part = masking.result.copy()
@@ -90,17 +91,17 @@ def recovered(world: World, *earlier: World) -> list[tuple[Combinations, RingVec
     return results
 
 
-def _derive(worlds: Sequence[World]) -> tuple[Combinations, Combinations]:
+def _derive(servers: Sequence[LyingServer]) -> tuple[Combinations, Combinations]:
     """Return how the server combines masked inputs, and the combinations of inputs that come of it."""
-    known, modulus = held_secrets(worlds), _modulus(worlds[0])
-    columns = {person: place for place, person in enumerate(_persons(worlds))}
-    maskings = [masking for world in worlds for masking in world.witness.maskings]
+    known, modulus = held_secrets(servers), _modulus(servers[0])
+    columns = {person: place for place, person in enumerate(_persons(servers))}
+    maskings = [masking for server in servers for masking in server.witness.maskings]
     masks: list[Counter[bytes]] = []
     for masking in maskings:
         times = Counter(masking.added)
         times.subtract(Counter(masking.subtracted))
         masks.append(Counter({seed: count for seed, count in times.items() if seed not in known}))
-    wrap = worlds[0].terms.ring.modulus
+    wrap = servers[0].terms.ring.modulus
     places = {seed: place for place, seed in enumerate(dict.fromkeys(seed for times in masks for seed in times))}
     equations = np.zeros((len(masks), len(places) + len(columns) + len(masks)), np.int64)
     for row, (masking, times) in enumerate(zip(maskings, masks, strict=True)):
@@ -118,23 +119,23 @@ def _derive(worlds: Sequence[World]) -> tuple[Combinations, Combinations]:
 # What the server holds.
 
 
-def held_secrets(worlds: Sequence[World]) -> set[bytes]:
+def held_secrets(servers: Sequence[LyingServer]) -> set[bytes]:
     """Return every secret that the server can compute: agreed keys and seeds, and whatever it put together from shares.
 
     It can compute what two clients agreed on if it holds the private key of either, or if one of the two keys is a
     point of low order. Keys are compared as numbers, since several encodings of one point agree on the same secret.
     """
-    points = set(LOW_ORDER) | {_point(public) for world in worlds for public in world.keys}
-    shown = {share for world in worlds for share in world.revealed}
+    points = set(LOW_ORDER) | {_point(public) for server in servers for public in server.keys}
+    shown = {share for server in servers for share in server.revealed}
     known: set[bytes] = set()
     while True:
         before = len(points), len(known)
-        for world in worlds:
-            for agreed in world.witness.agreed:
+        for server in servers:
+            for agreed in server.witness.agreed:
                 if not points.isdisjoint((_point(agreed.own), _point(agreed.peer))):
                     known |= {agreed.derived, agreed.derived[:KEY_BYTES], agreed.derived[KEY_BYTES:]}
-            opened = {content for key, content in world.witness.sealed if key in known}
-            for dealing in world.witness.dealings:
+            opened = {content for key, content in server.witness.sealed if key in known}
+            for dealing in server.witness.dealings:
                 for kind in range(len(dealing.shares[0])):
                     there = [
                         (point, shares[kind])
@@ -155,16 +156,16 @@ def _point(public: bytes) -> int:
 # What the server may know.
 
 
-def allowed(world: World, *earlier: World) -> Iterator[Combinations]:
+def allowed(server: LyingServer, *earlier: LyingServer) -> Iterator[Combinations]:
     """Iterate over all that the server may know: sums over one survivor set in each session, or in each key book.
 
     Honest clients open one set in a session. Where one of them joined twice, which its memory refuses, each key book
     may have one.
     """
-    worlds = [world, *earlier]
-    columns = {person: place for place, person in enumerate(_persons(worlds))}
+    servers = [server, *earlier]
+    columns = {person: place for place, person in enumerate(_persons(servers))}
     choices: list[list[list[frozenset[Person]]]] = []
-    for place in worlds:
+    for place in servers:
         twice = len({person.client for person in place.persons}) < len(place.persons)
         stories: dict[Book | None, dict[tuple[Book, frozenset[int]], list[frozenset[Person]]]] = {}
         for person, told in place.answered:
@@ -176,14 +177,14 @@ def allowed(world: World, *earlier: World) -> Iterator[Combinations]:
         yield np.array([[person in part for person in columns] for part in parts], np.int64)
 
 
-def permitted_sums(world: World, revealer: Person, told: frozenset[int]) -> list[frozenset[Person]]:
+def permitted_sums(server: LyingServer, revealer: Person, told: frozenset[int]) -> list[frozenset[Person]]:
     """Return the sums that may come to light once a client reveals its shares for these survivors.
 
     The aggregated are all survivors, or those of whole circles. On the complete graph it is the sum of the honest
     ones, if as many as the terms ask for and ``c + 2`` are aggregated. On a sparse graph they must be in one piece,
     and it is the sums over the parts they fall into without the colluders. A part of one client is never allowed.
     """
-    terms, circles = world.terms, world.terms.circles
+    terms, circles = server.terms, server.terms.circles
     aggregated = {
         number
         for number in told
@@ -195,11 +196,11 @@ def permitted_sums(world: World, revealer: Person, told: frozenset[int]) -> list
     if len(aggregated) < fewest or len(_parts(aggregated, graph)) != 1:
         return []
     book = _book(revealer)
-    same_book = {person.client: person for person in world.persons if person.shared and _book(person) == book}
-    persons = {person.client: person for person in world.persons} | same_book
+    same_book = {person.client: person for person in server.persons if person.shared and _book(person) == book}
+    persons = {person.client: person for person in server.persons} | same_book
     return [
         frozenset(persons[number] for number in part)
-        for part in _parts(aggregated - world.colluders, graph)
+        for part in _parts(aggregated - server.colluders, graph)
         if len(part) > 1 and part <= set(persons)
     ]
 
@@ -223,12 +224,12 @@ def _parts(nodes: set[int], graph: Mapping[int, set[int]]) -> list[set[int]]:
 # Linear algebra.
 
 
-def _persons(worlds: Sequence[World]) -> list[Person]:
-    return [person for world in worlds for person in world.persons]
+def _persons(servers: Sequence[LyingServer]) -> list[Person]:
+    return [person for server in servers for person in server.persons]
 
 
-def _modulus(world: World) -> int:
-    return 2 if world.terms.bits == 1 else PRIME
+def _modulus(server: LyingServer) -> int:
+    return 2 if server.terms.bits == 1 else PRIME
 
 
 def _lift(row: Combinations, modulus: int) -> list[int]:

@@ -12,9 +12,9 @@ from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
 from coterie.attacks.malicious_server import inconsistency, invitations, rewinding, sessions
 from coterie.attacks.malicious_server.knowledge import leaks
 from coterie.attacks.malicious_server.report import report
-from coterie.attacks.malicious_server.scenario import Lie, Picture, Stage, as_picture
+from coterie.attacks.malicious_server.scenario import Lie, Picture, Scenario, as_picture
 from coterie.attacks.malicious_server.told import Told, Variation, chance_of
-from coterie.attacks.malicious_server.variants import Restless
+from coterie.attacks.malicious_server.variants import VaryingServer
 from coterie.errors import ConfigError
 from coterie.training.data.datasets import load
 from coterie.training.streams import stream
@@ -86,8 +86,8 @@ class MaliciousServer:
             attempts = []
             for trial in range(self.trials):
                 watch(lie.title, (begun + trial) / total)
-                stage = self._stage(trial)
-                attempts.append((lie.play(stage, False), lie.play(stage, True)))
+                scenario = self._scenario(trial)
+                attempts.append((lie.play(scenario, False), lie.play(scenario, True)))
             varied: list[Variation] = []
             for trial in range(self.trials, self.trials + self.tries):
                 watch(f"{lie.title}, varied", (begun + trial) / total)
@@ -97,10 +97,10 @@ class MaliciousServer:
             told.append(Told(lie, without, against, varied, chance))
         return report(self, told, self._quantizer, np.mean(self._pictures, axis=0))
 
-    def _stage(self, trial: int) -> Stage:
+    def _scenario(self, trial: int) -> Scenario:
         chosen = stream(self.seed, "inputs", trial).permutation(len(self._pictures))[: self.clients]
         rounding = stream(self.seed, "rounding", trial)
-        return Stage(
+        return Scenario(
             self.active,
             self.privacy,
             self.clients,
@@ -117,13 +117,13 @@ class MaliciousServer:
         sides = []
         for defended in False, True:
             rng = stream(self.seed, "variation", lie.name, trial)
-            attempt = lie.play(replace(self._stage(trial), variation=rng), defended)
-            worlds = [world for world in attempt.worlds if isinstance(world, Restless)]
-            if not worlds:
+            attempt = lie.play(replace(self._scenario(trial), variation=rng), defended)
+            servers = [server for server in attempt.servers if isinstance(server, VaryingServer)]
+            if not servers:
                 return ()
             # Where clients trust the server, nothing is promised beyond what the lie itself is after.
-            leaked = self.active and defended and any(world.answered_again or leaks(world) for world in worlds)
-            sides.append((attempt.exact or leaked, sum(world.asked for world in worlds)))
+            leaked = self.active and defended and any(server.answered_again or leaks(server) for server in servers)
+            sides.append((attempt.exact or leaked, sum(server.asked for server in servers)))
         (baseline, _), (broken, asked) = sides
         return (Variation(baseline, broken, asked),)
 

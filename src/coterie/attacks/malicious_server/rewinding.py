@@ -1,8 +1,8 @@
-"""A client made to answer twice from one state, as after a crash that lost the newer one.
+"""Rewinding: make a client answer twice from the same state, as after a crash that lost the newer state.
 
-Where a new process is started for every message, the client's state is stored in between, and may be lost after the
-answer has left: the server has the answer, and the client does not know. A server that lies brings such losses about.
-Against it a member remembers, on disk and before an answer leaves, which step of which session it has answered.
+If every message starts a new process, the client's state is stored in between. It may be lost after an answer has left:
+the server has the answer, and the client does not know. A malicious server can cause such losses. The defence: before
+an answer leaves, a member writes to disk which step of which session it has answered.
 """
 
 from collections.abc import Collection, Mapping
@@ -10,16 +10,16 @@ from collections.abc import Collection, Mapping
 from coterie.arithmetic.ring import RingVector
 from coterie.attacks.malicious_server.actions import announce
 from coterie.attacks.malicious_server.invitations import members, offer
-from coterie.attacks.malicious_server.scenario import Attempt, Lie, Stage
-from coterie.attacks.malicious_server.server import Person, World
+from coterie.attacks.malicious_server.scenario import Attempt, Lie, Scenario
+from coterie.attacks.malicious_server.server import LyingServer, Person
 from coterie.attacks.malicious_server.sessions import VICTIM, outcome, settled
 from coterie.crypto.entropy import DeterministicEntropy, Entropy
 from coterie.rounds import Member
 from coterie.secagg import AnyState, Server, Terms, park, resume
 
 
-class Rewindable(World):
-    """A world of members, each started for one message from the state that was stored."""
+class Rewindable(LyingServer):
+    """A server whose members are started for every message, from the state that was stored."""
 
     def __init__(
         self,
@@ -44,23 +44,23 @@ class Rewindable(World):
         return resume(member.park()), reply
 
 
-def rewind(stage: Stage, defended: bool) -> Attempt:
-    """Have the sum opened, set all clients back to where they had masked, and tell them that the victim was lost."""
-    terms = offer(stage, "rewinding")
+def rewind(scenario: Scenario, defended: bool) -> Attempt:
+    """Open the sum, set all clients back to the step after masking, and announce that the victim dropped out."""
+    terms = offer(scenario, "rewinding")
 
     def entropy(name: str) -> Entropy:
         return DeterministicEntropy(terms.session + name.encode())
 
-    with members(stage, defended, entropy) as clients:
-        colluders = range(stage.clients - stage.colluders, stage.clients)
-        world = Rewindable(terms, colluders, dict(enumerate(stage.inputs)), clients)
-        everybody = settled(world)
-        stored = {person: person.state for person in world.persons}
-        announce(world, world.persons, everybody, everybody)
+    with members(scenario, defended, entropy) as clients:
+        colluders = range(scenario.clients - scenario.colluders, scenario.clients)
+        server = Rewindable(terms, colluders, dict(enumerate(scenario.inputs)), clients)
+        everybody = settled(server)
+        stored = {person: person.state for person in server.persons}
+        announce(server, server.persons, everybody, everybody)
         for person, state in stored.items():
             person.state = state
-        announce(world, world.persons, everybody - {VICTIM}, everybody)
-    return outcome(stage, world, world.persons[VICTIM])
+        announce(server, server.persons, everybody - {VICTIM}, everybody)
+    return outcome(scenario, server, server.persons[VICTIM])
 
 
 LIES = (

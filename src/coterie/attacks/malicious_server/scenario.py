@@ -1,4 +1,4 @@
-"""The configuration that lies are told in, and what comes of one."""
+"""The scenario of a lie (clients, terms, inputs), the lie, and its result."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.arithmetic.ring import Ring, RingVector
-from coterie.attacks.malicious_server.server import World, simulated_identity
-from coterie.attacks.malicious_server.variants import Restless
+from coterie.attacks.malicious_server.server import LyingServer, simulated_identity
+from coterie.attacks.malicious_server.variants import VaryingServer
 from coterie.cohorts.circles import circle_sizes
 from coterie.crypto.context import bind, digest
 from coterie.errors import CoterieError
@@ -22,11 +22,11 @@ Picture: TypeAlias = npt.NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True, eq=False)
-class Stage:
-    """Whom the server lies to: how their sessions are configured, and what they put in."""
+class Scenario:
+    """The clients that the server lies to: how their sessions are configured, and their inputs."""
 
     active: bool
-    """Whether clients take the server for one that may lie."""
+    """Whether clients expect a malicious server."""
     privacy: int
     """T, the size of a circle; 1 is no circles."""
     clients: int
@@ -40,7 +40,7 @@ class Stage:
     """What the clients of a training round train on."""
     data_dir: Path | str | None = None
     variation: np.random.Generator | None = field(default=None, repr=False)
-    """Where it is given, everything the server says is varied at random, and asked again."""
+    """If given, everything that the server sends is varied at random."""
 
     def circles(self, size: int) -> tuple[int, ...] | None:
         """Return the circle of each of so many clients; None where there are no circles."""
@@ -64,31 +64,35 @@ class Stage:
         )
         return msgspec.structs.replace(terms, **changes)
 
-    def open(self, purpose: str, size: int | None = None, colluders: Collection[int] | None = None) -> World:
-        """Open a session in which the server may say what it likes; by default the last clients collude."""
+    def open(self, purpose: str, size: int | None = None, colluders: Collection[int] | None = None) -> LyingServer:
+        """Open a session in which the server may send anything; by default the last clients collude."""
         size = size or self.clients
         chosen = range(size - self.colluders, size) if colluders is None else colluders
         terms, inputs = self.terms(purpose, size), dict(enumerate(self.inputs))
-        return Restless(terms, chosen, inputs, self.variation) if self.variation else World(terms, chosen, inputs)
+        return (
+            VaryingServer(terms, chosen, inputs, self.variation)
+            if self.variation
+            else LyingServer(terms, chosen, inputs)
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Attempt:
-    """What came of a lie: the victim's input, and the best that the server makes of all it holds."""
+    """The result of a lie: the victim's input, and the best that the server computes from all it holds."""
 
     ring: Ring
     planted: RingVector = field(repr=False)
     recovered: RingVector | None = field(default=None, repr=False)
-    """None where it holds nothing of the victim's, not even a masked input."""
+    """None if it holds nothing of the victim, not even a masked input."""
     among: int = 1
     """The clients whose sum the recovered vector is; 1 where it is meant to be the victim's alone."""
     refusals: Sequence[str] = ()
     """What clients refused, in the words of their errors, each once."""
     impossible: str = ""
     """Why the lie cannot even be tried in this configuration."""
-    worlds: Sequence[World] = field(default=(), repr=False)
+    servers: Sequence[LyingServer] = field(default=(), repr=False)
     pictures: tuple[Picture, Picture | None] | None = field(default=None, repr=False)
-    """What is seen of the input, and of what was recovered, where it takes more than to draw the vectors."""
+    """Pictures of the input and of what was recovered, if they are not the vectors themselves."""
 
     @property
     def exact(self) -> bool:
@@ -101,32 +105,32 @@ class Attempt:
         return 0.0 if self.recovered is None else correlation(self.ring, self.planted, self.recovered)
 
 
-Play: TypeAlias = Callable[[Stage, bool], Attempt]
-"""Tells a lie, without the rule against it or with it (``defended``)."""
+Play: TypeAlias = Callable[[Scenario, bool], Attempt]
+"""Plays a lie, without the rule against it or with it (``defended``)."""
 
 
 @dataclass(frozen=True)
 class Lie:
-    """One lie, and what it is met with."""
+    """One lie, and the rule against it."""
 
     name: str
     title: str
     told: str
     """What the server does."""
     rule: str
-    """What clients insist on instead."""
+    """What clients do against it."""
     play: Play = field(repr=False)
 
 
 def correlation(ring: Ring, one: RingVector, other: RingVector) -> float:
-    """Return how much two vectors are alike, from 0 to 1: the correlation of the integers they stand for."""
+    """Return the absolute correlation of the integers that two ring vectors represent."""
     if not (np.ptp(one) and np.ptp(other)):
         return 0.0
     return float(abs(np.corrcoef(ring.lift(one), ring.lift(other))[0, 1]))
 
 
 def words(errors: Iterable[CoterieError]) -> tuple[str, ...]:
-    """Return what was refused, each reason once, in the order in which they came."""
+    """Return the reasons of refusals, each once, in order."""
     return tuple(dict.fromkeys(str(error) for error in errors))
 
 

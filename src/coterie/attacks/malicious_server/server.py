@@ -1,7 +1,7 @@
-"""A server that lies, with the clients that collude with it, against real honest clients.
+"""A malicious server and its colluding clients, against real honest clients.
 
-The server shows every client what it likes and writes down all that comes back. What it computes from that, it
-computes from secrets that it really put together: shares that were revealed to it or sealed for keys of its own.
+The server sends every client whatever it likes, and records all replies. What it computes is computed from secrets that
+it really reconstructed: from shares that were revealed to it, or sealed for its own keys.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -65,8 +65,8 @@ class Person:
         return self.shared.seed
 
 
-class World:
-    """One session with a lying server."""
+class LyingServer:
+    """One session with a malicious server."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class World:
         """The keys of the server and its colluders, by their public halves."""
         self._entropy = DeterministicEntropy(b"server" + terms.session)
 
-    # What the server and its colluders make.
+    # What the server and its colluders create.
 
     def identity(self, number: int) -> Identity | None:
         """Return a client's signing key; none are needed where the server is trusted."""
@@ -266,7 +266,7 @@ class World:
     def _read(self, reply: bytes, kind: type[M]) -> M:
         return messages.decode(reply, kind, "client", self.terms.digest)
 
-    # What the server makes of it.
+    # What the server computes from it.
 
     def masking_keys(self) -> dict[bytes, PrivateKey]:
         """Return every masking key that the server holds, by its public half: its own, and those it put together."""

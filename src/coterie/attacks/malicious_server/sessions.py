@@ -1,7 +1,7 @@
 """Lies within a session, each against one rule of the protocol (:mod:`coterie.secagg.rules`).
 
-The victim is client 0 unless a lie needs it elsewhere. Every lie ends with the server taking off the victim's masked
-input each mask whose seed it has put together.
+The victim is client 0 unless a lie needs another position. In the end, the server subtracts from the victim's masked
+input every mask whose seed it has reconstructed.
 """
 
 from collections.abc import Callable
@@ -10,163 +10,167 @@ from contextlib import nullcontext
 from coterie.arithmetic.ring import RingVector
 from coterie.attacks.malicious_server.ablation import without
 from coterie.attacks.malicious_server.actions import announce, deliver, show_book
-from coterie.attacks.malicious_server.scenario import Attempt, Lie, Play, Stage, words
-from coterie.attacks.malicious_server.server import Person, World
+from coterie.attacks.malicious_server.scenario import Attempt, Lie, Play, Scenario, words
+from coterie.attacks.malicious_server.server import LyingServer, Person
 from coterie.secagg import Terms
 
 VICTIM = 0
 
 
-def both_shares(stage: Stage) -> Attempt:
+def both_shares(scenario: Scenario) -> Attempt:
     """Ask for the shares of a survivor's self seed, and for those of its masking key as if it had dropped out."""
-    world = stage.open("both shares")
-    everybody = settled(world)
-    announce(world, world.persons, everybody, everybody)
-    return outcome(stage, world, world.persons[VICTIM])
+    server = scenario.open("both shares")
+    everybody = settled(server)
+    announce(server, server.persons, everybody, everybody)
+    return outcome(scenario, server, server.persons[VICTIM])
 
 
-def equivocate(stage: Stage) -> Attempt:
+def equivocate(scenario: Scenario) -> Attempt:
     """Tell half of the clients that the victim survived, and the others that it did not."""
-    world = stage.open("two stories")
-    everybody = settled(world)
-    half = -(-len(world.persons) // 2)
-    announce(world, world.persons[:half], everybody, everybody)
-    announce(world, world.persons[half:], everybody - {VICTIM}, everybody)
-    return outcome(stage, world, world.persons[VICTIM])
+    server = scenario.open("two stories")
+    everybody = settled(server)
+    half = -(-len(server.persons) // 2)
+    announce(server, server.persons[:half], everybody, everybody)
+    announce(server, server.persons[half:], everybody - {VICTIM}, everybody)
+    return outcome(scenario, server, server.persons[VICTIM])
 
 
-def strand(stage: Stage) -> Attempt:
-    """Deliver to the victim the envelopes of a few, then have their keys opened as those of clients who are lost.
+def strand(scenario: Scenario) -> Attempt:
+    """Deliver to the victim the envelopes of a few clients only, then open their keys as those of dropouts.
 
-    Of a few that hold no more shares than open nothing, colluders come first: their keys are known. Of every circle of
-    an honest one, one member is said to be gone; the others are stranded, and yet go on answering.
+    The few together hold fewer shares than the threshold. Colluders come first, because their keys are known. In the
+    circle of every honest one, one member is announced as dropped out; the others are stranded, and still answer.
     """
-    world = stage.open("stranding")
-    size, mates = stage.clients, _mates(world.terms, VICTIM)
-    strangers = [number for number in reversed(world.honest) if number not in mates]
-    few = [*sorted(world.colluders), *strangers][: world.terms.threshold_for(size) - 1]
+    server = scenario.open("stranding")
+    size, mates = scenario.clients, _mates(server.terms, VICTIM)
+    strangers = [number for number in reversed(server.honest) if number not in mates]
+    few = [*sorted(server.colluders), *strangers][: server.terms.threshold_for(size) - 1]
     gone: set[int] = set()
     for number in few:
-        honest = _mates(world.terms, number) - world.colluders
+        honest = _mates(server.terms, number) - server.colluders
         if number in honest and not gone & honest:
             gone.add(max(honest))
-    everybody = settled(world, {VICTIM: set(range(size)) - set(few)})
+    everybody = settled(server, {VICTIM: set(range(size)) - set(few)})
     for sharers in everybody, frozenset(few):
-        announce(world, world.persons, everybody - gone, sharers)
-    return outcome(stage, world, world.persons[VICTIM])
+        announce(server, server.persons, everybody - gone, sharers)
+    return outcome(scenario, server, server.persons[VICTIM])
 
 
-def split(stage: Stage) -> Attempt:
+def split(scenario: Scenario) -> Attempt:
     """Have the same inputs summed twice, the second time as if the victim had left its circle; then subtract."""
-    planted = stage.inputs[VICTIM]
-    if stage.privacy == 1:
-        return Attempt(stage.ring, planted, impossible="there are no circles to split")
-    sums, worlds, counted = [], [], []
+    planted = scenario.inputs[VICTIM]
+    if scenario.privacy == 1:
+        return Attempt(scenario.ring, planted, impossible="there are no circles to split")
+    sums, servers, counted = [], [], []
     for purpose, gone in ("before the split", frozenset[int]()), ("the split", frozenset({VICTIM})):
-        world = stage.open(purpose)
-        everybody = settled(world)
-        announce(world, world.persons, everybody - gone, everybody)
-        aggregated = world.terms.aggregated(everybody - gone)
-        opened = [world.unmask(person) for person in world.persons if person.client in aggregated]
-        worlds.append(world)
+        server = scenario.open(purpose)
+        everybody = settled(server)
+        announce(server, server.persons, everybody - gone, everybody)
+        aggregated = server.terms.aggregated(everybody - gone)
+        opened = [server.unmask(person) for person in server.persons if person.client in aggregated]
+        servers.append(server)
         counted.append(len(aggregated))
-        sums.append(_sum(world.terms, [vector for vector in opened if vector is not None]))
+        sums.append(_sum(server.terms, [vector for vector in opened if vector is not None]))
     difference = sums[0] - sums[1]
-    stage.ring.reduce(difference)
-    refusals = words(error for world in worlds for error in world.refusals)
-    return Attempt(stage.ring, planted, difference, counted[0] - counted[1], refusals, worlds=worlds)
+    scenario.ring.reduce(difference)
+    refusals = words(error for server in servers for error in server.refusals)
+    return Attempt(scenario.ring, planted, difference, counted[0] - counted[1], refusals, servers=servers)
 
 
-def substitute(stage: Stage) -> Attempt:
+def substitute(scenario: Scenario) -> Attempt:
     """Show the victim keys of the server's own in everybody's name: it deals all its shares to the server."""
-    world = stage.open("substituted keys")
-    victim = world.enter(VICTIM)
-    others = range(1, stage.clients)
-    if world.share(victim, [victim.advertisement, *map(world.forge, others)]):
-        world.mask(victim, [world.envelope(number, victim, None) for number in others])
-    return outcome(stage, world, victim)
+    server = scenario.open("substituted keys")
+    victim = server.enter(VICTIM)
+    others = range(1, scenario.clients)
+    if server.share(victim, [victim.advertisement, *map(server.forge, others)]):
+        server.mask(victim, [server.envelope(number, victim, None) for number in others])
+    return outcome(scenario, server, victim)
 
 
-def copy_keys(stage: Stage) -> Attempt:
+def copy_keys(scenario: Scenario) -> Attempt:
     """Let colluders advertise honest clients' keys: a mask that the victim adds for one, it subtracts for the other.
 
     It takes as many colluders as honest clients beside the victim, so the server invites no more than that.
     """
-    pairs = stage.colluders
+    pairs = scenario.colluders
     size, victim = 2 * pairs + 1, pairs
-    planted = stage.inputs[victim]
-    if not pairs or size < stage.privacy:
-        return Attempt(stage.ring, planted, impossible="it takes a colluder for each honest client beside the victim")
-    world = stage.open("copied keys", size, range(victim + 1, size))
-    persons = [world.enter(number) for number in world.honest]
+    planted = scenario.inputs[victim]
+    if not pairs or size < scenario.privacy:
+        return Attempt(
+            scenario.ring, planted, impossible="it takes a colluder for each honest client beside the victim"
+        )
+    server = scenario.open("copied keys", size, range(victim + 1, size))
+    persons = [server.enter(number) for number in server.honest]
     keys = [person.advertisement.masking_key for person in persons[:victim]]
-    copies = [world.collude(number, key) for number, key in zip(sorted(world.colluders), keys, strict=True)]
-    show_book(world, persons, [*(person.advertisement for person in persons), *copies])
-    deliver(world, persons)
+    copies = [server.collude(number, key) for number, key in zip(sorted(server.colluders), keys, strict=True)]
+    show_book(server, persons, [*(person.advertisement for person in persons), *copies])
+    deliver(server, persons)
     everybody = frozenset(range(size))
-    announce(world, persons, everybody, everybody)
-    return outcome(stage, world, persons[victim])
+    announce(server, persons, everybody, everybody)
+    return outcome(scenario, server, persons[victim])
 
 
-def join_twice(stage: Stage) -> Attempt:
+def join_twice(scenario: Scenario) -> Attempt:
     """Let an honest client enter twice, and show half of the others one of its keys and half the other.
 
     Each half, its own of the two selves included, confirms its own survivors; in one story the victim survived.
     """
-    colluders = stage.colluders
-    size = stage.clients - (stage.clients + colluders + 1) % 2  # with one client more, no half is a quorum
-    world = stage.open("joining twice", size)
-    persons = [world.enter(number) for number in world.honest]
+    colluders = scenario.colluders
+    size = scenario.clients - (scenario.clients + colluders + 1) % 2  # with one client more, no half is a quorum
+    server = scenario.open("joining twice", size)
+    persons = [server.enter(number) for number in server.honest]
     half = (size + colluders + 1) // 2 - colluders
     if not 1 < half <= len(persons):
-        return Attempt(stage.ring, stage.inputs[VICTIM], impossible="no half of the honest clients is a quorum")
+        return Attempt(scenario.ring, scenario.inputs[VICTIM], impossible="no half of the honest clients is a quorum")
     first, twin = persons[:half], persons[half - 1]
-    again = world.enter(twin.client)
+    again = server.enter(twin.client)
     second = [*persons[half:], again]
-    colluding = list(map(world.collude, sorted(world.colluders)))
+    colluding = list(map(server.collude, sorted(server.colluders)))
     for group, absent in (first, again), (second, twin):
-        show_book(world, group, [*(p.advertisement for p in world.persons if p is not absent), *colluding])
+        show_book(server, group, [*(p.advertisement for p in server.persons if p is not absent), *colluding])
     for group, absent in (first, again), (second, twin):
-        dealers = {person.client: person for person in world.persons if person is not absent and person.shared}
+        dealers = {person.client: person for person in server.persons if person is not absent and person.shared}
         for person in group:
             peers = [number for number in range(size) if number != person.client]
-            known = [number for number in peers if number in dealers or number in world.colluders]
-            world.mask(person, [world.envelope(number, person, dealers.get(number)) for number in known])
+            known = [number for number in peers if number in dealers or number in server.colluders]
+            server.mask(person, [server.envelope(number, person, dealers.get(number)) for number in known])
     everybody = frozenset(range(size))
     for group in first, second:
-        announce(world, group, world.colluders | {person.client for person in group}, everybody)
-    return outcome(stage, world, persons[VICTIM])
+        announce(server, group, server.colluders | {person.client for person in group}, everybody)
+    return outcome(scenario, server, persons[VICTIM])
 
 
-def leave_alone(stage: Stage) -> Attempt:
+def leave_alone(scenario: Scenario) -> Attempt:
     """Have a sum opened in which everybody but the victim colludes."""
-    colluders, circles = stage.colluders, stage.privacy > 1
-    size = stage.clients if circles else colluders + 2
-    mates = len(_mates(stage.terms("alone", size), VICTIM)) if circles else colluders + 1
+    colluders, circles = scenario.colluders, scenario.privacy > 1
+    size = scenario.clients if circles else colluders + 2
+    mates = len(_mates(scenario.terms("alone", size), VICTIM)) if circles else colluders + 1
     if not 1 < mates <= colluders + 1:
         reason = "there are too few colluders to fill the victim's circle"
-        return Attempt(stage.ring, stage.inputs[VICTIM], impossible=reason)
+        return Attempt(scenario.ring, scenario.inputs[VICTIM], impossible=reason)
     elsewhere = range(size - (colluders - mates + 1), size)
-    world = stage.open("alone", size, {*range(1, mates), *elsewhere})
-    everybody = settled(world)
-    broken = {max(honest) for circle in _circles(world.terms) if (honest := circle - world.colluders - {VICTIM})}
-    announce(world, world.persons, everybody - broken, everybody)
-    return outcome(stage, world, world.persons[0])
+    server = scenario.open("alone", size, {*range(1, mates), *elsewhere})
+    everybody = settled(server)
+    broken = {max(honest) for circle in _circles(server.terms) if (honest := circle - server.colluders - {VICTIM})}
+    announce(server, server.persons, everybody - broken, everybody)
+    return outcome(scenario, server, server.persons[0])
 
 
-def settled(world: World, withheld: dict[int, set[int]] | None = None) -> frozenset[int]:
+def settled(server: LyingServer, withheld: dict[int, set[int]] | None = None) -> frozenset[int]:
     """Let all honest clients enter, see each other's keys and mask their inputs; return everybody."""
-    for number in world.honest:
-        world.enter(number)
-    show_book(world, world.persons)
-    deliver(world, world.persons, withheld)
-    return frozenset(range(len(world.terms.clients)))
+    for number in server.honest:
+        server.enter(number)
+    show_book(server, server.persons)
+    deliver(server, server.persons, withheld)
+    return frozenset(range(len(server.terms.clients)))
 
 
-def outcome(stage: Stage, world: World, victim: Person) -> Attempt:
+def outcome(scenario: Scenario, server: LyingServer, victim: Person) -> Attempt:
     """Return what the server makes of the victim's masked input in the end."""
-    recovered = world.unmask(victim)
-    return Attempt(stage.ring, stage.inputs[victim.client], recovered, refusals=words(world.refusals), worlds=(world,))
+    recovered = server.unmask(victim)
+    return Attempt(
+        scenario.ring, scenario.inputs[victim.client], recovered, refusals=words(server.refusals), servers=(server,)
+    )
 
 
 def _sum(terms: Terms, vectors: list[RingVector]) -> RingVector:
@@ -187,12 +191,12 @@ def _mates(terms: Terms, client: int) -> set[int]:
     return next(circle for circle in _circles(terms) if client in circle)
 
 
-def _against(rule: str, lie: Callable[[Stage], Attempt]) -> Play:
+def _against(rule: str, lie: Callable[[Scenario], Attempt]) -> Play:
     """Return the lie with the choice of taking that rule out of the protocol."""
 
-    def play(stage: Stage, defended: bool) -> Attempt:
+    def play(scenario: Scenario, defended: bool) -> Attempt:
         with nullcontext() if defended else without(rule):
-            return lie(stage)
+            return lie(scenario)
 
     return play
 

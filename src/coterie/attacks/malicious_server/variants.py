@@ -1,4 +1,4 @@
-"""A lying server that does not give up: all that it says is varied at random, said again, and said twice."""
+"""A malicious server that varies its messages at random, tries again after a refusal, and repeats messages."""
 
 from collections.abc import Collection, Mapping
 
@@ -6,17 +6,17 @@ import msgspec
 import numpy as np
 
 from coterie.arithmetic.ring import RingVector
-from coterie.attacks.malicious_server.server import M, Person, World
+from coterie.attacks.malicious_server.server import LyingServer, M, Person
 from coterie.secagg import Terms, messages
 
 VARIED = 0.01, 0.03, 0.1
-"""How often a message is said otherwise than the lie has it: one of these in a session."""
+"""The shares of messages that are varied; each session has one of these."""
 AGAIN = 2
-"""How many other versions a client that refuses is shown."""
+"""How many other versions a client is sent after it refused."""
 
 
-class Restless(World):
-    """A world in which the server varies what it says; what clients accept of it is what it goes on with."""
+class VaryingServer(LyingServer):
+    """A server that varies what it sends, and continues with whatever clients accept."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Restless(World):
         self.asked = 0
         """Messages sent to honest clients."""
         self.answered_again = 0
-        """How often a client answered what it had answered before."""
+        """How often a client answered a message again."""
 
     def _ask(self, person: Person, message: M) -> tuple[M, bytes] | None:
         first = self._varied(message) if self._rng.random() < self._often else message
@@ -44,7 +44,7 @@ class Restless(World):
         return None
 
     def _repeat(self, person: Person, message: messages.Message) -> None:
-        """Say it once more: a client must not answer what it answered before."""
+        """Send it once more: a client must not answer the same message twice."""
         if self._rng.random() < self._often:
             self.asked += 1
             self.answered_again += super()._ask(person, message) is not None

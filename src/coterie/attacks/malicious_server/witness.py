@@ -1,8 +1,8 @@
-"""A witness of what honest clients compute: keys agreed, shares dealt, envelopes sealed, masks applied.
+"""A record of what honest clients compute: agreed keys, dealt shares, sealed envelopes, applied masks.
 
-It stands below every rule of the protocol, at the primitives, and writes down their arguments and results. The judge
-(:mod:`~coterie.attacks.malicious_server.knowledge`) reads these notes, so it needs no rule to know what a client did.
-The server never sees them. Functions are replaced for the length of one client's answer, as in
+It is taken at the primitives, below every rule of the protocol.
+:mod:`~coterie.attacks.malicious_server.knowledge` reads it, so that it needs no rule to know what a client did. The
+server never sees it. While one client answers, functions are replaced as in
 :mod:`~coterie.attacks.malicious_server.ablation`: for demonstrations and tests only.
 """
 

@@ -6,9 +6,9 @@ from coterie.attacks.property.detector import (
     Detector,
     attribute,
     best_by_circles,
-    ranking_accuracy,
     ranking_among_mates,
 )
+from coterie.attacks.ranking import area_under_curve
 from coterie.cohorts.circles import Circles, Mask
 from coterie.cohorts.policies import MultiRound, PolicySettings, make_policy, simulate
 
@@ -41,18 +41,18 @@ def histories(strength: float, *, circles: bool) -> list[tuple[np.ndarray, Mask]
 def test_without_a_trace_nobody_is_found() -> None:
     """An AUC with 6 and 18 clients has a deviation of 0.14; the mean of 60 lies within four of 0.018."""
     for circles in False, True:
-        auc = np.mean([ranking_accuracy(*one) for one in histories(0.0, circles=circles)])
+        auc = np.mean([area_under_curve(*one) for one in histories(0.0, circles=circles)])
         assert abs(auc - 0.5) < 0.075
 
 
 def test_a_trace_is_found_under_random_selection() -> None:
-    assert np.mean([ranking_accuracy(*one) for one in histories(1.0, circles=False)]) > 0.9
+    assert np.mean([area_under_curve(*one) for one in histories(1.0, circles=False)]) > 0.9
 
 
 def test_under_circles_it_is_found_of_circles_and_not_of_members() -> None:
     found = histories(1.0, circles=True)
     assert {ranking_among_mates(values, having, CIRCLES) for values, having in found} <= {0.5, None}
-    auc = np.array([ranking_accuracy(*one) for one in found])
+    auc = np.array([area_under_curve(*one) for one in found])
     best = np.array([best_by_circles(having, CIRCLES) for _, having in found])
     assert np.all(auc <= best)
     assert auc.mean() > 0.75

@@ -1,7 +1,7 @@
-"""Likeness of pictures: how near a recovered one comes to the original.
+"""Similarity of pictures: how close a reconstruction is to the original (MSE, PSNR, SSIM).
 
-Pictures are arrays, pictures x height x width, or with three colours x 3 at the end, from 0 to 1. Every measure has one
-number for each picture.
+Pictures are arrays, pictures x height x width (x 3 with colours), from 0 to 1. Every measure returns one number for
+each picture.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ Pictures: TypeAlias = npt.NDArray[np.float64]
 Numbers: TypeAlias = npt.NDArray[np.floating[Any]]
 
 IDENTICAL = 100.0
-"""The PSNR of a picture that was recovered exactly, in dB: infinity is not a number that JSON knows, nor has a mean."""
+"""The PSNR of an exact reconstruction, in dB. Infinity would have no mean and no JSON."""
 WINDOW = 7
 """The side of the squares over which SSIM compares."""
 
@@ -59,9 +59,9 @@ def ssim(originals: Pictures, guesses: Pictures, window: int = WINDOW) -> Reals:
 
 
 def matched(originals: Pictures, guesses: Pictures) -> Indices:
-    """Return which guess to hold against which original, each used once, so that the squared errors are least in all.
+    """Return which guess to compare with which original, each used once, so that the total squared error is smallest.
 
-    An attacker could not do that: it knows no original. It is the reading of its guesses that favours it most.
+    An attacker could not do that, because it does not know the originals: the comparison favours the attacker.
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -74,7 +74,7 @@ def matched(originals: Pictures, guesses: Pictures) -> Indices:
 
 @dataclass(frozen=True, eq=False)
 class PixelScale:
-    """How a data set's inputs stand for pixels: each channel's darkest and brightest value become 0 and 1."""
+    """The scale from inputs to pixels: the darkest and brightest value of each channel become 0 and 1."""
 
     low: Numbers
     high: Numbers
@@ -90,7 +90,7 @@ class PixelScale:
         return cls(low, high)
 
     def pictures(self, inputs: npt.NDArray[Any]) -> Pictures:
-        """Return inputs as pictures, cut off at 0 and 1."""
+        """Return inputs as pictures, clipped to 0 and 1."""
         scaled = np.clip((np.asarray(inputs, np.float64) - self.low) / (self.high - self.low), 0, 1)
         return scaled[:, 0] if scaled.shape[1] == 1 else np.moveaxis(scaled, 1, -1)
 

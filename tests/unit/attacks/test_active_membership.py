@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from coterie.attacks.active_membership import PRESETS, ActiveMembership
-from coterie.attacks.active_membership.inference import area_under_curve, infer
+from coterie.attacks.active_membership.inference import infer
 from coterie.attacks.active_membership.methods import (
     COMMON,
     METHODS,
@@ -31,6 +31,7 @@ from coterie.attacks.active_membership.trial import AttackSchedule, HonestUtilit
 from coterie.attacks.active_membership.verdict import outcome_against
 from coterie.attacks.federation import play_round, public_model
 from coterie.attacks.finding import Effect
+from coterie.attacks.ranking import area_under_curve
 from coterie.cli import app
 from coterie.confined import LOSS_CHECKS, ConfinedDescent, ConstantStep, NoCheck, Offsets
 from coterie.confined.network import loss_and_gradient
@@ -79,7 +80,7 @@ class TestInference:
     def test_inference_refuses_what_cannot_be_compared(self) -> None:
         with pytest.raises(InputError, match="a row of outputs"):
             infer(Classification(10), np.zeros((3, 2)), np.zeros(2, int), np.ones(2, bool))
-        with pytest.raises(InputError, match="members and non-members"):
+        with pytest.raises(InputError, match="positives and others"):
             area_under_curve(np.zeros(2), np.ones(2, bool))
 
     def test_one_trial_says_nothing_of_others(self) -> None:

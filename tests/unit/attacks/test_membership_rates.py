@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.attacks.membership.rates import Decisions, Roc
+from coterie.attacks.ranking import area_under_curve
 from coterie.cohorts.circles import Mask, Reals
 from coterie.errors import InputError
 
@@ -23,6 +24,7 @@ def test_the_area_is_how_likely_a_member_scores_higher(case: tuple[Reals, Mask])
     scores, members = case
     pairs = [(one > other) + (one == other) / 2 for one in scores[members] for other in scores[~members]]
     assert Roc.of(scores, members).area == pytest.approx(np.mean(pairs))
+    assert area_under_curve(scores, members) == Roc.of(scores, members).area
 
 
 @given(scored(), st.sampled_from([0.0, 0.1, 0.34, 0.5, 1.0]))

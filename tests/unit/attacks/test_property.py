@@ -14,11 +14,11 @@ from coterie.attacks.property.detector import (
     Detector,
     attribute,
     best_by_circles,
-    ranking_accuracy,
     ranking_among_mates,
 )
 from coterie.attacks.property.measure import PropertyInference, PropertyTrial
 from coterie.attacks.property.report import chance_of_ranking, draw_scores, tell
+from coterie.attacks.ranking import area_under_curve
 from coterie.cli import app
 from coterie.cohorts.circles import Circles, Mask, Reals
 from coterie.cohorts.policies import PolicySettings, make_policy, simulate
@@ -50,7 +50,7 @@ def test_a_planted_trace_is_found_in_updates_that_change(seed: int) -> None:
         detector = Detector.fit(own[:, None] * trace + 0.3 * rng.normal(size=(20, 40)), own)
         updates = having[:, None] * trace + 0.3 * rng.normal(size=(12, 40))
         scores.append(detector(updates[row].mean(0)))
-    assert ranking_accuracy(attribute(participation, np.array(scores)), having) == 1
+    assert area_under_curve(attribute(participation, np.array(scores)), having) == 1
 
 
 @given(st.integers(0, 1000), st.sampled_from([0.0, 3.0]))
@@ -63,12 +63,12 @@ def test_circle_mates_get_equal_scores_whatever_the_detector_says(seed: int, rid
     scores = attribute(participation, rng.normal(size=9), ridge)
     having = np.isin(np.arange(8), [0, 1])
     assert ranking_among_mates(scores, having, circles) == 0.5
-    assert ranking_accuracy(scores, having) <= 1
+    assert area_under_curve(scores, having) <= 1
 
 
 def test_rankings_by_hand() -> None:
     having, scores = np.array([True, False, True, False]), np.array([0.9, 0.1, 0.4, 0.4])
-    assert ranking_accuracy(scores, having) == pytest.approx((1 + 1 + 1 + 0.5) / 4)
+    assert area_under_curve(scores, having) == pytest.approx((1 + 1 + 1 + 0.5) / 4)
     assert ranking_among_mates(scores, having, Circles.of([(0, 1), (2, 3)])) == pytest.approx(0.75)
     assert ranking_among_mates(scores, having, Circles.of([(0, 2), (1, 3)])) is None
     assert best_by_circles(having, Circles.of([(0, 2), (1, 3)])) == 1
@@ -83,14 +83,14 @@ def test_one_of_a_circle_is_any_of_its_members() -> None:
     best = best_by_circles(having, circles)
     for _ in range(200):
         scores = np.repeat(rng.permutation(5).astype(float), 4)
-        assert ranking_accuracy(scores, having) <= best
+        assert area_under_curve(scores, having) <= best
 
 
 def test_both_kinds_are_needed() -> None:
     with pytest.raises(InputError, match="with the property and without"):
         Detector.fit(np.ones((3, 2)), np.ones(3, np.bool_))
-    with pytest.raises(InputError, match="with the property and without"):
-        ranking_accuracy(np.ones(3), np.zeros(3, np.bool_))
+    with pytest.raises(InputError, match="positives and others"):
+        area_under_curve(np.ones(3), np.zeros(3, np.bool_))
     for wrong in {"holders": 40}, {"share": 0.0}, {"own_clients": 2}, {"dropouts": math.nan}, {"dropouts": 1.0}:
         with pytest.raises(ConfigError):
             PropertyInference(**wrong)
@@ -145,7 +145,7 @@ def trial_of(scores: Reals, having: Mask, circles: Circles) -> PropertyTrial:
     return PropertyTrial(
         scores,
         having,
-        auc=ranking_accuracy(scores, having),
+        auc=area_under_curve(scores, having),
         among_mates=ranking_among_mates(scores, having, circles),
         accuracy=0.5,
         best_by_circles=best_by_circles(having, circles),

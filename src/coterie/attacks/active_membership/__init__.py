@@ -1,7 +1,7 @@
-"""Active membership inference: malicious participants make everybody climb the loss of some records, and look again.
+"""Active membership inference: malicious participants increase the loss of some records for everybody.
 
-Whose loss honest participants bring down again was trained on (Nasr et al. 2019; CGD, Section 5). FedAvg, Ditto and
-confined descent under the same attack, with a baseline of FedAvg in which everybody downloads the common model.
+If honest participants decrease the loss of a record again, they train on it (Nasr et al. 2019; CGD, Section 5). FedAvg,
+Ditto and confined descent are attacked in the same way; with FedAvg, everybody downloads the common model.
 """
 
 from coterie.attacks.active_membership.measure import PRESETS, ActiveMembership

@@ -1,8 +1,8 @@
-"""The scene: who trains on what, which records the attackers ask about, and what is left to test with.
+"""Records of an attack: who trains on what, the targets whose membership is inferred, and the test examples.
 
-Members and non-members must differ in nothing but membership. So all examples of a data set, those of its training file
-and those of its test file, are shuffled together and dealt anew: to every participant a share, to the attackers records
-that nobody trains on, and of the rest some to test with. A rule that knows nothing is then right half the time.
+Members and non-members must not differ in anything but membership. So all examples of a data set, from its training
+file and its test file, are shuffled together and dealt: a share to every participant, non-members to the attackers, and
+some of the rest for testing. Without any information, a rule is then right half of the time.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ from coterie.training.streams import stream
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Rows of features with their targets; where they are dealt to several, one after the other, equally many each."""
+    """Rows of features with their targets; if they belong to several participants, equally many each, in order."""
 
     x: FloatArray = field(repr=False)
     y: TrueAnswers = field(repr=False)
@@ -36,20 +36,20 @@ class Records:
 
 @dataclass(frozen=True, eq=False)
 class MembershipScene:
-    """Honest participants and attackers with what each has."""
+    """Honest participants and attackers, with the records of each."""
 
     honest: Records
-    """What the honest participants train on."""
+    """The training examples of the honest participants."""
     cover: Records
-    """What is the attackers' own; they train on it like anybody else, before they attack."""
+    """The attackers' own examples, which they train on before they attack."""
     targets: Records
-    """The records that the attackers ask about; for each attacker first those that are members."""
+    """The records whose membership is inferred; for each attacker, members come first."""
     decoys: TrueAnswers = field(repr=False)
-    """Wrong answers for the targets, fixed for good."""
+    """Wrong answers for the targets, the same in all rounds."""
     test: Records
-    """What nobody trains on and nobody asks about."""
+    """Examples that are neither trained on nor targets."""
     participants: int
-    """How many are honest."""
+    """The number of honest participants."""
     malicious: int
     task: InferenceTask
     seed: int
@@ -67,9 +67,9 @@ class MembershipScene:
         data_dir: Path | str | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Self:
-        """Deal so many ``examples`` to everybody, and as many targets to each attacker, half of them members.
+        """Deal ``examples`` to everybody, and as many targets to each attacker, half of them members.
 
-        At most ``tests`` of the others are there to test with.
+        At most ``tests`` of the others are test examples.
         """
         dataset = _loaded(data, data_dir, tuple(sorted((options or {}).items())))
         half = examples // 2
@@ -107,7 +107,7 @@ class MembershipScene:
 
     @property
     def members(self) -> Mask:
-        """Which targets an honest participant trains on: the truth, which the score alone is told."""
+        """Which targets an honest participant trains on: the truth, which only the score uses."""
         each = len(self.targets) // self.malicious
         return np.tile(np.arange(each) < each // 2, self.malicious)
 
@@ -119,7 +119,7 @@ def _loaded(name: str, folder: Path | str | None, options: tuple[tuple[str, Any]
 
 
 def _rows(train: npt.NDArray[Any], test: npt.NDArray[Any], rows: Indices) -> npt.NDArray[Any]:
-    """Return rows of two arrays, numbered through, without a copy of all of both."""
+    """Return rows of two arrays that are numbered consecutively, without copying both."""
     first = rows < len(train)
     found = np.empty((rows.size, *train.shape[1:]), train.dtype)
     found[first], found[~first] = train[rows[first]], test[rows[~first] - len(train)]

@@ -1,8 +1,7 @@
-"""The two kinds of task whose members are asked for: to classify, or to predict numbers.
+"""The two kinds of task that are attacked: classification and regression.
 
-They differ in what a loss is, in the rule that calls a record a member, in the wrong answers that attackers want from
-everybody's model, and in what a model is worth. Targets are labels, or columns of numbers
-(:class:`~coterie.training.data.datasets.Dataset`).
+They differ in the loss, in the rule that decides membership, in the wrong answers that attackers push models to, and in
+the score of a model. Targets are labels, or columns of numbers (:class:`~coterie.training.data.datasets.Dataset`).
 """
 
 from dataclasses import dataclass
@@ -25,15 +24,15 @@ class InferenceTask(Protocol):
     worth: ClassVar[str]
     """What :meth:`score` is called."""
     reaches: ClassVar[str]
-    """What a model does with a share of its targets if that is its score."""
+    """A phrase for a score, with a place for it."""
     rule: ClassVar[str]
-    """How a record is called a member."""
+    """The rule that decides membership, in words."""
     wrong: ClassVar[str]
-    """The answers that attackers push everybody to."""
+    """The wrong answers that attackers push models to, in words."""
 
     @property
     def outputs(self) -> int:
-        """How many numbers a model answers with."""
+        """How many outputs a model has."""
         ...
 
     def losses(self, answers: FloatArray, targets: TrueAnswers) -> Reals:
@@ -41,11 +40,11 @@ class InferenceTask(Protocol):
         ...
 
     def called(self, answers: FloatArray, targets: TrueAnswers) -> Mask:
-        """Say which records the rule calls members."""
+        """Return which records the rule calls members."""
         ...
 
     def score(self, answers: FloatArray, targets: TrueAnswers) -> float:
-        """Return what the answers are worth, of which the most is 1."""
+        """Return the score of the answers, at most 1."""
         ...
 
     def decoys(self, targets: TrueAnswers, rng: np.random.Generator) -> TrueAnswers:
@@ -55,7 +54,7 @@ class InferenceTask(Protocol):
 
 @dataclass(frozen=True)
 class Classification:
-    """To tell classes apart: a member is what the model classifies correctly, as in the paper."""
+    """Classification: a record that the model classifies correctly is called a member, as in the paper."""
 
     outputs: int
     worth: ClassVar[str] = "accuracy"
@@ -70,7 +69,7 @@ class Classification:
         return found
 
     def called(self, answers: FloatArray, targets: TrueAnswers) -> Mask:
-        """Call those members that are classified correctly."""
+        """Call the records members that are classified correctly."""
         return np.asarray(answers.argmax(axis=1) == targets)
 
     def score(self, answers: FloatArray, targets: TrueAnswers) -> float:
@@ -78,16 +77,16 @@ class Classification:
         return float(self.called(answers, targets).mean())
 
     def decoys(self, targets: TrueAnswers, rng: np.random.Generator) -> TrueAnswers:
-        """Return a random label for each, never its own."""
+        """Return a random wrong label for each record."""
         return np.asarray((targets + rng.integers(1, self.outputs, len(targets))) % self.outputs, np.int64)
 
 
 @dataclass(frozen=True)
 class Regression:
-    """To predict numbers: the half of the targets with the smaller errors are called members.
+    """Regression: the half of the targets with the smaller errors are called members.
 
-    Attackers know that half of them are. (The code of the paper asks for the index of the largest of one output, which
-    says the same of every record.)
+    Attackers know that half of them are. (The code of the paper takes the index of the largest of one output, which is
+    the same for every record.)
     """
 
     outputs: int
@@ -102,12 +101,12 @@ class Regression:
         return found
 
     def called(self, answers: FloatArray, targets: TrueAnswers) -> Mask:
-        """Call those members whose error is below the median; of equal ones none."""
+        """Call the records members whose error is below the median; none if all are equal."""
         errors = self.losses(answers, targets)
         return np.asarray(errors < np.median(errors))
 
     def score(self, answers: FloatArray, targets: TrueAnswers) -> float:
-        """Return the share of the variance that is explained: 0 for who always answers with the mean, or less."""
+        """Return the share of the variance that is explained: 0 for always predicting the mean, or less."""
         variance = float(np.var(np.asarray(targets, np.float64), axis=0).mean())
         error = float(self.losses(answers, targets).mean())
         if not np.isfinite(error) or not variance:
@@ -115,7 +114,7 @@ class Regression:
         return 1 - error / variance
 
     def decoys(self, targets: TrueAnswers, rng: np.random.Generator) -> TrueAnswers:
-        """Return numbers one deviation above or below the true ones: as wrong for every record, so that errors tell."""
+        """Return numbers one deviation above or below the true ones: equally wrong for every record."""
         return np.asarray(targets + targets.std(axis=0) * rng.choice([-1, 1], targets.shape), targets.dtype)
 
 

@@ -1,4 +1,4 @@
-"""The course of an attack: honest training until it is worth attacking, then attack, or watch, from there."""
+"""One trial of an attack: honest training up to a threshold, then rounds of the attack, or of mere observation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,23 +21,23 @@ class AttackSchedule:
     """When attackers attack, and for how long: the same for every method."""
 
     threshold: float
-    """Attack once the attackers' own models reach this score on the targets (a share classified correctly, or of their
-    variance explained): they see no more."""
+    """Attack once the attackers' own models reach this score on the targets (accuracy, or explained variance): they
+    see no other models."""
     patience: int
-    """Attack after so many rounds, if that never happens."""
+    """Attack after so many rounds at the latest."""
     rounds: int
-    """Of the attack; membership is inferred after the last."""
+    """Rounds of the attack; membership is inferred after the last."""
     looks: int = 5
-    """How often the course of it is measured, evenly spread."""
+    """How often it is measured, evenly spread over these rounds."""
 
 
 @dataclass(frozen=True)
 class HonestUtility:
-    """What honest participants' models are worth on the test examples: their accuracy, or the variance they explain."""
+    """The score of honest participants' models on the test examples: accuracy, or explained variance."""
 
     mean: float
     spread: float
-    """Standard deviation over participants: what CGD calls gamma-fairness."""
+    """Standard deviation over participants, which CGD calls gamma-fairness."""
     worst: float
 
     @classmethod
@@ -51,17 +51,17 @@ class HonestUtility:
 
 @dataclass(frozen=True)
 class AttackLook:
-    """What can be measured after some rounds of an attack."""
+    """Measurements after some rounds of an attack."""
 
     round: int
     inferred: Mapping[str, Inferred]
-    """By what attackers infer from."""
+    """By the model that attackers infer from."""
     utility: HonestUtility
 
 
 @dataclass(frozen=True)
 class AttackCourse:
-    """One attack on one method: strength 0 is to watch."""
+    """One attack on one method; strength 0 only observes."""
 
     strength: float
     looks: Sequence[AttackLook]
@@ -70,19 +70,19 @@ class AttackCourse:
 
     @property
     def last(self) -> AttackLook:
-        """What the attack comes to."""
+        """The measurements after the last round."""
         return self.looks[-1]
 
 
 @dataclass(frozen=True)
 class MethodTrial:
-    """One method, with all that was tried on it from the same standing."""
+    """One method, and all attacks on it from the same state."""
 
     method: MethodName
     began: int
     """Rounds of honest training before the attack."""
     ready: bool
-    """Whether the threshold was reached, and not patience exhausted."""
+    """Whether the threshold was reached before patience was exhausted."""
     before: HonestUtility
     refused_before: float
     courses: Sequence[AttackCourse]
@@ -92,9 +92,9 @@ class MethodTrial:
 def play(
     method: MethodName, scene: MembershipScene, recipe: Recipe, schedule: AttackSchedule, strengths: Sequence[float]
 ) -> MethodTrial:
-    """Train a method, then attack it from where it stands with each of the strengths.
+    """Train with a method, then attack it from that state with each of the strengths.
 
-    Where attackers train on their targets before, they do so with the largest of them.
+    If attackers train on their targets before, they do so with the largest strength.
     """
     descent = AttackedDescent(method, scene, recipe)
     refused, ready = 0, False
@@ -124,15 +124,15 @@ def _attack(descent: AttackedDescent, strength: float, schedule: AttackSchedule)
 
 
 def _own_score(descent: AttackedDescent) -> float:
-    """Return what the attackers' own models are worth on the targets."""
+    """Return the score of the attackers' own models on the targets."""
     own, *_ = descent.answers().values()
     return descent.scene.task.score(own, descent.scene.targets.y)
 
 
 def know_nothing(scene: MembershipScene, recipe: Recipe, rounds: int) -> Inferred:
-    """Infer from a model that attackers train alone, on their own examples: it has seen no target.
+    """Infer from a model that attackers train alone on their own examples, without any target.
 
-    What it comes to is what the rule is worth without any information.
+    This is the baseline: the rule without any information.
     """
     anchor = zero_anchor(scene.cover.x.shape[1], classes=scene.task.outputs)
     model = balanced_start(anchor, Spread(recipe.spread), stream(scene.seed, "offset", "alone"))

@@ -1,1 +1,1 @@
-"""Differencing over rounds: sums of many rounds, and who was in each, taken apart into single updates."""
+"""Differencing over rounds: individual updates recovered from the sums of many rounds and the participation matrix."""

@@ -1,18 +1,18 @@
-"""Least squares from sums to single updates, its error, and what no attacker who sees circles can go below.
+"""Least squares: individual updates from sums, the error, and a lower bound on it where circles are kept.
 
 Row t of the 0/1 matrix P says who was aggregated in round t, n_t of them, and the round reveals the mean of their
 updates. If updates hardly change, P D = diag(n) M, where D has a client's update and M a round's mean in each row: So
 et al. 2023 solve for D by least squares (their formula leaves out the factor n, their code has it).
 
-*Circles.* Members of a circle have equal columns in P. Whatever an attacker computes from P and the sums, members in
-another order would have led to the same: the estimates of a circle's members come from the circle alone, not from
-whose update is whose. Let d_1 ... d_T be their updates and v any estimate. Over all orders the mean relative error is
+*Circles.* Members of a circle have equal columns in P. If two of them exchanged their updates, P and the sums would be
+the same: no estimate can depend on whose update is whose. Let d_1 ... d_T be their updates and v any estimate. Over all
+orders the mean relative error is
 
     (1/T) Σ_j ||d_j - v||^2 / ||d_j||^2  >=  1 - ||Σ_j w_j d_j||^2 / (T Σ_j w_j),   w_j = 1 / ||d_j||^2,
 
 with equality at the weighted mean of the d_j. For orthogonal updates of equal norm that is (T - 1) / T, and the
-attacker's estimate, a T-th of the circle's sum, attains it. For equal updates it is 0: circles hide who is who among
-their members, and nothing that all of them have in common.
+attacker's estimate, a T-th of the circle's sum, attains it. For equal updates it is 0: circles hide which member an
+update belongs to; they do not hide what all members have in common.
 """
 
 import numpy as np
@@ -23,11 +23,11 @@ from coterie.errors import InputError
 
 
 def reconstruct(participation: Mask, means: Matrix, ridge: float = 0.0) -> Matrix:
-    """Return each client's update by least squares, the shortest one where sums leave it open; a row for each client.
+    """Return each client's update by least squares, in rows; the shortest solution if there are many.
 
     Clients with equal columns are solved for as one, so that their estimates are equal to the last bit: the shortest
-    solution is a T-th of their sum each. Who never took part gets zeros. With ``ridge`` > 0, so many times the squared
-    norm of the solution is added to what is minimised, which calms estimates of clients with nearly equal columns.
+    solution is a T-th of their sum each. A client that never took part gets zeros. ``ridge`` times the squared norm of
+    the solution is added to the objective, which stabilises estimates of clients with nearly equal columns.
     """
     if participation.ndim != 2 or len(participation) != len(means) or not participation.any(1).all():
         raise InputError("every mean needs a row of the participation matrix, with somebody in it")
@@ -51,7 +51,7 @@ def unexplained(participation: Mask, means: Matrix, estimate: Matrix) -> float:
 
 
 def guess_mean(participation: Mask, means: Matrix) -> Vector:
-    """Return the mean of all updates in all sums: the guess for everybody of who does not look at P."""
+    """Return the mean of all updates in all sums: the baseline guess for everybody, which does not use P."""
     counts = participation.sum(1)
     return np.asarray(counts @ means / counts.sum())
 
@@ -65,12 +65,12 @@ def relative_errors(truth: Matrix, estimate: Matrix | Vector) -> Reals:
 
 
 def circle_bounds(truth: Matrix, circles: Circles) -> Reals:
-    """Return for each circle the least mean error over its members that any estimate from sums can have."""
+    """Return for each circle the smallest mean error over its members that any estimate from sums can have."""
     return np.array([_least_error(truth[list(circle)]) for circle in circles])
 
 
 def told_apart(truth: Matrix, estimate: Matrix, circles: Circles) -> float:
-    """Return how often an attacker tells two members of a circle apart, given both their updates: 0.5 is guessing."""
+    """Return how often an attacker distinguishes two members of a circle, given both updates: 0.5 is guessing."""
     hits = [
         _prefers(truth[[one, other]], estimate[[one, other]])
         for circle in circles
@@ -86,6 +86,6 @@ def _least_error(updates: Matrix) -> float:
 
 
 def _prefers(truth: Matrix, estimate: Matrix) -> float:
-    """Return 1 if the estimates fit the right way round, 0 if the wrong way, and half if they are equal."""
-    # Σ||d^_i - d_i||^2 less the same with the d_i exchanged, but for a factor and without cancellation.
+    """Return 1 if the estimates fit the right members, 0 if they fit the wrong ones, and 0.5 if they are equal."""
+    # Proportional to Σ||d^_i - d_i||^2 less the same with the d_i exchanged, without cancellation.
     return float(np.heaviside(np.dot(truth[0] - truth[1], estimate[0] - estimate[1]), 0.5))

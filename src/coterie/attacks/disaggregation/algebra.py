@@ -2,16 +2,16 @@
 
 If updates hardly change, the n x d matrix of sums S is P D, and its column space is that of P, whose columns say in
 which rounds each client took part. So the column p of a client is a vector of zeros and ones in a space that the
-attacker knows. With V an orthonormal basis of the rest of R^n, and how often the client took part in each period
-(A p = c, from telemetry, say, or billing), p is found by a mixed-integer linear program,
+attacker knows. Let V be an orthonormal basis of the orthogonal complement, and let c count how often the client took
+part in each period (A p = c, known from telemetry or billing). A mixed-integer linear program finds p,
 
     minimise ||V^T p||_1   over p in {0, 1}^n with A p = c,
 
-column by column. (Lam et al. take the 2-norm; the 1-norm has the same zeros, and the program stays linear.) With P at
-hand, :mod:`coterie.attacks.differencing` does the rest.
+column by column. (Lam et al. use the 2-norm; the 1-norm has the same zeros, and the program stays linear.) With P,
+:mod:`coterie.attacks.differencing` does the rest.
 
-Members of a circle have equal columns and equal counts, hence the same program and the same solution: the log comes out
-all the same, and what is taken out of the sums with it are sums over circles.
+Members of a circle have equal columns and equal counts, hence the same program and the same solution: the attack finds
+the log, but it can recover only sums over circles with it.
 """
 
 import numpy as np
@@ -24,9 +24,9 @@ _NODES = 50  # of a search tree: a limit in seconds would make results depend on
 
 
 def column_space(totals: Matrix, clients: int) -> Matrix:
-    """Return an orthonormal basis of what P spans: the strongest directions, one for each client if there are so many.
+    """Return an orthonormal basis of the column space of P: the strongest directions, at most one for each client.
 
-    With updates that change a little, weak directions are in it that P does not span: they make the search wider.
+    If updates change a little, it also has weak directions that P does not span; they make the search wider.
     """
     directions, strengths, _ = np.linalg.svd(totals, full_matrices=False)
     floor = strengths[0] * np.finfo(np.float64).eps * max(totals.shape)
@@ -35,12 +35,12 @@ def column_space(totals: Matrix, clients: int) -> Matrix:
 
 
 def period_counts(participation: Mask, period: int) -> Indices:
-    """Return how often each client took part in each period of so many rounds: periods in rows."""
+    """Return how often each client took part in each period of ``period`` rounds; periods are in rows."""
     return np.add.reduceat(participation.astype(np.int64), np.arange(0, len(participation), period), axis=0)
 
 
 def find_column(space: Matrix, counts: Indices, period: int) -> Mask | None:
-    """Return the zeros and ones with these counts that are nearest to a space; None where the search found none."""
+    """Return the zeros and ones with these counts that are nearest to a space; None if the search found none."""
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     rounds, rank = space.shape
@@ -62,7 +62,7 @@ def find_column(space: Matrix, counts: Indices, period: int) -> Mask | None:
 
 
 def disaggregate(totals: Matrix, counts: Indices, period: int) -> Mask:
-    """Return the participation matrix: a column for each client, of False where none was found."""
+    """Return the participation matrix; a column that was not found is False."""
     if len(counts) != -(-len(totals) // period):
         raise InputError(f"{len(totals)} rounds are not {len(counts)} periods of {period}")
     space = column_space(totals, counts.shape[1])
@@ -73,12 +73,12 @@ def disaggregate(totals: Matrix, counts: Indices, period: int) -> Mask:
 
 
 def guess_by_counts(counts: Indices, lengths: Indices) -> Mask:
-    """Return P as who knows the counts alone guesses it at best: in each period, everybody always or never."""
+    """Return the best guess of P from the counts only: in each period, a client takes part always or never."""
     return np.repeat(2 * counts > lengths[:, None], lengths, axis=0)
 
 
 def entries_right_by_counts(counts: Indices, lengths: Indices) -> float:
-    """Return the share of P's entries that who knows the counts alone is expected to get right at best."""
+    """Return the expected share of P's entries that the best guess from the counts only gets right."""
     shares = counts / lengths[:, None]
     right = np.maximum(shares, 1 - shares) * lengths[:, None]
     return float(right.sum() / (lengths.sum() * counts.shape[1]))

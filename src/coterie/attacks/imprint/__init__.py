@@ -1,4 +1,4 @@
-"""A model crafted by the server, which leaves examples as they are in the sum of all updates."""
+"""Imprinting: a model crafted by the server, so that the sum of all updates contains single examples."""
 
 from coterie.attacks.imprint.layer import Imprinter, craft, examples_in
 from coterie.attacks.imprint.measure import Imprint

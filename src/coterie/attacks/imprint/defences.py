@@ -1,4 +1,4 @@
-"""Defences of a client: a look at the model that it was sent, before it trains it."""
+"""Defences of a client: checks of the model that it was sent, before it trains it."""
 
 from torch import nn
 
@@ -10,7 +10,7 @@ from coterie.training.architecture import architecture, check_architecture
 
 
 def refused_for_length(sent: nn.Module, agreed: nn.Module) -> bool:
-    """Tell whether a client whose floor allows the agreed model's length takes part in a session for the one sent."""
+    """Return whether a client refuses the session because the model is longer than its floor allows."""
     floor = Floor(most_length=1 + _numbers(agreed))
     terms = Terms(session=bytes(16), clients=("client", "another"), bits=32, length=1 + _numbers(sent))
     try:
@@ -21,7 +21,7 @@ def refused_for_length(sent: nn.Module, agreed: nn.Module) -> bool:
 
 
 def refused_for_architecture(sent: nn.Module, agreed: nn.Module) -> bool:
-    """Tell whether a client that pinned the agreed architecture trains the model sent."""
+    """Return whether a client refuses the model because it pinned the agreed architecture."""
     try:
         check_architecture(sent, architecture(agreed))
     except PeerProtocolError:

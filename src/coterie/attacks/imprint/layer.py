@@ -2,9 +2,9 @@
 
 Unit i of the layer computes s (<w, x> - c_i), followed by a ReLU, with c_1 < ... < c_k quantiles of the statistic
 <w, x> over public examples. All units feed the outputs with the same weights u, so that the gradient at unit i is
-g(x) = <u, dL/doutput> if <w, x> > c_i, and 0 if not. Summed over whatever examples, row i of the weights' gradient
-less row i + 1 is the sum of g(x) x over the examples between c_i and c_{i+1}, and for the biases the sum of g(x): where
-there is one such example, their ratio is x. Sums over clients are sums over examples, so that no cohort hides it.
+g(x) = <u, dL/doutput> if <w, x> > c_i, and 0 if not. Summed over any examples, row i of the weights' gradient
+less row i + 1 is the sum of g(x) x over the examples between c_i and c_{i+1}, and for the biases the sum of g(x): if
+there is one such example, their ratio is x. Sums over clients are sums over examples, so no cohort hides it.
 """
 
 import math
@@ -26,7 +26,7 @@ _SHRINK = 0.01
 
 @dataclass(frozen=True, eq=False)
 class Imprinter:
-    """What the server puts into the model: the direction w of the statistic, and the ends of its bins."""
+    """The content of the crafted layer: the direction w of the statistic, and the ends of its bins."""
 
     direction: Reals
     ends: Reals
@@ -71,11 +71,11 @@ def craft(model: nn.Module, imprinter: Imprinter) -> None:
 
 
 def examples_in(update: ModelArrays, least: float = 1e-6) -> npt.NDArray[np.float64]:
-    """Return the examples that a sum or mean of updates of a crafted model holds, one for each bin that is not empty.
+    """Return the examples in a sum or mean of updates of a crafted model, one for each bin that is not empty.
 
-    ``update`` is of one step, by any number of clients. A bin whose bias hardly moved, by less than ``least`` of the
-    one that moved most, is empty. What is in a bin with several examples comes out as a mixture of them. Where noise
-    exceeds all numbers, nothing comes out.
+    ``update`` is that of one step, by any number of clients. A bin is empty if its bias moved by less than ``least``
+    times the largest move. A bin with several examples gives a mixture of them. If noise exceeds all numbers, nothing
+    is found.
     """
     weights, bias = (np.asarray(array, np.float64) for array in update[:2])
     with np.errstate(all="ignore"):

@@ -1,13 +1,13 @@
-"""Inversion of gradients: from the gradient of a loss to the pictures it was computed from.
+"""Gradient inversion: pictures from the gradient of a loss.
 
 :func:`invert` is the attack of Geiping et al. (2020, "Inverting Gradients"). With g the gradient seen, it looks for
 
     x* = argmin over x of  1 - <g(x), g> / (|g(x)| |g|)  +  v TV(x),    low <= x <= high,
 
 where g(x) is the gradient of the mean loss of the pictures x with the labels given, and TV their total variation. It
-descends along the sign of the gradient with respect to x, smoothed as by Adam, in steps that shrink tenfold after 3/8,
-5/8 and 7/8 of the way. An update of one step of descent points along -g, and the length of g plays no part: neither the
-learning rate nor the number of clients that a mean was taken over needs to be known.
+descends along the sign of the gradient with respect to x, smoothed as in Adam, with steps that shrink tenfold after
+3/8, 5/8 and 7/8 of the steps. An update of one step of descent points along -g, and the length of g does not matter:
+the attacker needs neither the learning rate nor the number of clients in a mean.
 """
 
 import copy
@@ -32,13 +32,13 @@ _SMOOTH, _SMOOTH_SQUARES = 0.9, 0.999
 
 @dataclass(frozen=True)
 class Budget:
-    """How much an attacker spends on an inversion; tuned on updates of single clients, and the same for circles."""
+    """The effort of an inversion; tuned on updates of single clients, and the same for circles."""
 
     steps: int = 600
     step_size: float = 0.1
-    """Of the way from the darkest to the brightest pixel."""
+    """As a share of the range from the darkest to the brightest pixel."""
     variation: float = 1e-4
-    """The weight v of the total variation: how smooth the attacker believes pictures to be."""
+    """The weight v of the total variation: how smooth the attacker expects pictures to be."""
 
     def __post_init__(self) -> None:
         if self.steps < 1 or not 0 < self.step_size < float("inf") or not 0 <= self.variation < float("inf"):

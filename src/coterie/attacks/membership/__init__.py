@@ -1,5 +1,5 @@
-"""Passive membership inference: who merely looks at a model asks whether an example was trained on.
+"""Passive membership inference: was an example trained on, judged from a model that the attacker sees.
 
-:mod:`~coterie.attacks.membership.scores` has the attacks as functions of arrays, :mod:`.rates` what they are worth,
-:mod:`.candidates` the federations they are tried on, :mod:`.wire` what an eavesdropper sees of a secure aggregation.
+:mod:`~coterie.attacks.membership.scores` has the attacks as functions of arrays, :mod:`.rates` their success rates,
+:mod:`.candidates` the federations they are tried on, and :mod:`.measure` one trial of all of them.
 """

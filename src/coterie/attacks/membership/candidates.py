@@ -1,8 +1,8 @@
-"""Federations to infer membership in: many runs of federated averaging that differ in who was trained on.
+"""Candidates for membership, and the federations that are trained with some of them.
 
-One client is the target. Half of the *candidates*, drawn anew for every run, are all its examples, its members; the
-other half are from the same source and nobody has them. The other clients' examples are drawn for every run from the
-rest. A run may be a victim, or a reference model of the attacker's.
+One client is the target. In every run of federated averaging, a new half of the *candidates* are its examples (the
+members); the other half comes from the same source, and no client has it. The examples of the other clients are drawn
+from the rest. A run is either a victim, or one of the attacker's reference models.
 """
 
 from collections.abc import Callable, Sequence
@@ -49,7 +49,7 @@ class SumNoise:
     norm: float
 
     def epsilon(self, rounds: int, delta: float) -> float:
-        """Return the epsilon, for a whole client, of so many rounds: a client moves a sum by at most the norm."""
+        """Return the epsilon of so many rounds for a whole client, which moves a sum by at most the norm."""
         return composed_epsilon(Concentrated(0.5 / self.multiplier**2, 0.0), rounds, delta)
 
     def release(self, updates: Matrix, rng: np.random.Generator) -> Vector:
@@ -90,17 +90,17 @@ class FederatedRun:
 
     @property
     def client(self) -> ModelArrays:
-        """The target's own model, as it would send it unprotected."""
+        """The target's own model, as it would send it without protection."""
         return self.claimed(self.updates[0])
 
     def claimed(self, update: Vector) -> ModelArrays:
-        """Return the model of a client whose update this would be."""
+        """Return the model of a client that sends this update."""
         return flatten.moved(self.last.before, shaped(update, self.last.before))
 
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Examples with their parts in the game: candidates, strangers nobody trains on, and the rest."""
+    """A data set split into candidates, strangers that nobody trains on, and the rest."""
 
     problem: Problem = field(repr=False)
     data: ArrayData = field(repr=False)
@@ -113,7 +113,7 @@ class Candidates:
     def deal(
         cls, data: str, model: str, examples: int, strangers: int, seed: int, data_dir: Path | str | None = None
     ) -> Self:
-        """Deal a data set, its training and test examples together: ``examples`` is what a client has."""
+        """Split a data set, training and test examples together, for clients with ``examples`` each."""
         dataset = load_labelled(data, data_dir)
         pool = ArrayData(
             np.concatenate([dataset.train_x, dataset.test_x]), np.concatenate([dataset.train_y, dataset.test_y])
@@ -130,9 +130,9 @@ class Candidates:
         return self.candidates.size // 2
 
     def draw_members(self, run: int) -> Mask:
-        """Return which half of the candidates is the target's in a run: runs 2i and 2i + 1 have complementary ones.
+        """Return which half of the candidates is the target's in a run; runs 2i and 2i + 1 have complementary halves.
 
-        Among any such pairs of runs, every candidate has therefore as many in models as out models.
+        So every candidate has as many in models as out models among any such pairs of runs.
         """
         chosen = np.zeros(self.candidates.size, bool)
         chosen[stream(self.seed, "members", run // 2).permutation(self.candidates.size)[: self.examples]] = True
@@ -173,7 +173,7 @@ class Candidates:
         return partial(noise.release, rng=stream(self.seed, "membership noise", run, number))
 
     def look(self, state: ModelArrays) -> Sight:
-        """Ask a model about the candidates and the strangers."""
+        """Return a model's answers for the candidates and the strangers."""
         return Sight.of(*self._answers(state, self.candidates), *self._answers(state, self.strangers))
 
     def accuracy(self, state: ModelArrays) -> float:
@@ -182,7 +182,7 @@ class Candidates:
         return float((outputs.argmax(1) == labels).mean())
 
     def references(self, runs: Sequence[FederatedRun], seen: Callable[[FederatedRun], ModelArrays]) -> References:
-        """Return reference models, of each run what the attacker would see of it."""
+        """Return reference models: the model of each run that the attacker would see."""
         return References([self.look(seen(run)) for run in runs], np.stack([run.members for run in runs]))
 
     def _answers(self, state: ModelArrays, indices: Indices) -> tuple[np.ndarray, Indices]:

@@ -1,7 +1,7 @@
-"""Rates at which scores tell members from others: the ROC curve and what is read off it, with intervals.
+"""Success rates of membership scores: the ROC curve, and decisions at a threshold.
 
-An example is called a member if its score is at least a threshold. Scores that are equal stay together on the curve,
-so that an attack gains nothing by ties.
+An example is called a member if its score is at least a threshold. Equal scores stay together on the curve, so that
+ties give an attack no advantage.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from coterie.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class Roc:
-    """The curve: for each threshold, falling, how many of the others and of the members score at least that."""
+    """The ROC curve: for each threshold, in descending order, how many others and members score at least that."""
 
     thresholds: Reals
     false_alarms: Reals
@@ -25,7 +25,7 @@ class Roc:
 
     @classmethod
     def of(cls, scores: Reals, members: Mask) -> "Roc":
-        """Return the curve of scores, of members and others; it begins with a threshold that nobody reaches."""
+        """Return the curve; it begins with a threshold that no score reaches."""
         if scores.shape != members.shape or members.all() or not members.any() or np.isnan(scores).any():
             raise InputError("a ROC curve needs a score for each example, members and others")
         order = np.argsort(-scores, axis=None, kind="stable")
@@ -38,7 +38,7 @@ class Roc:
 
     @property
     def area(self) -> float:
-        """AUC: how likely a member scores above another example, ties counting half."""
+        """The AUC: the probability that a member scores above another example; ties count one half."""
         return float(np.trapezoid(self.hits, self.false_alarms)) / (self.others * self.members)
 
     @property
@@ -47,14 +47,14 @@ class Roc:
         return float(self.thresholds[np.argmax(self.hits / self.members - self.false_alarms / self.others)])
 
     def hits_at(self, rate: float) -> int:
-        """Return how many members are found if at most this share of the others may be taken for one."""
+        """Return how many members are found if at most this share of the others is called a member."""
         allowed = floor(rate * self.others + 1e-9)
         return int(self.hits[np.flatnonzero(self.false_alarms <= allowed)[-1]])
 
 
 @dataclass(frozen=True)
 class Decisions:
-    """What calling examples members came to: counts of right and wrong calls."""
+    """Counts of right and wrong decisions."""
 
     hits: int
     misses: int
@@ -63,7 +63,7 @@ class Decisions:
 
     @classmethod
     def of(cls, called: Mask, members: Mask) -> "Decisions":
-        """Count."""
+        """Count them."""
         return cls(
             int((called & members).sum()),
             int((~called & members).sum()),
@@ -78,11 +78,11 @@ class Decisions:
 
     @property
     def balanced_accuracy(self) -> float:
-        """The share of right calls, members and others weighing the same."""
+        """The share of right decisions, with equal weight of members and others."""
         return (self.recall + self.correct_rejections / (self.correct_rejections + self.false_alarms)) / 2
 
     @property
     def precision(self) -> float | None:
-        """The share of members among those called members; None if nobody was."""
+        """The share of members among those called members; None if there are none."""
         called = self.hits + self.false_alarms
         return self.hits / called if called else None

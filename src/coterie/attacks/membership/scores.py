@@ -1,12 +1,12 @@
-"""Attacks on a model's memory: a score for each candidate, the larger the more it looks like a member.
+"""Membership scores: a number for each candidate, which is larger the more it looks like a member.
 
-All of them see how sure a model is of the right label, on the scale of Carlini et al. (2022),
+All of them use the model's confidence in the right label, on the scale of Carlini et al. (2022),
 
     phi = log(p / (1 - p)),
 
-p being the probability of the right label; they differ in what they compare it with. All but the first need
-*reference models*: models that the attacker trains as the victim does, knowing which candidates each has seen. A
-candidate's "in" models are those that were trained on it and its "out" models the others, whatever the victim did.
+where p is the probability of the right label. They differ in what they compare it with. All but the first need
+*reference models*: models that the attacker trains like the victim's, with known candidates in each. The "in" models of
+a candidate are those that were trained on it, its "out" models are the others.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,17 +26,17 @@ _RIDGE = 1e-3
 _NEWTON_STEPS = 30
 
 GAMMA = 1.0
-"""By how much a member's ratio must exceed that of a stranger to count (RMIA's threshold gamma)."""
+"""RMIA's threshold gamma: the factor by which a member's ratio must exceed that of a stranger."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sight:
-    """What a model answers: phi for candidates and for strangers nobody trained on, and the largest log-odds."""
+    """A model's answers: phi for candidates and for strangers (which nobody trains on), and the largest log-odds."""
 
     candidates: Reals
     strangers: Reals
     top: Reals
-    """Candidates x 3: the log-odds of the largest probabilities, falling."""
+    """Candidates x 3: the log-odds of the three largest probabilities, in descending order."""
 
     @classmethod
     def of(
@@ -46,7 +46,7 @@ class Sight:
         strangers: npt.NDArray[np.floating[Any]],
         stranger_labels: Indices,
     ) -> "Sight":
-        """Take in a model's outputs (logits, examples x classes)."""
+        """Compute them from a model's outputs (logits, examples x classes)."""
         everything = np.stack([log_odds(candidates, np.full_like(labels, one)) for one in range(candidates.shape[1])])
         largest = -np.sort(-everything, axis=0)[:_SHOWN].T
         return cls(log_odds(candidates, labels), log_odds(strangers, stranger_labels), largest)
@@ -54,7 +54,7 @@ class Sight:
 
 @dataclass(frozen=True, eq=False)
 class References:
-    """Reference models: what each answers, and which candidates it was trained on (models x candidates)."""
+    """Reference models: the answers of each, and which candidates it was trained on (models x candidates)."""
 
     sights: Sequence[Sight]
     members: Mask
@@ -65,12 +65,12 @@ class References:
             raise ConfigError("every candidate needs a reference model that was trained on it, and one that was not")
 
     def without(self, models: Sequence[int]) -> "References":
-        """Return all but these models, to rehearse the attack on them."""
+        """Return all models except these, to try the attack on them."""
         kept = [model for model in range(len(self.sights)) if model not in models]
         return self.only(kept)
 
     def only(self, models: Sequence[int]) -> "References":
-        """Return these models alone."""
+        """Return these models only."""
         return References([self.sights[model] for model in models], self.members[list(models)])
 
     @property
@@ -90,12 +90,12 @@ def log_odds(outputs: npt.NDArray[np.floating[Any]], labels: Indices) -> Reals:
 
 
 def by_loss(seen: Sight, references: References) -> Reals:
-    """Score by how small the loss is (Yeom et al. 2018): log(1 + exp(-phi)) falls as phi grows."""
+    """Score by a small loss (Yeom et al. 2018): the loss log(1 + exp(-phi)) decreases as phi grows."""
     return seen.candidates
 
 
 def by_shadows(seen: Sight, references: References) -> Reals:
-    """Score by a model that learnt from shadow models what members look like (Shokri et al. 2017).
+    """Score by an attack model that is trained on shadow models (Shokri et al. 2017).
 
     A logistic regression on phi and the three largest log-odds; one for all classes, as candidates are few.
     """
@@ -109,7 +109,7 @@ def by_likelihood(seen: Sight, references: References) -> Reals:
     """Score by the ratio of likelihoods of phi if the candidate is in and if it is out (LiRA, Carlini et al. 2022).
 
     log N(phi; m_in, s_in) - log N(phi; m_out, s_out), where m_in and m_out are the means over the candidate's in and
-    out models, and s_in and s_out deviations common to all candidates: with few models the paper advises so.
+    out models, and s_in and s_out deviations common to all candidates, as the paper advises if models are few.
     """
     phi = references.confidences
     (m_in, s_in), (m_out, s_out) = (_normal(phi, members) for members in (references.members, ~references.members))
@@ -121,7 +121,7 @@ def by_strangers(seen: Sight, references: References) -> Reals:
     """Score by comparing with strangers (RMIA, Zarifzadeh et al. 2024).
 
     The share of strangers z with [p(x | model) / p(x)] / [p(z | model) / p(z)] >= gamma, where p(x) is the mean of
-    what the references answer, in and out models weighing the same. It is a count, so it has many ties.
+    the references' answers, with equal weight of in and out models. It is a count, so it has many ties.
     """
     p = np.exp(_log_sigmoid(references.confidences))
     inside = references.members
@@ -169,7 +169,7 @@ def _with_constant(features: Reals) -> Reals:
 def _normal(phi: Reals, chosen: Mask) -> tuple[Reals, float]:
     """Return the mean over the chosen models for each candidate, and the deviation from it over all of them.
 
-    With a single model for each candidate there is no telling: the deviation is then 1.
+    With a single model for each candidate the deviation cannot be estimated, and is set to 1.
     """
     counts = chosen.sum(0)
     means = (phi * chosen).sum(0) / counts

@@ -1,1 +1,1 @@
-"""One secure sum, audited as if it were a private mechanism: what it says about a client (Ngo et al. 2024)."""
+"""An audit of one secure sum as a private mechanism: what it reveals about a client (Ngo et al. 2024)."""

@@ -1,13 +1,13 @@
-"""Lower bounds on epsilon from how well an attacker tells two hypotheses apart.
+"""Lower bounds on epsilon, from how well an attacker distinguishes two hypotheses.
 
-Whatever is (epsilon, delta)-differentially private lets no test have TPR > exp(epsilon) FPR + delta (Kairouz, Oh and
-Viswanath 2015). So of any test,
+If a mechanism is (epsilon, delta)-differentially private, no test has TPR > exp(epsilon) FPR + delta (Kairouz, Oh and
+Viswanath 2015). So for any test,
 
     epsilon >= log((TPR - delta) / FPR),
 
 and with Clopper and Pearson's bounds in place of the rates, TPR from below and FPR from above, the right-hand side is
-a lower bound that is wrong with a probability of at most ``doubt``. The test, a threshold and a side, is chosen on one
-half of the observations and judged by the other, so that choosing costs no confidence.
+a lower bound that is wrong with a probability of at most ``doubt``. The test (a threshold and a direction) is chosen on
+one half of the observations and evaluated on the other, so that the choice costs no confidence.
 """
 
 from dataclasses import dataclass
@@ -24,27 +24,27 @@ _THRESHOLDS = 100  # tried in choosing a test
 
 @dataclass(frozen=True)
 class Bound:
-    """What the observations show."""
+    """A lower bound on epsilon from observations."""
 
     epsilon: float
-    """At least that, with confidence 1 - ``doubt``; 0 where nothing is shown."""
+    """A lower bound with confidence 1 - ``doubt``; 0 if nothing is shown."""
     ceiling: float
-    """What so many observations could show at most, if every one were told right."""
+    """The largest bound that so many observations can show, if the test were always right."""
     hits: int
-    """How often the test was right under the hypothesis it looks for, of ``tries``."""
+    """How often the test was right under its hypothesis, of ``tries``."""
     false_alarms: int
-    """How often it was wrong under the other."""
+    """How often it was wrong under the other hypothesis."""
     tries: int
 
 
 def least_epsilons(hits: Indices, false_alarms: Indices, tries: int, delta: float, doubt: float = DOUBT) -> Reals:
-    """Return the lower bounds that tests with these counts give, each of ``tries``; 0 where there is none above it."""
+    """Return the lower bounds of tests with these counts, each of ``tries``; 0 if there is none above 0."""
     found, wrong = least_shares(hits, tries, doubt / 2), most_shares(false_alarms, tries, doubt / 2)
     return np.log(np.maximum(found - delta, wrong) / wrong)
 
 
 def ceiling(tries: int, delta: float, doubt: float = DOUBT) -> float:
-    """Return what ``tries`` observations of each hypothesis can show at most: about log(tries / 3.7)."""
+    """Return the largest bound that ``tries`` observations of each hypothesis can show: about log(tries / 3.7)."""
     return float(least_epsilons(np.array([tries]), np.array([0]), tries, delta, doubt)[0])
 
 
@@ -64,7 +64,7 @@ def audit(first: Reals, second: Reals, delta: float, doubt: float = DOUBT) -> Bo
 
 
 def _counts(first: Reals, second: Reals, thresholds: Reals) -> tuple[Indices, Indices]:
-    """Count right and wrong calls of two kinds of tests: for the first from a threshold on; for the second up to it."""
+    """Count right and wrong calls of two tests: the first hypothesis from a threshold on, or the second up to it."""
     above_first, above_second = (
         values.size - np.searchsorted(np.sort(values), thresholds, side="left") for values in (first, second)
     )

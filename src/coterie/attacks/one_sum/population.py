@@ -1,4 +1,4 @@
-"""Clients whose updates may be in the sum: the attacker's own, to learn from, and those the sum is drawn from."""
+"""Clients for the audit of one sum: the attacker's own, to learn from, and those that sums are drawn from."""
 
 import math
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from coterie.training.local import ArrayData, LocalSGD
 from coterie.training.streams import stream
 
 UpdateRows = npt.NDArray[np.float64]
-_RIDGE = 1e-9  # of the mean variance: what keeps directions nobody moves in from an infinite weight
+_RIDGE = 1e-9  # times the mean variance: keeps the weight of directions without variance finite
 _CHUNK = 500  # sums drawn at a time
 
 
@@ -26,13 +26,13 @@ class Population:
     """Updates of real clients, clipped to one norm; a row each."""
 
     known: UpdateRows = field(repr=False)
-    """Of clients that the attacker simulates."""
+    """Updates of clients that the attacker simulates."""
     others: UpdateRows = field(repr=False)
-    """Of the clients that sums are drawn from."""
+    """Updates of the clients that sums are drawn from."""
     targets: UpdateRows = field(repr=False)
-    """Of one client: first as it is, then with one of its examples replaced, each time another."""
+    """Updates of one client: first its own, then with one of its examples replaced, each time another one."""
     norm: float
-    """What updates are clipped to: the median of the attacker's."""
+    """The norm that updates are clipped to: the median norm of the attacker's."""
 
     @classmethod
     def gather(
@@ -70,23 +70,23 @@ class Population:
 
 @dataclass(frozen=True, eq=False)
 class Uncertainty:
-    """How one other client's update scatters, by the attacker's own clients: eigenvalues, rising, and directions."""
+    """The covariance of an update, estimated from the attacker's clients: ascending eigenvalues, and directions."""
 
     variances: Reals
     directions: UpdateRows = field(repr=False)
 
     @classmethod
     def of(cls, updates: UpdateRows) -> Self:
-        """Estimate it."""
+        """Estimate it from updates in rows."""
         centred = updates - updates.mean(0)
         variances, directions = np.linalg.eigh(centred.T @ centred / (len(updates) - 1))
         return cls(np.maximum(variances, 0.0), directions)
 
     def test(self, difference: Vector, others: int, noise: float) -> tuple[Vector, float]:
-        """Return the best linear test of two updates that differ by this, and how far apart it holds them.
+        """Return the best linear test between two updates with this difference d, and the distance that it achieves.
 
-        The sum of ``others`` clients and of noise with this deviation in every entry is taken for normal with
-        covariance S: the test is S^-1 d, and mu = sqrt(d S^-1 d) the distance of the two hypotheses in deviations.
+        The sum of ``others`` clients, plus noise with this deviation in every entry, is approximated as normal with
+        covariance S. The test is S^-1 d, and mu = sqrt(d S^-1 d) is the distance of the hypotheses in deviations.
         """
         spread = others * self.variances + noise**2
         spread = spread + _RIDGE * float(self.variances.mean())
@@ -95,7 +95,7 @@ class Uncertainty:
 
 
 def draw_sums(values: Reals, others: int, tries: int, rng: np.random.Generator) -> Reals:
-    """Return sums over ``others`` clients, chosen anew each time without replacement, of one number of each client."""
+    """Return sums of one number of each client, over ``others`` clients that are drawn anew without replacement."""
     if others > values.size:
         raise ConfigError(f"{others} clients cannot be drawn from {values.size}")
     sums = []

@@ -1,17 +1,17 @@
 """Property inference over rounds: which client has a kind of data, from sums alone (Kerkouche et al. 2023).
 
-Updates change from round to round, but that a client's data have some property leaves a trace in each of them. The
-attacker has data of its own, with the property and without. In every round it trains clients of its own on the model
+Updates change from round to round, but a property of a client's data leaves a trace in each of its updates. The
+attacker has its own data with the property and without it. In every round it trains clients of its own from the model
 that the server sent out, and fits a linear detector f(d) = w·d + b to their updates: 1 with the property, 0 without.
 A linear detector can be applied to a sum: n_t f(mean of round t) estimates how many members of the round have the
-property. With P, who was in which round, that is a linear system for one number x_i per client,
+property. With the participation matrix P this is a linear system for one number x_i per client,
 
     P x = s,   s_t = n_t f(mean_t),
 
-solved by least squares as in :mod:`coterie.attacks.differencing`, and the clients are ranked by it. What has to stay
-the same over rounds is the property, not the update.
+solved by least squares as in :mod:`coterie.attacks.differencing`. Clients are ranked by it. Only the property has to
+stay the same over rounds, not the update.
 
-Circle mates have equal columns, so they get equal scores: what comes out is how many of a circle have the property.
+Circle mates have equal columns, so they get equal scores: the attack learns how many of a circle have the property.
 """
 
 from dataclasses import dataclass, field
@@ -20,6 +20,7 @@ import numpy as np
 
 from coterie.attacks.differencing.algebra import guess_mean, reconstruct
 from coterie.attacks.federation import Matrix, ObservedRound, Vector, train_clients
+from coterie.attacks.ranking import area_under_curve
 from coterie.cohorts.circles import Circles, Indices, Mask, Reals
 from coterie.errors import InputError
 from coterie.training.local import LocalSGD, Problem
@@ -49,22 +50,22 @@ class Detector:
         return cls(weights, float(target - weights @ centre))
 
     def __call__(self, update: Vector) -> float:
-        """Return its value for an update, or a mean of some: then it is the mean of the values."""
+        """Return its value for an update, or the mean of its values for the mean of several updates."""
         return float(self.weights @ update + self.offset)
 
 
 @dataclass(frozen=True, eq=False)
 class Auxiliary:
-    """The attacker's own data, from which it makes clients with and without the property."""
+    """The attacker's own data, from which it creates clients with and without the property."""
 
     problem: Problem = field(repr=False)
     ordinary: Indices = field(repr=False)
     special: Indices = field(repr=False)
-    """Examples that have what the property is about."""
+    """Examples that have the property."""
     examples: int
     """Of a client."""
     share: float
-    """How many of the examples of a client with the property are special."""
+    """The share of special examples of a client that has the property."""
 
     def holdings(self, clients: int, rng: np.random.Generator) -> tuple[list[Indices], Mask]:
         """Draw the examples of so many clients; every other one has the property."""
@@ -90,24 +91,16 @@ class Auxiliary:
 
 
 def attribute(participation: Mask, scores: Reals, ridge: float = 0.0) -> Reals:
-    """Return one number for each client from the mean score of each round: about 1 for who has the property.
+    """Return one number for each client from the mean score of each round: about 1 if it has the property.
 
-    Numbers are drawn to their common mean by a ``ridge``: scores are noisy, and few rounds tell some clients apart.
+    The ``ridge`` pulls numbers to their common mean, because scores are noisy and some clients share most rounds.
     """
     middle = guess_mean(participation, scores[:, None])
     return np.asarray((middle + reconstruct(participation, scores[:, None] - middle, ridge))[:, 0])
 
 
-def ranking_accuracy(scores: Reals, having: Mask) -> float:
-    """Return the AUC: how often who has the property is ranked above who has not; half for a tie."""
-    if having.all() or not having.any():
-        raise InputError("a ranking is judged by clients with the property and without")
-    above = scores[having][:, None] - scores[~having][None]
-    return float(np.heaviside(above, _HALF).mean())
-
-
 def ranking_among_mates(scores: Reals, having: Mask, circles: Circles) -> float | None:
-    """Return the AUC over pairs within circles alone; None where no circle has both kinds."""
+    """Return the AUC over pairs within circles only; None if no circle has both kinds."""
     ranks = [
         float(np.heaviside(scores[one] - scores[other], _HALF))
         for circle in circles
@@ -119,8 +112,8 @@ def ranking_among_mates(scores: Reals, having: Mask, circles: Circles) -> float 
 
 
 def best_by_circles(having: Mask, circles: Circles) -> float:
-    """Return the AUC of an attacker who knows of every circle how many of it have the property, and nothing else."""
+    """Return the AUC of an attacker who only knows how many clients of each circle have the property."""
     counts = np.zeros(having.size)
     for circle in circles:
         counts[list(circle)] = having[list(circle)].mean()
-    return ranking_accuracy(counts, having)
+    return area_under_curve(counts, having)

@@ -12,9 +12,9 @@ from coterie.attacks.property.detector import (
     Auxiliary,
     attribute,
     best_by_circles,
-    ranking_accuracy,
     ranking_among_mates,
 )
+from coterie.attacks.ranking import area_under_curve
 from coterie.cohorts.circles import Mask, Reals
 from coterie.errors import ConfigError
 from coterie.training.data.datasets import load
@@ -143,7 +143,7 @@ class PropertyInference:
         return PropertyTrial(
             scores,
             having,
-            auc=ranking_accuracy(scores, having),
+            auc=area_under_curve(scores, having),
             among_mates=ranking_among_mates(scores, having, side.mates),
             accuracy=float(np.mean((scores > 0.5) == having)),
             best_by_circles=best_by_circles(having, side.mates),

@@ -5,6 +5,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.support import hostile_files
 from tests.support.hostile_files import COLUMNS
 
 from coterie.attacks.differencing.saved_sums import read_sums
+from coterie.auditing.logs import read_log
 from coterie.cohorts.ledger import Ledger
 from coterie.cohorts.log_size import MEGABYTE, MEMORY
 from coterie.errors import InputError, LogTooLarge
@@ -330,3 +332,31 @@ def test_settings_that_are_a_pipe_are_not_waited_for(tmp_path: Path) -> None:
     ended = end_of(tmp_path)
     assert ended.returncode == 2
     assert "config.toml is not a plain file" in ended.stderr
+
+
+def test_a_log_that_is_a_pipe_without_a_writer_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "log.csv")
+    ended = end_of(tmp_path / "log.csv")
+    assert ended.returncode == 2
+    assert "nobody writes to the pipe" in ended.stderr
+
+
+@pytest.mark.parametrize("delay", [None, 1.0])
+def test_a_log_may_be_a_pipe_that_somebody_writes_to(tmp_path: Path, delay: float | None) -> None:
+    """A writer counts from when it opens the pipe, also if it has written nothing yet."""
+    pipe = tmp_path / "log.csv"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # without one, a writer could not open it
+    writer = os.open(pipe, os.O_WRONLY)
+
+    def write() -> None:
+        os.write(writer, b"round,client\n1,a\n1,b\n")
+        os.close(writer)
+
+    if delay is None:
+        write()
+    else:
+        threading.Timer(delay, write).start()
+    found = read_log(pipe)
+    os.close(reader)
+    assert [set(members) for _, members in found] == [{"a", "b"}]

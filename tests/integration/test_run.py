@@ -354,6 +354,11 @@ def test_the_command_of_the_readme_for_a_file_of_each_client(tmp_path: Path) -> 
     assert code == 0, output
     assert "2 rounds on client-files: 20 clients" in output
     assert RunFolder.open(tmp_path / "run").config().data.folder == str(tmp_path / "hospitals")
+    assert "regression" not in " ".join(output.split()).replace("softmax-regression", "")
+    np.savez(tmp_path / "hospitals" / "site-00.npz", x=rng.random((12, 3)), y=rng.random(12))
+    code, output = command("run", *given, *small, "--out", str(tmp_path / "again"))
+    assert code == 0, output
+    assert "numbers to predict (a regression), not labels" in " ".join(output.split())
 
 
 def test_json_is_all_that_is_printed(tmp_path: Path) -> None:

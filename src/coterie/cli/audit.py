@@ -145,7 +145,8 @@ def audit(
 
     [bold]Exit status[/]
     0  nobody is exposed, and the required T holds if one is given; or --report-only
-    1  a client is exposed, or the required T does not hold or could not be shown to hold
+    1  a client is exposed, or the required T does not hold or could not be shown to hold;
+    or the output cannot be written, which a line on stderr says
     2  wrong usage, or the log or some of its lines could not be read: do not rely on the verdict
     3  refused: the ledger was tampered with, or the log is above the limit
     70  a fault in Coterie itself

@@ -1,33 +1,46 @@
-"""Output that may end early: whoever reads a pipe can stop reading, as ``head`` does.
+"""Output that may end early: whoever reads a pipe can stop reading, as ``head`` does, and a disk can be full.
 
-Python, Click and Rich each have a way of their own to notice that, and all of them end with status 1, which here says
-that a requirement does not hold. So what is written passes through a file that ends the program with the status that a
-shell shows for any other program whose output is no longer read.
+Python, Click and Rich each have a way of their own to notice a closed pipe, and all of them end with status 1, which
+here says that a requirement does not hold. So what is written passes through a file that ends the program with the
+status that a shell shows for any other program whose output is no longer read. Where output cannot be written for
+another reason, a line on the standard error says so, and the status is 1: nothing could be shown to hold.
 """
 
 import io
 import os
 import sys
+from contextlib import suppress
 from typing import Any, NoReturn
 
 CLOSED_PIPE = 128 + 13
-"""The exit status: 128 and the number of SIGPIPE."""
+"""The exit status if nobody reads: 128 and the number of SIGPIPE."""
+NOT_WRITTEN = 1
+"""The exit status if the output cannot be written."""
+_ERRORS = 2  # the standard error
 
 
 class Outlet(io.FileIO):
-    """A file that nobody may be reading any more."""
+    """A file that nobody may be reading any more, or that may be on a full disk."""
 
-    abandoned = False
-    """Whether that is so, for any of them; a thread that finds out cannot end the program."""
+    status: int | None = None
+    """The exit status, once one of them cannot be written to; a thread that finds out cannot end the program."""
 
     def write(self, data: Any, /) -> int:  # noqa: ANN401  (bytes, or whatever has some)
-        """Write, or end the program if nobody reads."""
+        """Write, or end the program if that is impossible."""
         try:
             return super().write(data) or 0
-        except BrokenPipeError:
-            Outlet.abandoned = True
-            self._discard()
-            leave()
+        except OSError as error:
+            self._give_up(error)
+
+    def _give_up(self, error: OSError) -> NoReturn:
+        """End the program. Say on the standard error why, unless nobody reads, or that is what cannot be written."""
+        closed = isinstance(error, BrokenPipeError)
+        if not closed and self.fileno() != _ERRORS:
+            with suppress(OSError):
+                os.write(_ERRORS, f"coterie: cannot write the output: {error.strerror}\n".encode())
+        self._discard()
+        Outlet.status = CLOSED_PIPE if closed else NOT_WRITTEN
+        leave(Outlet.status)
 
     def _discard(self) -> None:
         """Let what is still in the buffers go nowhere."""
@@ -36,13 +49,13 @@ class Outlet(io.FileIO):
         os.close(nowhere)
 
 
-def leave() -> NoReturn:
-    """End the program as one whose output is not read."""
-    sys.exit(CLOSED_PIPE)
+def leave(status: int) -> NoReturn:
+    """End the program as one whose output is not read, or not written."""
+    sys.exit(status)
 
 
 def watch_output() -> None:
-    """Have the standard output and the standard error notice that nobody reads them."""
+    """Have the standard output and the standard error notice that nobody reads them, or that their disk is full."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if type(stream) is not io.TextIOWrapper:
@@ -61,9 +74,9 @@ def watch_output() -> None:
 
 
 def finish_output() -> None:
-    """Write what is left in the buffers; raise :class:`SystemExit` if nobody reads it."""
+    """Write what is left in the buffers; raise :class:`SystemExit` if that is impossible, or was."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
-    if Outlet.abandoned:
-        leave()
+    if Outlet.status is not None:
+        leave(Outlet.status)

@@ -10,6 +10,7 @@ from coterie.arithmetic.ring import Ring
 from coterie.crypto.agreement import KEY_BYTES
 from coterie.crypto.context import FINGERPRINT_BYTES
 from coterie.crypto.signing import SIGNATURE_BYTES
+from coterie.errors import ConfigError
 from coterie.graphs.guarantees import majority_threshold, quorum_of
 from coterie.graphs.tails import log_binomial
 from coterie.secagg import messages
@@ -18,13 +19,16 @@ from coterie.secagg.terms import default_colluders
 
 #: What withstanding colluders costs is shown for clients that leave this often, in every step.
 LEAVING = (0.05, 0.1)
+_LARGEST_VECTOR = 2**32 - 1  # bytes that msgpack can write as one value
+_WRITTEN = 2**16  # bytes of a vector from which on its length is written in as many bytes as that of any larger one
 
 
 @dataclass(frozen=True)
 class Costs:
     """Bytes and X25519 agreements of a session in which nobody drops out.
 
-    The bytes are lengths of real messages, filled with zeros. The server also makes an agreement for each pair of a
+    The bytes are lengths of real messages, filled with zeros; of a long vector only the beginning is written, and the
+    rest is added. The server also makes an agreement for each pair of a
     client that dropped out after sharing and a surviving neighbour: ``server_key_agreements`` is their expected number.
     """
 
@@ -63,13 +67,19 @@ def session_costs(
     advertisement = messages.Advertisement(terms, last, key, key, signature if active else None)
     marks = messages.Fingerprints(mark, mark)
     envelopes = (messages.Envelope(last, bytes(messages.SEALED_BYTES), marks),) * neighbours
-    vector = bytes(Ring(bits).packed_size(length))
+    vector = Ring(bits).packed_size(length)
+    if vector > _LARGEST_VECTOR:
+        raise ConfigError(
+            f"a vector of {length:,} numbers of {bits} bits has {vector:,} bytes, and a message holds at most "
+            f"{_LARGEST_VECTOR:,}: lower the length, or sum the vector in several sessions"
+        )
+    written = bytes(min(vector, _WRITTEN))
     confirmation = messages.Confirmation(terms, last, signature)
     share = messages.SelfShareOf(last, bytes(messages.SELF_SHARE_BYTES))
     uploads: list[messages.Message] = [
         advertisement,
         messages.SharedKeys(terms, last, envelopes, marks, mark),
-        messages.MaskedInput(terms, last, vector, signature if active else None),
+        messages.MaskedInput(terms, last, written, signature if active else None),
         messages.Revelation(terms, last, (share,) * (neighbours + 1), ()),
     ]
     members = bytes((clients + 7) // 8)
@@ -85,11 +95,11 @@ def session_costs(
     if active:
         uploads.append(confirmation)
         downloads.append(messages.Testimony(terms, (confirmation,) * clients))
-    up, down = _size(uploads), _size(downloads)
+    up, down = _size(uploads) + vector - len(written), _size(downloads)
     return Costs(
         client_upload_bytes=up,
         client_download_bytes=down,
-        masked_vector_bytes=len(vector),
+        masked_vector_bytes=vector,
         key_agreements=2 * neighbours,
         # Everybody's keys, the neighbours' statements and everybody's confirmation.
         signature_checks=2 * clients + neighbours if active else 0,

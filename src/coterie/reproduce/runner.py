@@ -13,13 +13,13 @@ import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from multiprocessing import get_context
 from multiprocessing.synchronize import Event
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import msgspec
 
@@ -99,9 +99,8 @@ class Run:
         However many workers there are, the results are the same. After an interrupt, what was finished is in the
         journal.
         """
-        journal = self._open_journal()
-        waiting = [job for job in self.jobs if job not in journal]
-        with locked(self.folder), (self.folder / JOURNAL).open("a", encoding="utf-8") as file:
+        with self._open_journal() as (journal, file):
+            waiting = [job for job in self.jobs if job not in journal]
 
             def finished(job: Job, record: Record) -> None:
                 file.write(json.dumps([*job, record]) + "\n")
@@ -160,7 +159,7 @@ class Run:
 
     def write_report(self) -> Findings:
         """Write the report on what the journal has: Markdown, JSON and pictures."""
-        journal = self._open_journal()
+        journal = self._read_journal()
         records = {job: journal[job] for job in self.jobs if job in journal}
         if not records:
             raise ConfigError("no job was finished, so there is nothing to report")
@@ -214,8 +213,40 @@ class Run:
             + (f"\n## Figures\n\n{pictures}\n" if pictures else "")
         )
 
-    def _open_journal(self) -> dict[Job, Record]:
-        """Read the journal, or begin one. A last line that was cut off while it was written is removed."""
+    @contextmanager
+    def _open_journal(self) -> Iterator[tuple[dict[Job, Record], TextIO]]:
+        """Lock the folder, and read and open the journal, or begin one.
+
+        A last line that was cut off while it was written is removed. Without the lock, it might be one that another
+        process is still writing.
+        """
+        path = self.folder / JOURNAL
+        with ExitStack() as stack:
+            with self._usable():
+                self.folder.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(locked(self.folder))
+                journal, data = self._read_journal(), self._journal_bytes()
+                whole = _whole_lines(data) or self._head + b"\n"
+                if whole != data:
+                    path.write_bytes(whole)
+                file = stack.enter_context(path.open("a", encoding="utf-8"))
+            yield journal, file
+
+    def _read_journal(self) -> dict[Job, Record]:
+        """Read what the journal has of this run; a last line that is not whole is left out."""
+        path = self.folder / JOURNAL
+        data = self._journal_bytes()
+        first, *lines = _whole_lines(data).splitlines() or [self._head]
+        if first != self._head:
+            raise ConfigError(
+                f"{path} holds the jobs of another run: another experiment, size, seed or version. "
+                "Give another folder with --out, or remove that file."
+            )
+        return {Job(*entry[:3]): entry[3] for entry in map(json.loads, lines)}
+
+    @property
+    def _head(self) -> bytes:
+        """The first line of the journal: which run it is of."""
         settings = json.dumps(self.declaration.settled(self.size), sort_keys=True).encode()
         identity = {
             "experiment": self.name,
@@ -223,23 +254,23 @@ class Run:
             "seed": self.seed,
             "version": __version__,
         }
-        head = json.dumps(identity).encode()
+        return json.dumps(identity).encode()
+
+    def _journal_bytes(self) -> bytes:
         path = self.folder / JOURNAL
+        with self._usable():
+            return path.read_bytes() if path.exists() else b""
+
+    @contextmanager
+    def _usable(self) -> Iterator[None]:
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            data = path.read_bytes() if path.exists() else b""
-            whole = data[: data.rfind(b"\n") + 1] or head + b"\n"
-            if whole != data:
-                path.write_bytes(whole)
+            yield
         except OSError as error:
             raise ConfigError(f"cannot use the folder {self.folder}: {error.strerror}") from None
-        first, *lines = whole.splitlines()
-        if first != head:
-            raise ConfigError(
-                f"{path} holds the jobs of another run: another experiment, size, seed or version. "
-                "Give another folder with --out, or remove that file."
-            )
-        return {Job(*entry[:3]): entry[3] for entry in map(json.loads, lines)}
+
+
+def _whole_lines(data: bytes) -> bytes:
+    return data[: data.rfind(b"\n") + 1]
 
 
 @contextmanager

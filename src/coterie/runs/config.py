@@ -5,6 +5,7 @@ into its folder, and the same settings give the same results.
 """
 
 import inspect
+import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -260,8 +261,8 @@ class TrackingSettings(Section):
 class RunConfig(Section):
     """Everything about a run."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")] = Field(
-        default="digits", description="what the run folder is called"
+    name: Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$")] = Field(
+        default="", description="what the run folder is called, before its time; empty is the name of the data"
     )
     seed: int = Field(
         default=0,
@@ -288,6 +289,11 @@ class RunConfig(Section):
     def problems(self) -> Iterator[Contradiction]:
         """Yield what contradicts across sections."""
         return contradictions({name: getattr(self, name) for name in type(self).model_fields})
+
+    @property
+    def title(self) -> str:
+        """What the run is called: its name, or that of its data with no signs that folders cannot have."""
+        return self.name or re.sub(r"[^A-Za-z0-9]+", "-", self.data.name).strip("-")
 
     @property
     def algorithm(self) -> Algorithm:

@@ -71,7 +71,7 @@ class RunFolder:
         """
         try:
             if path is None:
-                path = _new_folder(RUNS, f"{config.name}-{time.strftime('%Y%m%d-%H%M%S')}")
+                path = _new_folder(RUNS, f"{config.title}-{time.strftime('%Y%m%d-%H%M%S')}")
             folder = cls(path)
             path.mkdir(parents=True, exist_ok=True)
             folder._refuse_another()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coterie.cli.output import CLOSED_PIPE
+from coterie.cli.output import CLOSED_PIPE, NOT_WRITTEN
 
 EXPOSED = "round,client\n1,a\n1,b\n2,a\n"
 
@@ -87,6 +87,25 @@ def test_other_commands(arguments: list[str]) -> None:
     finally:
         os.close(writer)
     assert (ended.returncode, ended.stderr) == (CLOSED_PIPE, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("arguments", [["audit", "-"], ["audit", "-", "--json"], ["plan", "--help"], ["--version"]])
+def test_a_full_disk_is_said_in_one_line(arguments: list[str], unbuffered: str) -> None:
+    """It was a traceback."""
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "coterie", *arguments],
+            input="round,client\n1,a\n1,b\n",
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+            text=True,
+            check=False,
+        )
+    said = "coterie: cannot write the output: No space left on device\n"
+    assert (ended.returncode, ended.stderr) == (NOT_WRITTEN, said)
 
 
 def test_no_output_at_all_is_no_error(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
 import math
+import tracemalloc
 
 import pytest
 import scipy.stats
@@ -6,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.cast import identity_for, make_inputs, make_terms
 
+from coterie.arithmetic.ring import Ring
 from coterie.errors import ConfigError
 from coterie.graphs import ThreatModel, assess
 from coterie.graphs.failures import part_of
@@ -19,6 +21,7 @@ from coterie.planning.session import (
     recommend,
 )
 from coterie.rounds import one_off
+from coterie.secagg.messages import MaskedInput, encode
 from coterie.transports.memory import Session
 
 
@@ -34,6 +37,30 @@ def test_predicted_bytes_are_what_a_session_sends(size: int, topology: object, d
     assert costs.client_download_bytes == pytest.approx(session.report.download_bytes, rel=0.01)
     assert costs.key_agreements == 2 * degree
     assert costs.server_download_bytes == size * costs.client_upload_bytes
+
+
+@given(st.integers(1, 1 << 18), st.integers(1, 40), st.booleans())
+def test_a_vector_counts_as_if_all_of_it_were_written(length: int, bits: int, active: bool) -> None:
+    vector = Ring(bits).packed_size(length)
+    costs = session_costs(10, 9, bits, length, active=active)
+    short = session_costs(10, 9, bits, 1, active=active)
+    messages = [MaskedInput(bytes(32), 9, bytes(size)) for size in (vector, Ring(bits).packed_size(1))]
+    assert costs.masked_vector_bytes == vector
+    assert costs.client_upload_bytes - short.client_upload_bytes == len(encode(messages[0])) - len(encode(messages[1]))
+
+
+def test_a_vector_of_gigabytes_is_planned_without_writing_it() -> None:
+    """It was written several times, in full."""
+    tracemalloc.start()
+    try:
+        plan = recommend(100, 0.1, length=10**9)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert plan.costs.masked_vector_bytes == Ring(plan.bits).packed_size(10**9)
+    assert peak < 100 << 20
+    with pytest.raises(ConfigError, match="a message holds at most 4,294,967,295"):
+        recommend(100, 0.1, length=10**10)
 
 
 def test_the_papers_rule_without_targets() -> None:

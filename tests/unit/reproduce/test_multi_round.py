@@ -198,6 +198,30 @@ def test_two_processes_do_not_work_in_one_folder(declaration: Declaration, tmp_p
     run.work()
 
 
+def test_a_line_that_another_process_is_writing_is_left_alone(declaration: Declaration, tmp_path: Path) -> None:
+    """It was cut off before the lock was taken, and that process wrote on where nothing was."""
+    run = Run("small", declaration, tmp_path, trials=1)
+    run.work()
+    journal = tmp_path / JOURNAL
+    half = journal.read_bytes()[:-10]
+    journal.write_bytes(half)
+    with locked(tmp_path):
+        with pytest.raises(ConfigError, match="another process is working on"):
+            run.work()
+        run.write_report()
+    assert journal.read_bytes() == half
+    assert results(tmp_path)["finished"] == len(run.jobs) - 1
+    run.work()
+    assert len(journal.read_bytes().splitlines()) == 1 + len(run.jobs)
+
+
+def test_the_journal_of_another_run_is_left_alone(declaration: Declaration, tmp_path: Path) -> None:
+    (tmp_path / JOURNAL).write_bytes(content := b'{"another": 1}\n["cut o')
+    with pytest.raises(ConfigError, match="another run"):
+        Run("small", declaration, tmp_path, trials=1).work()
+    assert (tmp_path / JOURNAL).read_bytes() == content
+
+
 def test_a_size_changes_settings_and_the_report_says_which_it_is(declaration: Declaration, tmp_path: Path) -> None:
     sizes = {**declaration.sizes, "tiny": Size(trials=1, note="nearly nothing", settings={"leaks": {"rounds": 9}})}
     changed = msgspec.structs.replace(declaration, sizes=sizes)

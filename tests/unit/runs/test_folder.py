@@ -12,6 +12,7 @@ import pytest
 from coterie.errors import ConfigError
 from coterie.files import write_file
 from coterie.runs.config import RunConfig
+from coterie.runs.config_file import make_config
 from coterie.runs.folder import RunFolder
 
 PROCESSES = 4
@@ -46,6 +47,24 @@ def test_runs_of_one_second_have_folders_of_their_own(tmp_path: Path, monkeypatc
         f"runs/digits-20260101-000000{number}" for number in ("", "-2", "-3")
     ]
     assert len({folder.secret() for folder in folders}) == 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "begins"),
+    [
+        ({"data.name": "energy", "clients.count": 10}, "energy-"),
+        ({"data.name": "tests.support.mine:hospitals"}, "tests-support-mine-hospitals-"),
+        ({"data.name": "energy", "name": "first-try"}, "first-try-"),
+        ({}, "digits-"),
+    ],
+)
+def test_a_folder_is_named_after_the_run_or_its_data(
+    settings: dict[str, object], begins: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All were named after the digits."""
+    monkeypatch.chdir(tmp_path)
+    folder = RunFolder.create(None, make_config(settings))
+    assert folder.path.name.startswith(f"{begins}2")
 
 
 def test_processes_that_begin_at_once_have_folders_of_their_own(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ import codecs
 import gzip
 import hashlib
 import io
+import os
+import stat
 import sys
 import zlib
 from functools import cached_property
@@ -22,6 +24,7 @@ from coterie.errors import InputError
 _GZIP = b"\x1f\x8b"
 _MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _PIECE = 1 << 20  # bytes read at once
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0)
 
 
 class RawLog:
@@ -91,10 +94,29 @@ class RawLog:
         try:
             if self._file is not None:
                 return _read_pieces(self._file, self.options.limit)
-            with Path(str(self.location)).open("rb") as file:
-                return _read_pieces(file, self.options.limit)
+            return _read_file(str(self.location), self.options.limit)
         except OSError as error:
             raise InputError(f"cannot read the log: {error}") from error
+
+
+def _read_file(location: str, limit: int) -> bytes:
+    """Read the file at a path. A pipe that nobody has open for writing is refused: it would be waited for without end.
+
+    A pipe is opened without waiting. Then a read says whether it has a writer: it finds data, or none yet (None), or
+    the end.
+    """
+    with open(location, "rb", buffering=0, opener=lambda path, flags: os.open(path, flags | _NO_WAIT)) as file:
+        first: bytes | None = b""
+        if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+            first = file.read(1)
+            if first == b"":
+                raise InputError(
+                    f"cannot read the log: nobody writes to the pipe {location}; start the program that writes to it "
+                    "first, or give - and pipe the log into the standard input"
+                )
+        if _NO_WAIT:
+            os.set_blocking(file.fileno(), True)
+        return (first or b"") + bytes(_read_pieces(file, limit))  # type: ignore[arg-type]  # a binary file
 
 
 def _read_pieces(file: IO[Any], limit: int) -> bytes | str:

@@ -1,5 +1,6 @@
 """A folder with a file for each client, npz or CSV, as it comes from hospitals, branches or sensors."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,10 @@ from coterie.training.data.readers import read_columns, read_pair
 TEST = "test"
 """The name of the file, if there is one, with examples to test by."""
 _ENDINGS = (".npz", ".csv")
+_CHOSEN_REGRESSION = (
+    "Not all targets of the client files are whole numbers: they are numbers to predict (a regression), not labels. "
+    "data.options = {regression = true} asks for it, and for this note to be left out"
+)
 
 
 def read_client_files(folder: Path, target: str, *, regression: bool) -> Dataset:
@@ -35,7 +40,10 @@ def read_client_files(folder: Path, target: str, *, regression: bool) -> Dataset
     kind = np.int64 if whole and not regression else np.float32
     typed = {name: (x, y.astype(kind)) for name, (x, y) in read.items()}
     test = typed.pop(TEST, None)
-    return from_clients(typed, test, name="client-files", one_hot=not regression)
+    dataset = from_clients(typed, test, name="client-files", one_hot=not regression)
+    if whole or regression:
+        return dataset
+    return replace(dataset, notes=(*dataset.notes, _CHOSEN_REGRESSION))
 
 
 def _check_columns(columns: dict[Path, list[str]]) -> None:

@@ -218,6 +218,10 @@ def test_a_column_can_be_chosen_and_fractions_make_a_regression(tmp_path: Path) 
     chosen: Dataset = load("client-files", tmp_path, target="dose")
     assert chosen.classes is None
     assert chosen.train_x.ravel().tolist() == [3, 4, 3, 4]
+    (note,) = chosen.notes
+    assert "numbers to predict (a regression), not labels" in note
+    assert load("client-files", tmp_path, target="dose", regression=True).notes == ()
+    assert load("client-files", tmp_path).notes == ()
     assert load("client-files", tmp_path).classes == 5
     with pytest.raises(ConfigError, match="no column 'weight'; it has dose, age"):
         load("client-files", tmp_path, target="weight")

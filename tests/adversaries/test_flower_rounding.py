@@ -132,6 +132,74 @@ def test_the_order_of_keys_in_a_record_is_part_of_the_configuration() -> None:
     check_unchanged(asked("small", "large"), asked("small", "server-round", "large"))
 
 
+@pytest.mark.parametrize("pinned", [False, True])
+def test_a_coarser_type_of_the_same_model_gives_away_two_updates_unless_types_are_fixed(
+    pinned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An app that computes in the type it receives has few values in float16, and their weighted sum has one solution.
+
+    It failed: the first use fixed whether an array is of floating-point numbers, and not of which.
+    """
+    entries, base, unit, seen = 200, 96.0, 1 / 16, list[NDArray[np.float64]]()
+    optima = [np.random.default_rng(place).uniform(-0.5, 0.5, entries) + base for place in range(2)]
+    app, honest = ClientApp(mods=[private_mod]), Form.decode
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        place = int(context.node_config["partition-id"])
+        weights = message.content.array_records["arrays"]["w"].numpy()
+        moved = np.asarray(optima[place], dtype=weights.dtype)
+        metrics = MetricRecord({"num-examples": SIZES[place]})
+        reply = RecordDict({"arrays": ArrayRecord({"w": Array(moved)}), "metrics": metrics})
+        return Message(reply, reply_to=message)
+
+    def decode(form: Form, received: Arrays, aggregate: Aggregate) -> Mean:
+        total = form.quantizer.ring.lift(aggregate.total).astype(float)
+        seen.append(total[1 : 1 + entries] * form.quantizer.step)
+        return honest(form, received, aggregate)
+
+    monkeypatch.setattr(Form, "decode", decode)
+    if not pinned:
+        monkeypatch.setattr("coterie.deployment.contribution.check_unchanged", lambda *_: None)
+    grid = make_grid(app, 2)
+    for kind in ("f8", "f2"):
+        model = ArrayRecord({"w": Array(np.full(entries, base, kind))})
+        PrivateStrategy(FedAvg(**QUIET), **SETTINGS).start(grid, model, 1, timeout=1)
+    assert len(seen) == (1 if pinned else 2)
+    if pinned:
+        return
+    steps = np.arange(-8, 9) * unit
+    grid_of_sums = SIZES[0] * steps[:, None] + SIZES[1] * steps[None, :]
+    found = np.array([np.unravel_index(np.abs(grid_of_sums - one).argmin(), grid_of_sums.shape) for one in seen[-1]])
+    for place, optimum in enumerate(optima):
+        right = np.abs(steps[found[:, place]] + base - optimum) <= unit / 2 + 1e-9
+        assert right.mean() > 0.95
+
+
+def test_a_range_that_is_no_whole_number_makes_no_fractions_of_counters() -> None:
+    """Clamped counters times odd weights were halves; the variance of their rounding gave the weights away."""
+    form = Form(RosterRecipe(clips=(("steps", 1000.5),)), 2)
+    assert form.reach("steps", "i") == 1000
+    assert form.reach("steps", "f") == 1000.5
+
+
+def test_the_share_of_clipped_counters_is_not_sent() -> None:
+    """A server that chooses where counters wrap around could read every node's weight off it."""
+    form, model = Form(RosterRecipe(), 2), {"steps": np.full(4, 2**40)}
+    scaled = form.scale(model, AppReply({"steps": np.zeros(4, dtype="i8")}, {"num-examples": 3}))
+    assert scaled.entries[-1].tolist() == [0.0]
+
+
+@pytest.mark.parametrize("clip", [1e-4, 1.0])
+def test_no_count_of_steps_leaves_dither_without_binary_digits(clip: float) -> None:
+    """In wide ranges counts reached 2^52, where float64 has no digits below 1, and rounding varied with the entry."""
+    recipe = RosterRecipe(clip=clip, most_weight=1)
+    form, model = Form(recipe, 2), {"bn.running_var": np.zeros(1)}
+    largest = form.reach("bn.running_var", "f")
+    scaled = form.scale(model, AppReply({"bn.running_var": np.array([largest])}, {"num-examples": 1}))
+    assert max(float(np.abs(steps).max()) for steps, _ in scaled.steps) <= 2.0**43
+
+
 @pytest.mark.parametrize(("sizes", "told"), [((310, 531, 1207, 2203), True), ((500, 500, 500, 500), False)])
 def test_a_model_with_huge_gradients_tells_the_sign_of_each_update(
     sizes: tuple[int, ...], told: bool, monkeypatch: pytest.MonkeyPatch

@@ -40,7 +40,7 @@ from coterie.secagg.server import Aggregate
 
 _KINDS = "fiu"  # floating-point numbers, signed and unsigned integers
 _ONE_PART = 16.0  # times clip: a range up to this loses four bits at most, and travels in one part
-_FINEST = 2.0**-52  # of a range at full weight: what float64 keeps of it
+_FINEST = 2.0**-43  # of a range at full weight: float64 has ten binary digits below it, which dither needs
 
 
 class Mean(NamedTuple):
@@ -106,7 +106,8 @@ class Form:
                 whole = part.whole and now.dtype.kind != "f"
                 entries.append(np.asarray(np.clip(moved / part.scale.reach, -1, 1)))
                 steps.extend((np.ravel(moved / step), whole and step == 1) for step in part.scale.steps)
-                values.append(clipped)
+                # The share of clipped counters is a step function of the weights, in places that a server could choose.
+                values.append(0.0 if part.whole else clipped)
         return Scaled([*entries, np.array(values)], steps, weight)
 
     def clamped_weight(self, weight: float) -> int:
@@ -152,12 +153,14 @@ class Form:
 
     def to_bytes(self) -> bytes:
         """Return the bytes of the form: equal forms have equal bytes."""
-        return bind("flower form 2", self.recipe.to_bytes(), self.clients, int(self.arrays))
+        return bind("flower form 3", self.recipe.to_bytes(), self.clients, int(self.arrays))
 
     def reach(self, name: str, kind: str) -> float:
         """Return how far the entries of an array of this name and numpy kind may move."""
         fitting = (clip for pattern, clip in self.recipe.clips if fnmatch.fnmatchcase(name, pattern))
-        return next(fitting, self.recipe.clip if kind == "f" else self.recipe.counter_clip)
+        reach = next(fitting, self.recipe.clip if kind == "f" else self.recipe.counter_clip)
+        # Whole numbers travel without dither, so a range must not make fractions of them.
+        return reach if kind == "f" or reach < 1 else float(math.floor(reach))
 
     def _layout(self, parts: "list[_Part]", steps: Iterable[tuple[int, ...]] = ()) -> Layout:
         """Return the shapes of what is rounded, followed by these."""
@@ -181,7 +184,7 @@ class _Scale(NamedTuple):
     Let a sum of n clients be known to within 8 n of the steps before, and q finer steps make one of these. In finer
     steps it is known to within 8 n (q + 1), as each client rounds once more. With q <= Q / 8 - 2 that is less than n Q,
     and so less than half of the ring: one number of the right residue is near enough (see :class:`Quantizer` for Q, and
-    for the 8). What is left, 8 n steps, is more than float64 is wrong by, as no step is finer than 2^-52 of the range.
+    for the 8). What is left, 8 n steps, is more than float64 is wrong by, as no step is finer than 2^-43 of the range.
     """
 
     reach: float
@@ -246,7 +249,7 @@ def as_whole_numbers(found: NDArray[Any], kind: np.dtype[np.integer[Any]]) -> ND
     The mean turns a counter into a fraction. Nodes would then hold it to the range of a weight.
     """
     if found.dtype.kind != "f":
-        return found
+        return found if found.dtype == kind else np.asarray(found.astype(kind))
     limits = np.iinfo(kind)
     most = float(limits.max)
     if most > limits.max:  # float64 has no 2^63 - 1

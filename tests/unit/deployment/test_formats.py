@@ -49,7 +49,7 @@ def test_what_nodes_sign() -> None:
 
 def test_what_a_session_is_about() -> None:
     name = content_digest(OBJECT.encode(), Form(RosterRecipe.from_bytes(RECIPE), 4), b"config", Task(7, "train", "3"))
-    assert name.hex() == "4d2a954681fc96f2b5117e41d2ec35ac19fd4b26dfa8010172e9ef6c58252f5e"
+    assert name.hex() == "aec8feadc8b65f1a72bf619e55fa2e7a87c5ea393f1bce2f68d9a630b897ec80"
     digest = run_config_digest({"lr": 0.1, "epochs": 1})
     assert digest.hex() == "2a824c877f4ed6d175c340f966d9852bc59863521db8bb1be2296f0122377909"
 

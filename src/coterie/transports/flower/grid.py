@@ -47,11 +47,11 @@ class PrivateGrid(Grid):
             aggregator: plays the rounds over it.
             settings: what is decided once.
             shown: how many nodes the strategy wants to see before it begins a round.
-            initial_arrays: the model that the app begins with; it says which arrays are of whole numbers.
+            initial_arrays: the model that the app begins with; arrays keep the types that they have in it.
 
         """
         self._grid, self._aggregator, self._settings, self._shown = grid, aggregator, settings, shown
-        self._whole = whole_numbers(initial_arrays)
+        self._types = array_types(initial_arrays)
         self._looks = 0
         self._logged: set[str] = set()
 
@@ -123,7 +123,7 @@ class PrivateGrid(Grid):
                 "the strategy has different messages for different nodes; a sum over clients that worked on different "
                 "things would single them out"
             )
-        template.content = with_whole_numbers(template.content, self._whole)
+        template.content = with_types(template.content, self._types)
         seconds = min(timeout or LONGEST, LONGEST)
         if kind == TRAIN:
             replies = self._mean(template, seconds)
@@ -157,25 +157,24 @@ class PrivateGrid(Grid):
             LOGGER.info("%s", words)
 
 
-def whole_numbers(arrays: ArrayRecord) -> dict[str, np.dtype[np.integer[Any]]]:
-    """Return the types of the arrays of whole numbers among these, by name."""
-    types = {name: array.numpy().dtype for name, array in arrays.items()}
-    return {name: kind for name, kind in types.items() if kind.kind in "iu"}
+def array_types(arrays: ArrayRecord) -> dict[str, np.dtype[Any]]:
+    """Return the types of these arrays by name."""
+    return {name: array.numpy().dtype for name, array in arrays.items()}
 
 
-def with_whole_numbers(records: RecordDict, whole: Mapping[str, np.dtype[np.integer[Any]]]) -> RecordDict:
-    """Return records in which arrays of these names are whole numbers again."""
-    if not whole:
-        return records
+def with_types(records: RecordDict, types: Mapping[str, np.dtype[Any]]) -> RecordDict:
+    """Return records in which arrays of these names have these types again; a strategy may compute in others."""
     copy = RecordDict(dict(records.items()))
     for key, arrays in records.array_records.items():
-        copy[key] = ArrayRecord(
-            {
-                name: Array(as_whole_numbers(array.numpy(), whole[name])) if name in whole else array
-                for name, array in arrays.items()
-            }
-        )
+        copy[key] = ArrayRecord({name: _with_type(array, types.get(name)) for name, array in arrays.items()})
     return copy
+
+
+def _with_type(array: Array, kind: np.dtype[Any] | None) -> Array:
+    now = array.numpy()
+    if kind is None or now.dtype == kind:
+        return array
+    return Array(as_whole_numbers(now, kind) if kind.kind in "iu" else np.asarray(now.astype(kind)))
 
 
 def _differs(one: Message, other: Message) -> bool:

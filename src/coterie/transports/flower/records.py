@@ -100,8 +100,8 @@ def configuration_of(
     """Yield all that configures a function of an app, by name, except for keys that may vary.
 
     That is the run's configuration; the one in the message with the order of its keys; names, kinds and order of the
-    records; and names, order, shapes and kinds of the arrays, which decide on ranges. (The run's configuration is a map
-    for Flower, which has no order.)
+    records; and names, order, shapes and types of the arrays, which decide on ranges and on how an app computes. (The
+    run's configuration is a map for Flower, which has no order.)
     """
     for key, value in run_config.items():
         if key not in varying:
@@ -116,7 +116,8 @@ def configuration_of(
     for record, arrays in received.array_records.items():
         for place, (name, array) in enumerate(arrays.items()):
             now = array.numpy()
-            yield f"array {name!r} of {record!r}", repr((place, now.shape, now.dtype.kind == "f")).encode()
+            kind = place, now.shape, now.dtype.str, tuple(array.shape), array.dtype
+            yield f"array {name!r} of {record!r}", repr(kind).encode()
 
 
 def _single(records: Mapping[str, R], kind: str) -> R:

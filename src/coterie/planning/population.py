@@ -201,7 +201,8 @@ def plan_population(
         raise ConfigError(f"privacy_bits is a finite number of bits, at least 0, not {privacy_bits}")
     if privacy is not None:
         circles_per_round(circle_sizes(population, privacy), cohort)  # refuses a T that does not fit, and says why
-    colluders = count_colluders(cohort, population, collusion, active=active, privacy_bits=privacy_bits)
+    # As for the plan of a session, which leaves the other half of the target to its graph.
+    colluders = count_colluders(cohort, population, collusion, active=active, privacy_bits=privacy_bits + 1)
     if active:
         check_session(cohort, colluders, lost, population)
     everyone = np.resize(np.array(absent, dtype=np.float64), population)

@@ -16,6 +16,7 @@ from coterie.graphs import TOPOLOGIES, Complete, Graph
 from coterie.graphs.failures import ThreatModel, part_of
 from coterie.graphs.search import assess
 from coterie.planning.collusion import circle_colluders
+from coterie.planning.population import plan_population
 from coterie.planning.session import FEW_CLIENTS, recommend
 from coterie.runs.collusion import fewest_summed, promised_colluders, session_colluders
 from coterie.runs.config_file import load_config, make_config
@@ -79,6 +80,7 @@ def test_a_run_counts_colluders_as_the_planner_does(active: bool, drawn: tuple[i
     assert session_colluders(config.aggregation, everybody, clients) == expected
     shape = SessionShapes(config.aggregation, everybody, 100, clients)(clients)
     assert shape.colluders == expected
+    assert plan_population(everybody, clients, [0.1], privacy=1, collusion=share, active=active).colluders == expected
     if active:
         assert expected == part_of(share, everybody)
         assert promised(config).colluders == expected

@@ -5,7 +5,7 @@ over the same updates, with real clients, messages, masks and shares, and checks
 returns what an eavesdropper on each client's line reads.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -62,12 +62,12 @@ def play_session(
     """
     names = tuple(f"client-{number}" for number in range(len(updates)))
     clip = max(float(np.abs(update).max()) for update in updates) or 1.0
-    quantizer, layout, randomness = Quantizer(clip, precision, len(names)), Layout.of([updates[0]]), _Randomness(source)
+    quantizer, layout = Quantizer(clip, precision, len(names)), Layout.of([updates[0]])
     vectors = {
-        name: quantizer.encode(update, randomness.rounding(name)).vector
+        name: quantizer.encode(update, _rounding(source, name)).vector
         for name, update in zip(names, updates, strict=True)
     }
-    for session, entropy in randomness.secrets(_SESSIONS if everybody else 1):
+    for session, entropy in _secrets(source, _SESSIONS if everybody else 1):
         terms = Terms(
             session=session,
             clients=names,
@@ -97,7 +97,7 @@ def play_session(
             )
         return SessionView(mean, listener.read(terms, quantizer), error)
     raise ConfigError(
-        f"the graph is too sparse: in each of {_SESSIONS} sessions some client had too few neighbours; choose a larger "
+        "the graph is too sparse: in every session that was tried, a client had too few neighbours; choose a larger "
         "probability of an edge or a lower threshold"
     )
 
@@ -113,31 +113,22 @@ class _Secrets(NamedTuple):
     entropy: Callable[[str], Entropy]
 
 
-@dataclass(frozen=True, eq=False)
-class _Randomness:
-    """The random choices of simulated sessions.
+# Random choices: with a seed, every client has streams of its own; with a stream, everything is drawn from it in order.
+# Committed results depend on both layouts.
 
-    With a seed, every client has streams of its own. With a stream, everything is drawn from it in order. Committed
-    results depend on both layouts.
-    """
 
-    source: int | np.random.Generator
+def _rounding(source: int | np.random.Generator, client: str) -> np.random.Generator:
+    return stream(source, "rounding", client) if isinstance(source, int) else source
 
-    def rounding(self, client: str) -> np.random.Generator:
-        """Return what a client rounds its update with."""
-        return stream(self.source, "rounding", client) if isinstance(self.source, int) else self.source
 
-    def secrets(self, sessions: int) -> Iterable[_Secrets]:
-        """Yield the name and the clients' secrets of so many sessions; a seed has one session only."""
-        source = self.source
-        if isinstance(source, int):
-            yield _Secrets(
-                digest(bind("attack", source)),
-                lambda name: DeterministicEntropy(bind("attack", source, name.encode())),
-            )
-            return
-        for _ in range(sessions):
-            yield _drawn_secrets(source.bytes(32))
+def _secrets(source: int | np.random.Generator, sessions: int) -> Iterator[_Secrets]:
+    """Yield the name and the clients' secrets of so many sessions; a seed has one session only."""
+    if isinstance(source, int):
+        session = digest(bind("attack", source))
+        yield _Secrets(session, lambda name: DeterministicEntropy(bind("attack", source, name.encode())))
+        return
+    for _ in range(sessions):
+        yield _drawn_secrets(source.bytes(32))
 
 
 def _drawn_secrets(secret: bytes) -> _Secrets:

@@ -35,7 +35,7 @@ NEEDED: dict[str, tuple[Script, ...]] = {
     "confirmations are counted": (scripts.equivocate,),
     "confirmations are signed": (scripts.forge_confirmations,),
     "confirmations name the survivors": (scripts.pool_confirmations,),
-    "order of entries": (scripts.repeat_confirmations, scripts.repeat_envelopes, scripts.twin_in_one_book),
+    "order of entries": (scripts.repeat_envelopes, scripts.twin_in_one_book),
     "signed keys": (scripts.substitute_keys,),
     "advertisements name the sealing key": (scripts.substitute_sealing_keys,),
     "own keys in the book": (scripts.twin_under_the_other_key,),
@@ -59,6 +59,7 @@ BACKED: dict[str, tuple[str, Script]] = {
     "masks and sealing keys name both clients": ("distinct keys", scripts.copy_key),
     "distinct keys": ("masks and sealing keys name both clients", scripts.copy_key),
     "survivors shared their keys": ("statements", scripts.strand_signers),
+    "confirmations by different clients": ("order of entries", scripts.repeat_confirmations),
 }
 
 #: Rules that protect something else than inputs, or say again what is said elsewhere, and why.
@@ -84,8 +85,9 @@ NOT_FOR_PRIVACY = {
     "advertisements name the client": "They are checked with the client's own identity key.",
 }
 
-#: What of rules.py is no rule by itself: marks of single shares, which "share marks" stands for, and a blame mark.
-PARTS = {"self_share_mark", "key_share_mark", "self_seed_mark"}
+#: What of rules.py is no rule by itself: marks of single shares, which "share marks" stands for, a blame mark, and the
+#: count of signatures, which is part of check_testimony.
+PARTS = {"self_share_mark", "key_share_mark", "self_seed_mark", "check_quorum"}
 
 #: Sessions in which the search finds by itself what a needed rule is there for (`make slow`), but for those that take a
 #: coincidence too many; for these the scripts must do.
@@ -136,7 +138,7 @@ def test_without_other_rules_no_script_learns_anything(rule: str) -> None:
 
 def test_a_repeated_signature_reads_a_client_in_the_clear() -> None:
     """One colluder's signature, five times over, passes for a quorum: client 0 of seven is read to the last bit."""
-    with without("order of entries"):
+    with without("order of entries", "confirmations by different clients"):
         (scene,) = scripts.repeat_confirmations()
     assert exposes(scene, 0)
     own = [vector for coefficients, vector in recovered(scene) if coefficients.tolist() == [1, 0, 0, 0, 0, 0]]

@@ -222,6 +222,7 @@ RULES: Mapping[str, Sequence[Replacement]] = {
     "one piece": [(rules, "_connected", lambda *_: True)],
     "confirmations by survivors": [(rules, "check_testimony", _testimony(survive=False))],
     "confirmations are signed": [(rules, "check_testimony", _testimony(verify=False))],
+    "confirmations by different clients": [(rules, "check_testimony", _testimony())],
     "confirmations are counted": [(rules, "check_testimony", _testimony(count=False))],
     "share marks": [(rules, "share_marks", lambda *_: Fingerprints(bytes(16), bytes(16)))],
     "canonical keys of large order": [(agreement, "_exchange", _exchange_any)],

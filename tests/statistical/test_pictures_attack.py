@@ -3,8 +3,7 @@
 import numpy as np
 from scipy.stats import binom, ttest_1samp
 
-from coterie.attacks.faces.measure import Faces
-from coterie.attacks.faces_outcome import CCESA, GLOBAL, GUESS, PLAIN, SA
+from coterie.attacks.faces.measure import CCESA, GLOBAL, GUESS, PLAIN, SA, Faces
 from coterie.attacks.federation import Federation
 from coterie.attacks.imprint import Imprinter
 from coterie.attacks.inversion import Budget

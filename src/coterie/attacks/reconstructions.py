@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from coterie.attacks.finding import Strip, WordTable
 from coterie.attacks.similarity import Pictures, psnr, squared_error, ssim
 from coterie.cohorts.circles import Indices, Reals
+from coterie.reports.findings import Strip, Table
 from coterie.reports.intervals import mean_and_spread, mean_interval
 
 ORIGINAL = "original"
@@ -94,9 +94,9 @@ def excess(found: Readings, baseline: Readings, measure: str) -> tuple[float, fl
     return mean_interval(found.of(measure) - baseline.of(measure))
 
 
-def readings_table(found: Mapping[str, Readings], note: str) -> WordTable:
+def readings_table(found: Mapping[str, Readings], note: str) -> Table:
     """Return all readings as a table."""
-    return WordTable(
+    return Table(
         "How like the originals",
         ("drawn from", "PSNR, dB", "MSE", "SSIM", "recognised"),
         [

@@ -118,7 +118,7 @@ def differencing(
         raise typer.BadParameter("--out is for updates taken out of saved sums: it needs --run, or --ledger and --sums")
     with train_extra():
         if run is not None or ledger is not None:
-            from coterie.attacks.differencing.saved_sums import RecordedDifferencing, kept_by
+            from coterie.attacks.saved_sums.measure import RecordedDifferencing, kept_by
             from coterie.cohorts.log_size import MEGABYTE
 
             source = kept_by(run) if run is not None else (str(ledger), str(sums))

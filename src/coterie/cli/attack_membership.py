@@ -46,7 +46,7 @@ def membership(
     from coterie.cli.common import train_extra
 
     with train_extra():
-        from coterie.attacks.membership.passive import PassiveMembership
+        from coterie.attacks.membership.measure import PassiveMembership
 
     show(
         PassiveMembership(

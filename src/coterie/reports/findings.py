@@ -1,8 +1,8 @@
 """Findings: what an attack or an experiment found, as plain data.
 
-:class:`Findings` is the one type that every attack and every experiment returns from ``report``. It knows nothing of how
-it is shown. Three renderers do: :mod:`coterie.cli.findings` prints it on a terminal, :mod:`coterie.reports.page` makes a
-page of it, and :mod:`coterie.reports.markdown` writes it as Markdown.
+:class:`Findings` is the one type that every attack and every experiment returns from ``report``. It does not know how
+it is shown. Three renderers do: :mod:`coterie.cli.findings` prints it on a terminal, :mod:`coterie.reports.page` makes
+a page of it, and :mod:`coterie.reports.markdown` writes it as Markdown.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from coterie.reports.words import Level
 
 if TYPE_CHECKING:
-    from coterie.reports.html import Figure
+    from coterie.reports.charts import Figure
 
 
 class Effect(StrEnum):
@@ -128,7 +128,7 @@ class Drawing:
 
 
 @dataclass(frozen=True, eq=False)
-class Pictures:
+class Strip:
     """Rows of pictures: the same targets as they were, and as each attack recovered them.
 
     A row is its label and an array targets x height x width, with x 3 at the end for colours, from 0 to 1.
@@ -157,7 +157,7 @@ class Findings:
     """Whether claims come after the tables."""
     tables: Sequence[Table] = ()
     plots: Sequence[Plot] = ()
-    pictures: Sequence[Pictures] = ()
+    pictures: Sequence[Strip] = ()
     drawings: Sequence[Drawing] = ()
     card: Sequence[CardLine] = ()
     remarks: Sequence[str] = ()

@@ -1,17 +1,17 @@
-"""The attack as a whole: strength tuned on FedAvg, then all methods under the same attack, and what came of it."""
+"""Active membership inference: the strength is tuned on FedAvg, then every method meets the same attack."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
-from coterie.attacks.active_membership.methods import COMMON, METHODS, AttackedDescent, MethodName, Recipe
+from coterie.attacks.active_membership.inference import Inferred
+from coterie.attacks.active_membership.methods import COMMON, METHODS, NAMES, AttackedDescent, MethodName, Recipe
 from coterie.attacks.active_membership.records import MembershipScene
-from coterie.attacks.active_membership.summary import InferenceSuccess, MethodSummary
+from coterie.attacks.active_membership.tasks import InferenceTask
 from coterie.attacks.active_membership.trial import AttackSchedule, MethodTrial, know_nothing, play
-from coterie.attacks.active_membership.verdict import NAMES, tell
+from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.federation import flat
-from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
 from coterie.attacks.session import session_error
 from coterie.confined import LOSS_CHECKS
 from coterie.errors import ConfigError
@@ -43,6 +43,21 @@ PRESETS = {
     "energy": Preset(examples=40, threshold=0.9, rounds=1500, step=0.02, options={"window": 72}),
     "pjm": Preset(examples=50, threshold=0.9, rounds=4000, step=0.01, options={"regions": "DAYTON", "window": 100}),
 }
+
+
+@dataclass(frozen=True, eq=False)
+class AttackResults:
+    """The results of all trials."""
+
+    task: InferenceTask
+    strength: float
+    tuning: Mapping[float, float]
+    """What each strength that was tried came to; empty where the strength was given."""
+    nothing: Sequence[Inferred]
+    """Inferred from a model that saw no target, in each trial."""
+    trials: Mapping[MethodName, Sequence[MethodTrial]]
+    secure_error: float
+    """By how much a sum made by additive sharing differs."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +124,7 @@ class ActiveMembership:
         """When attackers attack."""
         return AttackSchedule(self.threshold, self.patience, self.rounds)
 
-    def play(self, watch: OnProgress) -> AttackFinding:
+    def measure(self, watch: OnProgress) -> AttackResults:
         """Tune the strength on FedAvg, then attack every method."""
         watch("tuning the strength on FedAvg", 0.0)
         tuning = self.tune() if self.strength is None else {}
@@ -123,8 +138,7 @@ class ActiveMembership:
                 done = (1 + trial * len(METHODS) + position) / (1 + self.trials * len(METHODS))
                 watch(f"trial {trial + 1} of {self.trials}: {NAMES[method]}", done)
                 played[method].append(play(method, scene, self.recipe, self.schedule, (0.0, strength)))
-        summaries = {method: MethodSummary(method, trials) for method, trials in played.items()}
-        return tell(self, scene.task, strength, tuning, InferenceSuccess(nothing), summaries)
+        return AttackResults(scene.task, strength, tuning, nothing, played, self.secure_error(strength))
 
     def tune(self) -> dict[float, float]:
         """Return the accuracy of each strength against FedAvg, in a trial that is used for nothing else."""

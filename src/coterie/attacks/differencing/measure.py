@@ -1,13 +1,13 @@
 """Differencing tried on real training: random cohorts against circles, judged by what was really sent."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar, Literal
 
 import numpy as np
 
-from coterie.attacks.differencing import report
+from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.differencing.algebra import (
     circle_bounds,
     guess_mean,
@@ -16,7 +16,6 @@ from coterie.attacks.differencing.algebra import (
     told_apart,
 )
 from coterie.attacks.federation import Federation, Observations, ObservedRound, Side, make_sides
-from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
 from coterie.attacks.progress import OnShare, ignore_progress, within
 from coterie.attacks.session import session_error
 from coterie.auditing.auditor import audit
@@ -44,6 +43,15 @@ class SideTrial:
     """Clients whose update the sums determine, by exact arithmetic."""
     rounds: int
     """How many revealed a sum."""
+
+
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """The results of all trials, by the name of the side."""
+
+    trials: Mapping[str, Sequence[SideTrial]]
+    session_off: float
+    """By how much the mean of a real session differed."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +106,7 @@ class Differencing:
         """The clients' learning rate while the attacker watches."""
         return self.learning_rate / self.before if self.steps == "small" else self.learning_rate
 
-    def play(self, watch: OnProgress) -> AttackFinding:
+    def measure(self, watch: OnProgress) -> Windows:
         """Train, watch the same clients under every policy, and reconstruct."""
         found: dict[str, list[SideTrial]] = {}
         off = 0.0
@@ -112,8 +120,7 @@ class Differencing:
             if not trial:
                 first = next(self.window(federation, state, sides[0]))
                 off = session_error(list(first.updates), first.number)
-        watch("telling", 1.0)
-        return report.tell(self, self.sides(0), found, off)
+        return Windows(found, off)
 
     def prepare(self, trial: int, watch: OnShare = ignore_progress) -> tuple[Federation, ModelArrays]:
         """Return the clients of a trial, and the model that random cohorts have trained before the window begins."""

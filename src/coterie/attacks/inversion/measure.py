@@ -9,10 +9,9 @@ whole circle at once, which asks for nothing that the attacker does not have, an
 from dataclasses import dataclass
 from typing import ClassVar
 
+from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.federation import Federation
-from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
 from coterie.attacks.inversion.descent import Budget
-from coterie.attacks.inversion.outcome import make_finding
 from coterie.attacks.inversion.target import ALONE, TOGETHER, Origin, Scene, Telling
 from coterie.attacks.reconstructions import Trial
 from coterie.attacks.similarity import Pictures
@@ -78,7 +77,7 @@ class Inversion:
             self.data, self.model, self.clients, seed, examples=self.examples, data_dir=self.data_dir
         )
 
-    def play(self, watch: OnProgress) -> AttackFinding:
+    def measure(self, watch: OnProgress) -> list[Trial]:
         """Invert the update of another client in every trial, its own and that of its circles."""
         trials = []
         for number in range(self.trials):
@@ -87,7 +86,12 @@ class Inversion:
                 watch(f"inverting the updates of client {number + 1} of {self.trials}", (number + share) / self.trials)
 
             trials.append(self.trial(number, progress))
-        return make_finding(self, trials, sum(array.size for array in self.federation(self.seed).start))
+        return trials
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers an update has."""
+        return sum(array.size for array in self.federation(self.seed).start)
 
     def trial(self, number: int, watch: Telling = lambda _: None) -> Trial:
         """Attack one client, among clients, circles and a model of this trial's own."""

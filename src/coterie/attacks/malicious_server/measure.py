@@ -8,12 +8,11 @@ from typing import ClassVar
 import numpy as np
 
 from coterie.arithmetic.quantize import Quantizer
-from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
+from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.malicious_server import inconsistency, invitations, rewinding, sessions
 from coterie.attacks.malicious_server.knowledge import leaks
-from coterie.attacks.malicious_server.report import report
+from coterie.attacks.malicious_server.results import LieResult, Variation, chance_of
 from coterie.attacks.malicious_server.scenario import Lie, Picture, Scenario, as_picture
-from coterie.attacks.malicious_server.told import Told, Variation, chance_of
 from coterie.attacks.malicious_server.variants import VaryingServer
 from coterie.errors import ConfigError
 from coterie.training.data.datasets import load
@@ -77,10 +76,10 @@ class MaliciousServer:
             "It cannot break ciphers or forge signatures.",
         )
 
-    def play(self, watch: OnProgress) -> AttackFinding:
+    def measure(self, watch: OnProgress) -> list[LieResult]:
         """Tell every lie to the same victims, without the rule against it and with it."""
         total = len(self.lies) * (self.trials + self.tries)
-        told = []
+        results = []
         for place, name in enumerate(self.lies):
             lie, begun = LIES[name], place * (self.trials + self.tries)
             attempts = []
@@ -94,8 +93,8 @@ class MaliciousServer:
                 varied += self._vary(lie, trial)
             without, against = zip(*attempts, strict=True)
             chance = chance_of(against, stream(self.seed, "guesses", name))
-            told.append(Told(lie, without, against, varied, chance))
-        return report(self, told, self._quantizer, np.mean(self._pictures, axis=0))
+            results.append(LieResult(lie, without, against, varied, chance))
+        return results
 
     def _scenario(self, trial: int) -> Scenario:
         chosen = stream(self.seed, "inputs", trial).permutation(len(self._pictures))[: self.clients]
@@ -105,8 +104,8 @@ class MaliciousServer:
             self.privacy,
             self.clients,
             self.colluders,
-            self._quantizer.ring,
-            [self._quantizer.encode(self._pictures[index].ravel(), rounding).vector for index in chosen],
+            self.quantizer.ring,
+            [self.quantizer.encode(self._pictures[index].ravel(), rounding).vector for index in chosen],
             seed=1_000_000 * self.seed + trial,
             data=self.data,
             data_dir=self.data_dir,
@@ -127,6 +126,11 @@ class MaliciousServer:
         (baseline, _), (broken, asked) = sides
         return (Variation(baseline, broken, asked),)
 
+    @property
+    def typical(self) -> Picture:
+        """The mean of all pictures: the best guess of somebody who knows what they look like, and nothing else."""
+        return np.asarray(np.mean(self._pictures, axis=0))
+
     @cached_property
     def _pictures(self) -> Sequence[Picture]:
         dataset = load(self.data, self.data_dir)
@@ -135,5 +139,6 @@ class MaliciousServer:
         return [as_picture(example) for example in dataset.test_x[:MOST]]
 
     @property
-    def _quantizer(self) -> Quantizer:
+    def quantizer(self) -> Quantizer:
+        """How pictures are encoded."""
         return Quantizer(1.0, PRECISION, self.clients)

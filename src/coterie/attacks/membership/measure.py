@@ -1,13 +1,15 @@
-"""One trial of passive membership inference: the same attacks on everything that is seen of a federation."""
+"""Passive membership inference: the same attacks on everything that is seen of a federation, trial by trial."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import floor
+from typing import ClassVar
 
 import msgspec
 import numpy as np
 
+from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.membership.candidates import Candidates, FederatedRun, SumNoise, Training
 from coterie.attacks.membership.rates import Decisions, Roc
 from coterie.attacks.membership.scores import SCORES, MembershipScore, References, Sight
@@ -236,3 +238,47 @@ def rehearse(score: MembershipScore, references: References) -> float:
 
 def _scores(score: MembershipScore, sights: Sequence[Sight], references: References) -> Reals:
     return np.stack([score(sight, references) for sight in sights])
+
+
+@dataclass(frozen=True)
+class PassiveMembership(Game):
+    """Membership inference by somebody who only looks."""
+
+    trials: int = 4
+    seed: int = 0
+
+    name: ClassVar[str] = "membership"
+    title: ClassVar[str] = "Passive membership inference"
+
+    @property
+    def threat(self) -> Adversary:
+        """Two who look: at the wire, and at the server."""
+        return Adversary(
+            who="an eavesdropper at a client's wire, or the server; honest but curious",
+            sees=(
+                "the eavesdropper: the global models and one client's upload in the last round; "
+                "the server: the global models, which are the sums"
+            ),
+            knows=(
+                "the model, how it is trained, other data from the same source, and a list of candidates of which half "
+                "are the client's; may train reference models with candidates in them and out of them"
+            ),
+            may="look, and nothing else",
+        )
+
+    @property
+    def epsilon(self) -> float | None:
+        """The privacy budget that the noise spends; None where there is none."""
+        noise = self.training(self.cohorts[-1], noisy=True).noise
+        return noise.epsilon(self.rounds, self.delta) if noise and self.noise else None
+
+    def measure(self, watch: OnProgress) -> list[PassiveTrial]:
+        """Run every attack on every view, in every trial."""
+        trials = []
+        for trial in range(self.trials):
+
+            def progress(what: str, done: float, trial: int = trial) -> None:
+                within(partial(watch, f"trial {trial + 1}: {what}"), trial / self.trials, 1 / self.trials)(done)
+
+            trials.append(play_trial(self, trial_seed(self.seed, trial), progress))
+        return trials

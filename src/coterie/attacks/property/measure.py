@@ -1,13 +1,19 @@
 """Property inference tried on real training: some clients' pictures are upside down, and the server looks for them."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 
-from coterie.attacks.federation import Federation, ObservedRound, Side, make_problem, make_sides
-from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
-from coterie.attacks.property import report
+from coterie.attacks.attack import Adversary, OnProgress
+from coterie.attacks.federation import (
+    Federation,
+    ObservedRound,
+    Side,
+    make_problem,
+    make_sides,
+)
 from coterie.attacks.property.detector import (
     Auxiliary,
     attribute,
@@ -87,8 +93,8 @@ class PropertyInference:
             may="compute, and train clients of its own",
         )
 
-    def play(self, watch: OnProgress) -> AttackFinding:
-        """Train under every way to choose cohorts, and attribute the property."""
+    def measure(self, watch: OnProgress) -> Mapping[str, Sequence[PropertyTrial]]:
+        """Train under every way to choose cohorts, and attribute the property; return the trials of each side."""
         found: dict[str, list[PropertyTrial]] = {}
         steps = self.trials * len(self.sides(0))
         for trial in range(self.trials):
@@ -96,8 +102,7 @@ class PropertyInference:
             for side in self.sides(trial):
                 watch(side.name, sum(map(len, found.values())) / steps)
                 found.setdefault(side.name, []).append(self.attack(federation, auxiliary, having, side))
-        watch("telling", 1.0)
-        return report.tell(self, self.sides(0), found)
+        return found
 
     def sides(self, trial: int) -> list[Side]:
         """Return what is compared."""

@@ -1,4 +1,4 @@
-"""The same attack over several trials, put together: how often it was right, what it left, what was refused."""
+"""Statistics of active membership inference over trials: inference, utility, and refused steps."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,59 +1,47 @@
-"""The verdict on the attack, in words that follow from its numbers."""
+"""The report on active membership inference: what attackers infer, and what honest participants are left with."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from coterie.attacks.active_membership.figures import areas, utilities
-from coterie.attacks.active_membership.methods import PUBLIC, MethodName
-from coterie.attacks.active_membership.summary import InferenceSuccess, MethodSummary
+from coterie.attacks.active_membership.measure import ActiveMembership, AttackResults
+from coterie.attacks.active_membership.methods import CHECKED, NAMES, PUBLIC, MethodName
+from coterie.attacks.active_membership.statistics import InferenceSuccess, MethodSummary
 from coterie.attacks.active_membership.tasks import InferenceTask
-from coterie.attacks.finding import AttackFinding, CardLine, Effect, Plot, WordTable
+from coterie.reports.findings import CardLine, Effect, Findings, Plot, Table
 from coterie.reports.intervals import mean_and_spread, mean_interval
 from coterie.reports.words import Level, count
 
-if TYPE_CHECKING:
-    from coterie.attacks.active_membership.measure import ActiveMembership
-
-NAMES: Mapping[MethodName, str] = {
-    "fedavg": "FedAvg",
-    "ditto": "Ditto",
-    "confined": "confined, no loss check",
-    "confined-checked": "confined, loss check",
-    "confined-anchored": "confined, loss check, anchored attackers",
-}
 _CONFINED: tuple[MethodName, ...] = ("confined", "confined-checked", "confined-anchored")
 _STANDS_STILL = 0.9  # refusing this share of all steps is to stand still
 _NOTABLE = 0.05
 
 
-def tell(
-    attack: "ActiveMembership",
-    task: InferenceTask,
-    strength: float,
-    tuning: Mapping[float, float],
-    nothing: InferenceSuccess,
-    summaries: Mapping[MethodName, MethodSummary],
-) -> AttackFinding:
-    """Put everything together."""
-    found, secure_error = list(summaries.values()), attack.secure_error(strength)
+def report(attack: ActiveMembership, measured: AttackResults) -> Findings:
+    """Report on all trials of all methods."""
+    task, nothing = measured.task, InferenceSuccess(measured.nothing)
+    summaries = {method: MethodSummary(method, trials) for method, trials in measured.trials.items()}
+    found = list(summaries.values())
     card = [_card_line(summary, summaries["fedavg"]) for summary in found]
     confined = [line.outcome for method, line in zip(summaries, card, strict=True) if method in _CONFINED]
-    return AttackFinding(
+    return Findings(
         level=_level(confined, works=summaries["fedavg"].best.success.beats_guess),
-        headline=_headline(summaries, task),
-        setting=_setting(attack, task, strength, tuning, secure_error),
-        measures={
-            "strength": strength,
-            "tuning": {str(tried): accuracy for tried, accuracy in tuning.items()},
+        headlines=[_headline(summaries, task)],
+        about=_about(attack, measured),
+        numbers={
+            "strength": measured.strength,
+            "tuning": {str(tried): accuracy for tried, accuracy in measured.tuning.items()},
             "no_information": nothing.measures(),
             "methods": {method: summary.measures() for method, summary in summaries.items()},
-            "secure_sum_error": secure_error,
+            "secure_sum_error": measured.secure_error,
         },
-        tables=[_inferred(nothing, found, task), _left(found, task), _refused(found)],
+        tables=[
+            inference_table("What attackers infer", nothing, found, note=_INFERRED.format(task.rule)),
+            utility_table("What honest participants are left with", found, note=_LEFT.format(task.worth.capitalize())),
+        ],
         card=card,
         plots=[
-            Plot("What attackers learn, round by round", areas(summaries, NAMES), _AREAS),
-            Plot("What honest participants are left with", utilities(summaries, NAMES, task.worth), _utilities(task)),
+            Plot("What attackers learn, round by round", areas(summaries), _AREAS),
+            Plot("What honest participants are left with", utilities(summaries, task.worth), _utilities(task)),
         ],
         remarks=list(_remarks(attack)),
     )
@@ -101,9 +89,8 @@ def _headline(summaries: Mapping[MethodName, MethodSummary], task: InferenceTask
     return said
 
 
-def _setting(
-    attack: "ActiveMembership", task: InferenceTask, strength: float, tuning: Mapping[float, float], secure_error: float
-) -> str:
+def _about(attack: ActiveMembership, measured: AttackResults) -> str:
+    task, strength, tuning = measured.task, measured.strength, measured.tuning
     tried = ", ".join(f"{one:g}: {accuracy:.0%}" for one, accuracy in tuning.items())
     chosen = f"strength {strength:g}" + (f" (the best on FedAvg in a trial apart; {tried})" if tuning else "")
     before = (
@@ -118,84 +105,79 @@ def _setting(
         f"of deviation {attack.spread:g}. {before} Once their models {task.reaches.format(f'{attack.threshold:.0%}')}, "
         f"or after {attack.patience} rounds, they attack for {attack.rounds} rounds with {chosen}, towards "
         f"{task.wrong}; all of that is the same for every method. Sums are made in the clear, because the attack uses "
-        f"nothing but sums; played once as a real session, one differs by {secure_error:.0e} of its largest entry. "
-        f"{count(attack.trials, 'trial')}."
+        f"nothing but sums; played once as a real session, one differs by {measured.secure_error:.0e} of its largest "
+        f"entry. {count(attack.trials, 'trial')}."
     )
 
 
-def _inferred(nothing: InferenceSuccess, summaries: Iterable[MethodSummary], task: InferenceTask) -> WordTable:
-    rows = [("a model that saw no target", "", _share(nothing), _interval(nothing), "", _area(nothing))]
+def inference_table(
+    title: str,
+    guess: InferenceSuccess,
+    summaries: Iterable[MethodSummary],
+    printed: Mapping[str, str] | None = None,
+    note: str = "",
+) -> Table:
+    """Return how well attackers infer members from each model they see; ``printed`` is what a paper has, by method."""
+    rows = [("a model that saw no target", "", "", _percent(guess), _interval(guess), "", f"{guess.auc:.3f}")]
     for summary in summaries:
+        paper = (printed or {}).get(summary.method, "")
         for view, success in summary.active.views.items():
             watched = summary.passive.views[view]
-            by_rule = f"{watched.accuracy:.1%}", _share(success), _interval(success)
+            by_rule = paper, _percent(watched), _percent(success), _interval(success)
             rows.append((f"{NAMES[summary.method]}: {view}", *by_rule, f"{watched.auc:.3f}", _area(success)))
-    return WordTable(
-        "What attackers infer",
-        ("from", "right, watching", "attacking", "95% interval", "AUC, watching", "attacking"),
-        rows,
-        f"Right: a record is called a member if {task.rule}; a guess has 50%."
-        " The interval is exact, over the targets of all trials. AUC: how often a member's loss is below that of a "
-        "non-member, at whatever threshold; a guess has 0.5. ± is the sample deviation over trials.",
+            paper = ""
+    columns = (
+        *("from", "paper, %", "right, watching, %", "right, attacking, %", "interval, %"),
+        *("AUC, watching", "AUC, attacking"),
     )
+    return Table(title, columns, rows, note).without_empty_columns()
 
 
-def _share(success: InferenceSuccess) -> str:
-    deviation = success.measures()["accuracy_deviation"]
-    return f"{success.accuracy:.1%}" + ("" if deviation is None else f" ± {100 * deviation:.1f}")
+def utility_table(
+    title: str,
+    summaries: Iterable[MethodSummary],
+    printed: Mapping[str, str] | None = None,
+    printed_spread: Mapping[str, str] | None = None,
+    note: str = "",
+) -> Table:
+    """Return what honest participants' models are worth, and which steps they refuse, beside what a paper has."""
+    rows = []
+    for summary in summaries:
+        attacked = summary.active.utility
+        checks = summary.refused_before, summary.passive.refused, summary.active.refused
+        rows.append(
+            (
+                NAMES[summary.method],
+                f"{summary.began:.0f}",
+                f"{100 * summary.before.mean:.1f}",
+                f"{100 * summary.passive.utility.mean:.1f}",
+                (printed or {}).get(summary.method, ""),
+                f"{100 * attacked.mean:.1f}",
+                f"{100 * attacked.worst:.1f}",
+                (printed_spread or {}).get(summary.method, ""),
+                f"{100 * attacked.spread:.2f}",
+                *(f"{share:.1%}" if summary.method in CHECKED else "" for share in checks),
+                str(len(summary.trials)),
+            )
+        )
+    columns = (
+        *("", "rounds before", "accuracy before", "watched", "paper, attacked", "attacked", "worst"),
+        *("paper's spread", "spread", "refused before", "watched", "attacked", "trials"),
+    )
+    return Table(title, columns, rows, note).without_empty_columns()
+
+
+def _percent(success: InferenceSuccess) -> str:
+    return mean_and_spread([100 * accuracy for accuracy in success.accuracies], ".1f")
 
 
 def _interval(success: InferenceSuccess) -> str:
     low, high = success.interval
-    return f"{low:.1%} to {high:.1%}"
+    return f"{100 * low:.1f} to {100 * high:.1f}"
 
 
 def _area(success: InferenceSuccess) -> str:
     return mean_and_spread(success.aucs, ".3f")
-
-
-def _left(summaries: Iterable[MethodSummary], task: InferenceTask) -> WordTable:
-    rows = [
-        (
-            NAMES[summary.method],
-            f"{summary.before.mean:.1%}",
-            f"{watched.mean:.1%}",
-            f"{attacked.mean:.1%}",
-            f"{attacked.worst:.1%}",
-            f"{100 * watched.spread:.1f}",
-            f"{100 * attacked.spread:.1f}",
-        )
-        for summary in summaries
-        for watched, attacked in [(summary.passive.utility, summary.active.utility)]
-    ]
-    return WordTable(
-        "What honest participants are left with",
-        ("", "before", "watched", "attacked", "worst", "spread, watched", "attacked"),
-        rows,
-        f"{task.worth.capitalize()} on examples that nobody trained on or asked about: the mean over honest "
-        "participants' models when the attack begins and at its end, the worst of them, and their standard deviation "
-        "in points.",
-    )
-
-
-def _refused(summaries: Iterable[MethodSummary]) -> WordTable:
-    rows = [
-        (
-            NAMES[summary.method],
-            f"{summary.began:.0f}",
-            f"{summary.refused_before:.1%}",
-            f"{summary.passive.refused:.1%}",
-            f"{summary.active.refused:.1%}",
-        )
-        for summary in summaries
-    ]
-    return WordTable(
-        "What is refused",
-        ("", "rounds before", "clean, before", "clean, watched", "poisoned"),
-        rows,
-        "The share of honest participants' decisions not to take a step up: while attackers train, while they watch, "
-        "and while they attack. Without a loss check nobody refuses anything.",
-    )
 
 
 def _card_line(summary: MethodSummary, baseline: MethodSummary) -> CardLine:
@@ -215,7 +197,7 @@ def _card_line(summary: MethodSummary, baseline: MethodSummary) -> CardLine:
     return CardLine("active membership inference", NAMES[summary.method], outcome, why)
 
 
-def _remarks(attack: "ActiveMembership") -> Iterator[str]:
+def _remarks(attack: ActiveMembership) -> Iterator[str]:
     yield (
         "Attackers in confined descent see no model but their own, and the sums. That is enough for the public "
         "displacement, which is a model too: whoever merely listens to the sums has it."
@@ -235,6 +217,17 @@ def _remarks(attack: "ActiveMembership") -> Iterator[str]:
         )
 
 
+_INFERRED = (
+    "Right: a record is called a member if {}; a guess has 50%. The interval (95%) is exact, over the targets of all "
+    "trials. AUC: how often a member's loss is below that of a non-member, at whatever threshold; a guess has 0.5. ± "
+    "is the sample deviation over trials."
+)
+_LEFT = (
+    "{} on examples that nobody trained on or asked about, in percent: the mean over honest participants' models when "
+    "the attack begins, at its end if attackers only watch, and at its end under attack; the worst of them under "
+    "attack, and their standard deviation in points. Refused: the share of honest participants' decisions not to take "
+    "a step up, while attackers train, watch and attack. Without a loss check nobody refuses anything."
+)
 _AREAS = (
     "Area under the ROC curve of the loss, mean over trials; solid while attacking, dotted while only watching. "
     "0.5 is a guess."

@@ -1,83 +1,41 @@
-"""Findings about a crafted model: examples left in sums, in words, numbers and pictures."""
+"""The report on crafted models: how many examples are recovered from a sum, and what each defence changes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coterie.attacks.finding import AttackFinding, CardLine, Effect, Strip, WordTable
-from coterie.attacks.similarity import Pictures
+from coterie.attacks.imprint.measure import Caught, CraftedRound, Imprint
+from coterie.reports.findings import CardLine, Effect, Findings, Strip, Table
 from coterie.reports.intervals import mean_and_spread
 from coterie.reports.words import Level, count
-
-if TYPE_CHECKING:
-    from coterie.attacks.imprint.measure import Imprint
 
 _SHOWN = 8
 _FEW = 0.01  # of the examples: what noise must get it down to
 
 
-@dataclass(frozen=True, eq=False)
-class Caught:
-    """What an attacker has of the examples of a round."""
-
-    exact: int
-    """How many are recovered to every pixel."""
-    psnr: float
-    """Of each example and the nearest of what was recovered, on average."""
-    originals: Pictures = field(repr=False)
-    nearest: Pictures = field(repr=False)
-
-    @property
-    def share(self) -> float:
-        """The share that is recovered to every pixel."""
-        return self.exact / len(self.originals)
-
-
-@dataclass(frozen=True, eq=False)
-class CraftedRound:
-    """One round with a crafted model."""
-
-    cohort: int
-    bins: int
-    expected: float
-    """How many examples should have a bin to themselves."""
-    bare: Caught
-    """From the sum over whole circles that secure aggregation opened."""
-    noisy: Mapping[float, Caught]
-    """From such sums with noise."""
-    guess: Caught
-    """From public pictures, as many as there are bins."""
-    refused_for_length: bool
-    refused_for_architecture: bool
-    refused_where_wide: bool
-    """Whether the pin helps where the agreed model has such a layer anyway, and only its numbers are crafted."""
-
-
-def make_finding(attack: "Imprint", rounds: Sequence[CraftedRound]) -> AttackFinding:
-    """Put together what came of all rounds."""
+def report(attack: Imprint, rounds: Sequence[CraftedRound]) -> Findings:
+    """Report on all rounds."""
     cases = sorted({(one.cohort, one.bins) for one in rounds})
     by_case = {case: [one for one in rounds if (one.cohort, one.bins) == case] for case in cases}
     worst = max(by_case.values(), key=lambda some: _share([one.bare for one in some]))
     largest = by_case[cases[-1]]
     works = _share([one.bare for one in worst]) > max(_FEW, _share([one.guess for one in worst]))
-    return AttackFinding(
+    return Findings(
         level=Level.DANGER if works else Level.NOTHING,
-        headline=_headline(attack, largest, works=works),
-        setting=(
+        headlines=[_headline(attack, largest, works=works)],
+        about=(
             f"{attack.data}; {count(attack.examples, 'example')} a client, one step of descent; cohorts of whole "
             f"circles of {attack.privacy}, summed by real sessions of secure aggregation; "
             f"{count(attack.trials, 'trial')} a row. The agreed model is a softmax regression; the crafted one has a "
             "layer in front of it."
         ),
-        measures={
+        numbers={
             "cases": [_case(case, some) for case, some in by_case.items()],
             "noise": {f"{z:g}": _share([one.noisy[z] for one in largest]) for z in attack.noise},
         },
         tables=[_recovered(attack, by_case), _defended(attack, largest)],
         card=_card(attack, largest),
-        strips=[_strip(attack, largest[0])],
+        pictures=[_strip(attack, largest[0])],
         remarks=[
             "Circles and secure aggregation are no defence here, and cannot be: whatever a model keeps apart within a "
             "sum is in the sum. Who the examples belong to is hidden among the cohort, unless they show it.",
@@ -95,7 +53,7 @@ def _share(caught: Sequence[Caught]) -> float:
     return float(np.mean([one.share for one in caught]))
 
 
-def _headline(attack: "Imprint", rounds: Sequence[CraftedRound], *, works: bool) -> str:
+def _headline(attack: Imprint, rounds: Sequence[CraftedRound], *, works: bool) -> str:
     one = rounds[0]
     found = f"{_share([each.bare for each in rounds]):.0%} of {len(one.bare.originals):,} examples"
     if not works:
@@ -127,7 +85,7 @@ def _case(case: tuple[int, int], rounds: Sequence[CraftedRound]) -> dict[str, fl
     }
 
 
-def _recovered(attack: "Imprint", by_case: Mapping[tuple[int, int], Sequence[CraftedRound]]) -> WordTable:
+def _recovered(attack: Imprint, by_case: Mapping[tuple[int, int], Sequence[CraftedRound]]) -> Table:
     rows = []
     for (cohort, bins), rounds in by_case.items():
         case = _case((cohort, bins), rounds)
@@ -142,7 +100,7 @@ def _recovered(attack: "Imprint", by_case: Mapping[tuple[int, int], Sequence[Cra
                 f"{case['guessed_psnr']:.1f}",
             )
         )
-    return WordTable(
+    return Table(
         "Examples recovered from one sum over whole circles",
         ("sum over", "examples", "recovered", "expected", "PSNR, dB", "by guessing", "PSNR, dB"),
         rows,
@@ -152,7 +110,7 @@ def _recovered(attack: "Imprint", by_case: Mapping[tuple[int, int], Sequence[Cra
     )
 
 
-def _defended(attack: "Imprint", rounds: Sequence[CraftedRound]) -> WordTable:
+def _defended(attack: Imprint, rounds: Sequence[CraftedRound]) -> Table:
     one = rounds[0]
     nobody = "0%, refused"
     bare = f"{_share([each.bare for each in rounds]):.0%}"
@@ -176,14 +134,14 @@ def _defended(attack: "Imprint", rounds: Sequence[CraftedRound]) -> WordTable:
         ("guessing", f"{_share([each.guess for each in rounds]):.0%}", _psnr([each.guess for each in rounds])),
     ]
     title = f"What helps: {one.cohort} clients, {one.bins} bins"
-    return WordTable(title, ("defence", "recovered", "PSNR, dB"), rows)
+    return Table(title, ("defence", "recovered", "PSNR, dB"), rows)
 
 
 def _psnr(caught: Sequence[Caught]) -> str:
     return f"{np.mean([one.psnr for one in caught]):.1f}"
 
 
-def _card(attack: "Imprint", rounds: Sequence[CraftedRound]) -> list[CardLine]:
+def _card(attack: Imprint, rounds: Sequence[CraftedRound]) -> list[CardLine]:
     one = rounds[0]
     bare = _share([each.bare for each in rounds])
     guess = _share([each.guess for each in rounds])
@@ -214,7 +172,7 @@ def _card(attack: "Imprint", rounds: Sequence[CraftedRound]) -> list[CardLine]:
     return lines
 
 
-def _strip(attack: "Imprint", one: CraftedRound) -> Strip:
+def _strip(attack: Imprint, one: CraftedRound) -> Strip:
     rows = [("original", one.bare.originals[:_SHOWN]), ("from the sum", one.bare.nearest[:_SHOWN])]
     rows += [(f"noise, z = {z:g}", one.noisy[z].nearest[:_SHOWN]) for z in attack.noise]
     rows.append(("guess: a public picture", one.guess.nearest[:_SHOWN]))

@@ -1,4 +1,4 @@
-"""Lies as they were told: what came of each, judged against guessing."""
+"""Results of the lies: what each obtained with and without the rule against it, compared with guessing."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from coterie.attacks.finding import Effect
 from coterie.attacks.malicious_server.scenario import Attempt, Lie
+from coterie.reports.findings import Effect
 
 GUESSES = 1999
 """How often a server that saw nothing guesses, to know what would look like a find."""
@@ -16,7 +16,7 @@ SIGNIFICANT = 0.001
 
 @dataclass(frozen=True)
 class Variation:
-    """A lie told in a version that was varied at random."""
+    """The result of a lie in a version that was varied at random."""
 
     baseline: bool
     """Whether it still obtained the victim's input without the rule."""
@@ -27,8 +27,8 @@ class Variation:
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
-    """A lie as it was told to all its victims."""
+class LieResult:
+    """The results of one lie over all victims."""
 
     lie: Lie
     without: Sequence[Attempt]

@@ -9,7 +9,7 @@ explain them all.
 import io
 import re
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib import format as npy
 
+from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.differencing.algebra import reconstruct, unexplained
 from coterie.attacks.federation import Matrix
-from coterie.attacks.finding import Adversary, AttackFinding, CardLine, Effect, OnProgress, Plot, WordTable
 from coterie.auditing.auditor import AuditReport, audit
 from coterie.auditing.logs import read_log
 from coterie.auditing.logs.arrays import claimed_size, unpack_archive
@@ -29,16 +29,25 @@ from coterie.cohorts.log_size import MEGABYTE, check_size
 from coterie.cohorts.participation import Label, Participation, as_label
 from coterie.errors import ConfigError, InputError, LogTooLarge
 from coterie.files import write_output
-from coterie.reports.html import Figure
-from coterie.reports.words import Level, count, printable
+from coterie.reports.words import count, printable
 from coterie.runs.folder import RunFolder
 
 MOST_BYTES = 2_000 * MEGABYTE
 """That saved sums may take in memory, unless more are allowed."""
 
-_LISTED = 20  # clients in a table
-_CAPTION = "After so many rounds, in exact arithmetic. The upper end is the number of clients in the sums."
-_CONSTANT = 0.05  # of the sums unexplained, below which updates hardly changed
+
+@dataclass(frozen=True, eq=False)
+class SumsAudit:
+    """What saved sums give away."""
+
+    written_to: str | None
+    """The file of estimates, if one was written."""
+    audited: AuditReport
+    participation: Participation
+    """Of the rounds whose sums were saved."""
+    matrix: Mask
+    unexplained: float
+    """The share of the sums that constant updates leave unexplained."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +72,8 @@ class RecordedDifferencing:
             may="compute",
         )
 
-    def play(self, watch: OnProgress) -> AttackFinding:
-        """Read both, find out who is determined, and reconstruct."""
+    def measure(self, watch: OnProgress) -> SumsAudit:
+        """Read both, find out whose update is determined, and reconstruct."""
         watch("reading", 0.0)
         participation, means = matched(read_log(self.log), read_sums(Path(self.sums), self.limit))
         watch("auditing", 0.2)
@@ -74,7 +83,7 @@ class RecordedDifferencing:
         estimate = reconstruct(matrix, means)
         if self.out is not None:
             _write(Path(self.out), audited, participation.clients, np.asarray(matrix.any(0)), estimate)
-        return _tell(self, audited, participation, matrix, unexplained(matrix, means, estimate))
+        return SumsAudit(self.out, audited, participation, matrix, unexplained(matrix, means, estimate))
 
 
 def kept_by(folder: Path) -> tuple[str, str]:
@@ -160,92 +169,3 @@ def _write(path: Path, audited: AuditReport, clients: tuple[str, ...], seen: Mas
         determined=np.array([name in exposed for name in names], np.bool_),
     )
     write_output(path, file.getbuffer())
-
-
-def _tell(
-    attack: RecordedDifferencing, audited: AuditReport, participation: Participation, matrix: Mask, open_share: float
-) -> AttackFinding:
-    exposed, seen = audited.exposed, int(matrix.any(0).sum())
-    rounds = count(len(participation.rounds), "sum")
-    spare = len(matrix) - int(np.linalg.matrix_rank(matrix.astype(np.float64)))
-    constant = bool(spare) and open_share < _CONSTANT
-    if exposed:
-        worth = "which hardly changed" if constant else "as far as they did not change"
-        headline = f"{rounds} determine the updates of {count(len(exposed), 'client')} of {seen}, {worth}."
-    else:
-        headline = f"{rounds} determine no single client's update; the smallest group is of {audited.strong_privacy}."
-    strong = audited.strong_privacy or 0
-    level = Level.DANGER if exposed else Level.SAFE if strong > 1 else Level.CAUTION
-    return AttackFinding(
-        level=level,
-        headline=headline,
-        setting=f"{rounds} over {count(seen, 'client')}, from a log and saved means. What the clients sent is not "
-        "known here, so how far a reconstruction is off cannot be told.",
-        measures={
-            "rounds": len(participation.rounds),
-            "clients": seen,
-            "strong_privacy": audited.strong_privacy,
-            "determined": [exposure.client for exposure in exposed],
-            "determined_since": {exposure.client: exposure.round for exposure in exposed},
-            "unexplained": open_share if spare else None,
-            "spare_sums": spare,
-            "written_to": attack.out,
-        },
-        tables=[_table(audited)] if exposed else [],
-        card=[_line(audited, strong)],
-        plots=[Plot("Clients that the sums determine", draw_determined(audited, participation, seen), _CAPTION)],
-        remarks=list(_remarks(attack, spare, open_share)),
-    )
-
-
-def _line(audited: AuditReport, strong: int) -> CardLine:
-    attack, against = "single out a client's update", "these cohorts"
-    if audited.exposed:
-        why = f"{count(len(audited.exposed), 'unit vector')} in the row space of the participation matrix"
-        return CardLine(attack, against, Effect.NOT_ELIMINATED, why)
-    if strong > 1:
-        why = f"groups of at least {strong} clients were always aggregated together"
-        return CardLine(attack, against, Effect.ELIMINATED, why)
-    return CardLine(attack, against, Effect.REDUCED, "nobody is determined yet, but clients differ in their rounds")
-
-
-def _table(audited: AuditReport) -> WordTable:
-    shown = audited.exposed[:_LISTED]
-    more = f"and {len(audited.exposed) - _LISTED} more" if len(audited.exposed) > _LISTED else ""
-    rows = [(printable(exposure.client), str(exposure.round)) for exposure in shown]
-    return WordTable("Clients whose update the sums determine", ("client", "since round"), rows, more)
-
-
-def draw_determined(audited: AuditReport, participation: Participation, seen: int) -> Figure:
-    """Draw of how many clients the sums determine the update after each round."""
-    numbers = {label: number for number, label in enumerate(participation.rounds)}
-    new = np.bincount([numbers[exposure.round] for exposure in audited.exposed], minlength=len(numbers))
-    counts = np.cumsum(new).tolist()
-    trace = {
-        "type": "scatter",
-        "mode": "lines",
-        "x": list(range(1, len(counts) + 1)),
-        "y": counts,
-        "line": {"shape": "hv", "color": "@danger", "width": 2.5},
-        "hovertemplate": "after %{x} sums<br>%{y} determined<extra></extra>",
-    }
-    layout = {
-        "xaxis": {"title": {"text": "sums seen"}},
-        "yaxis": {"title": {"text": "clients determined"}, "range": [0, 1.05 * seen]},
-    }
-    return Figure([trace], layout, 280, f"Clients determined over rounds: {counts[-1]} of {seen} after the last.")
-
-
-def _remarks(attack: RecordedDifferencing, spare: int, open_share: float) -> Iterator[str]:
-    if not spare:
-        yield "There are no more independent sums than unknowns: whether updates were constant cannot be seen."
-    else:
-        changed = "they hardly changed" if open_share < _CONSTANT else "they changed, and estimates are of their mean"
-        more = count(spare, "sum")
-        yield f"Constant updates leave {open_share:.1%} of the sums unexplained ({more} more than unknowns): {changed}."
-    if attack.out is not None:
-        yield (
-            "Written: an estimate for every client in the sums, the shortest where the sums leave it open, and the "
-            "same for clients that always took part together; the array determined marks those that the sums leave no "
-            "choice in."
-        )

@@ -1,26 +1,17 @@
-"""The audit of one sum in words, tables and pictures."""
+"""The report on one sum: the ε that an audit shows, and the ε that noise guarantees."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from coterie.attacks.finding import AttackFinding, CardLine, Effect, WordTable
 from coterie.attacks.one_sum.bounds import DOUBT, Bound, ceiling
-from coterie.attacks.one_sum.figures import draw_noise, draw_pairs
+from coterie.attacks.one_sum.measure import CLIENT, CRAFTED, PAIRS, Audited, Audits, OneSum
+from coterie.reports.charts import Figure, Trace, draw_line, make_layout, reference_line, text
+from coterie.reports.findings import CardLine, Effect, Findings, Plot, Table
 from coterie.reports.words import Level, count
 
-if TYPE_CHECKING:
-    from coterie.attacks.one_sum.measure import OneSum
-
-EXAMPLE, CLIENT, CRAFTED = "example", "client", "crafted"
-PAIRS = {
-    EXAMPLE: "one example replaced",
-    CLIENT: "another client's update",
-    CRAFTED: "the worst direction",
-}
-"""What the two updates are: one client's, with one example or another in its place; those of two clients; or any of the
-norm that updates are clipped to, this way and that, where other clients' updates scatter least."""
+_COLORS = ("@accent", "@caution", "@danger", "@safe")
 _SATURATED = 0.9  # of the ceiling: from there on, observations are too few to tell
 _FAR = 1000  # deviations: beyond, the distance measures the ridge on directions nobody moves in
 _REMARKS = (
@@ -31,18 +22,6 @@ _REMARKS = (
     "This is the limit of every defence here: circles and masks keep a sum from being taken apart, and do not change "
     "what one sum says.",
 )
-
-
-@dataclass(frozen=True)
-class Audited:
-    """One audit: with how many clients, of which pair, with how much noise."""
-
-    clients: int
-    pair: str
-    multiplier: float
-    distance: float
-    """Of the two hypotheses in deviations, by the normal approximation."""
-    bound: Bound
 
 
 @dataclass(frozen=True)
@@ -68,19 +47,20 @@ PlainAudits: TypeAlias = Mapping[tuple[int, str], Shown]
 NoisyAudits: TypeAlias = Mapping[tuple[int, float], Shown]
 
 
-def tell(attack: "OneSum", audits: Sequence[Sequence[Audited]], gap: float) -> AttackFinding:
-    """Tell what the audits of all trials show."""
-    together = [(same[0], Shown.of(same)) for same in zip(*audits, strict=True)]
+def report(attack: OneSum, measured: Audits) -> Findings:
+    """Report on the audits of all trials."""
+    gap = measured.session_gap
+    together = [(same[0], Shown.of(same)) for same in zip(*measured.trials, strict=True)]
     plain = {(one.clients, one.pair): shown for one, shown in together if not one.multiplier}
     noisy = {(one.clients, one.multiplier): shown for one, shown in together if one.multiplier}
     most = ceiling(attack.tries - attack.tries // 2, attack.delta)
     exceeded = any(shown.most > attack.limit(multiplier) for (_, multiplier), shown in noisy.items())
     worst = {clients: max((plain[clients, pair] for pair in PAIRS), key=_epsilon) for clients in attack.cohorts}
-    return AttackFinding(
+    return Findings(
         level=_level(worst, most, exceeded=exceeded),
-        headline=_headline(plain, worst, most, exceeded=exceeded),
-        setting=_setting(attack, most, gap),
-        measures={
+        headlines=[_headline(plain, worst, most, exceeded=exceeded)],
+        about=_setting(attack, most, gap),
+        numbers={
             "ceiling": most,
             "confidence": 1 - DOUBT,
             "session_gap": gap,
@@ -97,7 +77,7 @@ def tell(attack: "OneSum", audits: Sequence[Sequence[Audited]], gap: float) -> A
         },
         tables=[_plain_table(plain, most), _noise_table(attack, noisy)],
         card=[*_plain_lines(attack, worst, most), *_noise_lines(attack, exceeded=exceeded)],
-        plots=[draw_pairs(plain, attack.cohorts, PAIRS, most), draw_noise(noisy, attack.cohorts, attack.limit)],
+        plots=[_draw_pairs(attack, plain, most), _draw_noise(attack, noisy)],
         remarks=_REMARKS,
     )
 
@@ -126,7 +106,7 @@ def _headline(plain: PlainAudits, worst: Mapping[int, Shown], most: float, *, ex
     )
 
 
-def _plain_lines(attack: "OneSum", worst: Mapping[int, Shown], most: float) -> list[CardLine]:
+def _plain_lines(attack: OneSum, worst: Mapping[int, Shown], most: float) -> list[CardLine]:
     return [
         CardLine(
             attack.title,
@@ -138,7 +118,7 @@ def _plain_lines(attack: "OneSum", worst: Mapping[int, Shown], most: float) -> l
     ]
 
 
-def _noise_lines(attack: "OneSum", *, exceeded: bool) -> list[CardLine]:
+def _noise_lines(attack: OneSum, *, exceeded: bool) -> list[CardLine]:
     outcome = Effect.NOT_ELIMINATED if exceeded else Effect.REDUCED
     return [
         CardLine(
@@ -151,7 +131,7 @@ def _noise_lines(attack: "OneSum", *, exceeded: bool) -> list[CardLine]:
     ]
 
 
-def _setting(attack: "OneSum", most: float, gap: float) -> str:
+def _setting(attack: OneSum, most: float, gap: float) -> str:
     return (
         f"{attack.data}, {attack.model}, {count(attack.examples, 'example')} a client, "
         f"{count(attack.epochs, 'local epoch')}; {count(attack.population, 'client')} to draw from, as many simulated "
@@ -163,7 +143,7 @@ def _setting(attack: "OneSum", most: float, gap: float) -> str:
     )
 
 
-def _plain_table(plain: PlainAudits, most: float) -> WordTable:
+def _plain_table(plain: PlainAudits, most: float) -> Table:
     rows = [
         (
             f"{clients} clients, {PAIRS[pair]}",
@@ -174,7 +154,7 @@ def _plain_table(plain: PlainAudits, most: float) -> WordTable:
         )
         for (clients, pair), shown in plain.items()
     ]
-    return WordTable(
+    return Table(
         "One sum, without noise",
         ("sum", "distance μ", "right / wrong (first trial)", "ε at least", "ε at most"),
         rows,
@@ -183,7 +163,7 @@ def _plain_table(plain: PlainAudits, most: float) -> WordTable:
     )
 
 
-def _noise_table(attack: "OneSum", noisy: NoisyAudits) -> WordTable:
+def _noise_table(attack: OneSum, noisy: NoisyAudits) -> Table:
     rows = [
         (
             f"{multiplier:g}",
@@ -192,10 +172,61 @@ def _noise_table(attack: "OneSum", noisy: NoisyAudits) -> WordTable:
         )
         for multiplier in attack.noise
     ]
-    return WordTable(
+    return Table(
         f"What noise buys, with {PAIRS[CRAFTED]}",
         ("noise multiplier", *(f"{clients} clients: ε at least" for clients in attack.cohorts), "ε at most (proven)"),
         rows,
         f"Proven for replacing a client's update by any other at δ = {attack.delta:g}; for replacing it by zeros, as "
         "training accounts for it, half the noise does the same.",
     )
+
+
+def _draw_pairs(attack: OneSum, plain: PlainAudits, most: float) -> Plot:
+    """Draw the bounds for each cohort and pair, and the most that could be shown."""
+    traces: list[Trace] = []
+    for (pair, name), color in zip(PAIRS.items(), _COLORS, strict=False):
+        found = [plain[clients, pair] for clients in attack.cohorts]
+        whiskers = {
+            "array": [one.most - one.epsilon for one in found],
+            "arrayminus": [one.epsilon - one.least for one in found],
+        }
+        traces.append(
+            {
+                "type": "bar",
+                "name": text(name),
+                "x": [f"{clients} clients" for clients in attack.cohorts],
+                "y": [one.epsilon for one in found],
+                "marker": {"color": color},
+                "error_y": {"type": "data", "symmetric": False, **whiskers, "color": "@ink", "thickness": 1},
+            }
+        )
+    layout = make_layout(
+        "", "ε is at least", yaxis={"range": [0, most * 1.1]}, barmode="group", shapes=[reference_line(most)]
+    )
+    return Plot(
+        "One sum without noise",
+        Figure(traces, layout, 400, "Lower bounds on epsilon for one sum without noise"),
+        "Median over trials, whiskers from the least to the most. Dashed: the most that so many sums could show.",
+    )
+
+
+def _draw_noise(attack: OneSum, noisy: NoisyAudits) -> Plot:
+    """Draw what is shown and what is proven, by the noise multiplier."""
+    noise = sorted(attack.noise)
+    traces = [
+        draw_line(
+            f"{clients} clients, at least (audited)",
+            noise,
+            [noisy[clients, multiplier].epsilon for multiplier in noise],
+            mode="lines+markers",
+            color=color,
+        )
+        for clients, color in zip(attack.cohorts, _COLORS, strict=False)
+    ]
+    limits = map(attack.limit, noise)
+    traces.append(draw_line("at most (proven)", noise, limits, mode="lines+markers", color="@muted", dash="dash"))
+    layout = make_layout(
+        "noise multiplier", "ε", xaxis={"type": "log", "tickvals": noise}, yaxis={"rangemode": "tozero"}
+    )
+    figure = Figure(traces, layout, 380, "Audited and proven epsilon by the noise multiplier")
+    return Plot("What noise buys", figure, "An audited line above the proven one would disprove the proof.")

@@ -1,36 +1,30 @@
-"""Findings of model inversion, in words, numbers and pictures."""
+"""The report on model inversion: how many people are recognised from what each party sees."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from coterie.attacks.finding import AttackFinding, CardLine, Effect
+from coterie.attacks.faces.measure import CCESA, GLOBAL, GUESS, PLAIN, SA, Faces
 from coterie.attacks.reconstructions import Readings, Trial, excess, read, readings_table
+from coterie.reports.findings import CardLine, Effect, Findings
 from coterie.reports.words import Level, count
 
-if TYPE_CHECKING:
-    from coterie.attacks.faces.measure import Faces
 
-PLAIN, SA, CCESA = "plain averaging: a client's model", "SA: what the client sent", "CCESA: what the client sent"
-GLOBAL, GUESS = "all three: everybody's model", "guess: the mean picture"
-
-
-def make_finding(attack: "Faces", trials: Sequence[Trial]) -> AttackFinding:
-    """Put together what came of all trials."""
+def report(attack: Faces, trials: Sequence[Trial]) -> Findings:
+    """Report on all trials."""
     found = read(trials)
     people = len(trials[0].originals)
     masked_tells = any(_beats(found[row], found[GUESS]) for row in (SA, CCESA))
     model_tells = _beats(found[GLOBAL], found[GUESS])
-    return AttackFinding(
+    return Findings(
         level=Level.DANGER if masked_tells or model_tells else Level.CAUTION,
-        headline=_headline(found, people, model_tells=model_tells),
-        setting=(
+        headlines=[_headline(found, people, model_tells=model_tells)],
+        about=(
             f"{attack.data}: {people} people, each a client with pictures of one person; softmax regression, "
             f"{count(attack.rounds, 'round')} of {count(attack.epochs, 'epoch')}, learning rate "
             f"{attack.learning_rate:g}; {count(attack.trials, 'trial')}. Masked vectors are from real sessions: SA on "
             f"the complete graph, CCESA on a random one with p = {attack.connection:g}; the shares of a majority of "
             "its holders open a secret."
         ),
-        measures={"chance": 1 / people, "rows": {row: readings.record() for row, readings in found.items()}},
+        numbers={"chance": 1 / people, "rows": {row: readings.record() for row, readings in found.items()}},
         tables=[
             readings_table(
                 found,
@@ -39,7 +33,7 @@ def make_finding(attack: "Faces", trials: Sequence[Trial]) -> AttackFinding:
             )
         ],
         card=_card(found),
-        strips=[trials[0].strip("People, and what each party can draw of them", "The first ten people.")],
+        pictures=[trials[0].strip("People, and what each party can draw of them", "The first ten people.")],
         remarks=[
             "A masked vector is uniformly random by construction: that nothing comes of it shows that masking was on, "
             "not that faces are safe.",

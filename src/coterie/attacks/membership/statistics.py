@@ -1,6 +1,6 @@
-"""Summaries of trials of passive membership inference, with intervals."""
+"""Statistics of passive membership inference over trials, with intervals."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -9,6 +9,8 @@ import numpy as np
 from coterie.attacks.membership.measure import LOW_RATES, Measured, PassiveTrial
 from coterie.reports.intervals import mean_interval, share_interval
 
+ATTACKS = {"loss": "loss threshold", "shadow": "shadow models", "lira": "LiRA", "rmia": "RMIA"}
+"""The attacks as they are called in texts."""
 GUESSING = 0.5
 """AUC and balanced accuracy of somebody who saw nothing."""
 
@@ -98,8 +100,8 @@ def mean_accuracy(trials: Sequence[PassiveTrial]) -> dict[str, float]:
     return {view: float(np.mean([trial.accuracy[view] for trial in trials])) for view in trials[0].accuracy}
 
 
-def strongest(summaries: dict[str, InferenceSummary]) -> str:
-    """Name the attack with the largest AUC; to be asked of the baseline, before looking at anything protected."""
+def strongest(summaries: Mapping[str, InferenceSummary]) -> str:
+    """Name the attack with the largest AUC. Choose on the baseline, before looking at anything protected."""
     return max(summaries, key=lambda attack: summaries[attack].auc)
 
 

@@ -1,16 +1,13 @@
-"""Findings of an inversion, in words, numbers and pictures."""
+"""The report on gradient inversion: how many pictures are recognised, from a client's update and from a circle's."""
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from coterie.attacks.finding import AttackFinding, CardLine, Effect
+from coterie.attacks.inversion.measure import Inversion
 from coterie.attacks.inversion.target import ALONE, MEAN, PICTURE, TOGETHER, Origin
 from coterie.attacks.reconstructions import Readings, Trial, excess, read, readings_table
+from coterie.reports.findings import CardLine, Effect, Findings
 from coterie.reports.words import Level, count
-
-if TYPE_CHECKING:
-    from coterie.attacks.inversion.measure import Inversion
 
 _MANY = 0.5  # of the pictures recognised: the attack works
 _NOTE = (
@@ -24,27 +21,27 @@ _CAPTION = (
 )
 
 
-def make_finding(attack: "Inversion", trials: Sequence[Trial], numbers: int) -> AttackFinding:
-    """Put together what came of all trials, where an update has so many ``numbers``."""
-    found = read(trials)
+def report(attack: Inversion, trials: Sequence[Trial]) -> Findings:
+    """Report on all trials."""
+    found, numbers = read(trials), attack.numbers
     guess = max((found[MEAN], found[PICTURE]), key=lambda readings: readings.mean("psnr"))
     own = found[Origin(1, ALONE).label]
     circles = {privacy: _stronger(found, privacy) for privacy in attack.privacy}
     works = _beats(own, guess) or own.mean("recognised") >= _MANY
     lines = [_line(privacy, best, guess, works=works) for privacy, best in {1: own, **circles}.items()]
     pixels = trials[0].originals.size
-    return AttackFinding(
+    return Findings(
         level=_level(works, [line.outcome for line in lines[1:]]),
-        headline=_headline(own, circles, guess, works=works),
-        setting=_setting(attack, numbers),
-        measures={
+        headlines=[_headline(own, circles, guess, works=works)],
+        about=_setting(attack, numbers),
+        numbers={
             "numbers_in_an_update": numbers,
             "unknown_pixels": {str(privacy): privacy * pixels for privacy in (1, *attack.privacy)},
             "rows": {row: readings.record() for row, readings in found.items()},
         },
         tables=[readings_table(found, _NOTE)],
         card=lines,
-        strips=[trials[0].strip("The first client's pictures, and what was drawn of them", _CAPTION)],
+        pictures=[trials[0].strip("The first client's pictures, and what was drawn of them", _CAPTION)],
         remarks=_remarks(attack, numbers, pixels),
     )
 
@@ -103,7 +100,7 @@ def _line(privacy: int, readings: Readings, guess: Readings, *, works: bool) -> 
     return CardLine(attack, against, Effect.REDUCED if works else Effect.NOT_SHOWN, why)
 
 
-def _setting(attack: "Inversion", numbers: int) -> str:
+def _setting(attack: Inversion, numbers: int) -> str:
     stage = f"after {count(attack.trained, 'round')} of training" if attack.trained else "before training"
     return (
         f"{attack.data}, {attack.model} ({numbers:,} numbers in an update) {stage}; {attack.clients} clients with "
@@ -113,7 +110,7 @@ def _setting(attack: "Inversion", numbers: int) -> str:
     )
 
 
-def _remarks(attack: "Inversion", numbers: int, pixels: int) -> list[str]:
+def _remarks(attack: Inversion, numbers: int, pixels: int) -> list[str]:
     sizes = ", ".join(f"{privacy * pixels:,} with T = {privacy}" for privacy in (1, *attack.privacy))
     within = [privacy for privacy in attack.privacy if privacy * pixels <= numbers]
     remarks = [

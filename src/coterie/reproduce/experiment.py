@@ -1,0 +1,141 @@
+"""The base of all experiments: what a kind of experiment declares, and what it need not care about.
+
+An experiment is a class: its fields are the settings, as a declaration has them, ``measure`` does one job, and
+``report`` turns outcomes into findings. The base owns the rest: how far a job has come, how a training run is resumed,
+what is kept in ``results.json``, and how a report is written again from it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from coterie.errors import ConfigError
+from coterie.reports.findings import Findings, Judgement
+from coterie.reports.words import count
+from coterie.reproduce.training import RUNS, play_run, share_played
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from coterie.reports.findings import Claim
+    from coterie.runs.config import RunConfig
+    from coterie.runs.run import RunResult
+
+Record = dict[str, Any]
+"""What one job measured, as plain values for JSON."""
+
+Outcome = TypeVar("Outcome")
+"""What a report is made of: the records of one row, one case or one trial, put together."""
+
+
+class Job(NamedTuple):
+    """One independent piece of an experiment: a case of one of its parts, tried once."""
+
+    part: str
+    case: str
+    trial: int
+
+    @property
+    def folder_name(self) -> str:
+        """The name of its folder among the results."""
+        return re.sub(r"[^a-z0-9.]+", "-", f"{self.part} {self.case} {self.trial}".lower()).strip("-.")
+
+
+@dataclass(frozen=True)
+class JobContext:
+    """Where a job is done."""
+
+    folder: Path
+    """The results' folder, for what a long job keeps until it is resumed."""
+    data: Path | None
+    """Where data sets are; None: where the environment says."""
+    stop: Callable[[], bool]
+    """Long jobs call it between two steps: whether to return unfinished."""
+
+
+class Experiment(msgspec.Struct, Generic[Outcome], frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A kind of experiment. It must be picklable, because jobs run in worker processes."""
+
+    notes: tuple[str, ...] = ()
+    """What a reader of the report should know, above all where the paper is wrong."""
+
+    kept: ClassVar[str] = ""
+    """Where ``results.json`` keeps the outcomes; empty if it does not, so that no report can be made from it."""
+    outcome: ClassVar[Any]
+    """The type of one outcome."""
+
+    def jobs(self, trials: int) -> list[Job]:
+        """List the jobs of so many trials, all cases of a trial together, so that a part of the list is balanced."""
+        raise NotImplementedError
+
+    def measure(self, job: Job, seed: int, context: JobContext) -> Record | None:
+        """Do one job; None if it was asked to stop before the end. The result depends on job and seed alone."""
+        raise NotImplementedError
+
+    def collect(self, records: Mapping[Job, Record]) -> Sequence[Outcome]:
+        """Turn the records there are, however few, into outcomes."""
+        raise NotImplementedError
+
+    def report(self, outcomes: Sequence[Outcome]) -> Findings:
+        """Make findings of outcomes; what is kept of them is added by the base."""
+        raise NotImplementedError
+
+    def config(self, job: Job, seed: int, data: Path | None) -> RunConfig | None:
+        """Return the settings of the training run that a job consists of, or None if it does not."""
+        return None
+
+    def keep(self, outcomes: Sequence[Outcome]) -> Record:
+        """Return what ``results.json`` keeps of outcomes."""
+        return {self.kept: msgspec.to_builtins(list(outcomes))}
+
+    def progress(self, job: Job, folder: Path) -> float:
+        """Return which share of a job is done: of a training run its rounds, of anything else nothing before the end."""
+        config = self.config(job, 0, None)
+        return 0.0 if config is None else share_played(folder / RUNS / job.folder_name, config.rounds)
+
+    def train(self, job: Job, seed: int, context: JobContext) -> RunResult | None:
+        """Play the training run of a job, or resume it; None if it was asked to stop before the end."""
+        config = self.config(job, seed, context.data)
+        if config is None:
+            raise ConfigError(f"{job.part}, {job.case}: this job has no settings of a training run")
+        return play_run(config, context.folder / RUNS / job.folder_name, context.stop)
+
+    def findings(self, records: Mapping[Job, Record]) -> Findings:
+        """Report on the records of finished jobs."""
+        return self._report(self.collect(records))
+
+    def retell(self, results: Record) -> Findings:
+        """Report again from what ``results.json`` keeps; run nothing."""
+        if not self.kept:
+            raise ConfigError("the figures show every trial, which the results do not hold: run it again")
+        try:
+            return self._report(msgspec.convert(results[self.kept], list[self.outcome]))  # type: ignore[name-defined]
+        except (KeyError, msgspec.ValidationError) as error:
+            raise ConfigError(f"the results do not hold the {self.kept} of a report: {error}") from None
+
+    def _report(self, outcomes: Sequence[Outcome]) -> Findings:
+        found = self.report(outcomes)
+        numbers = {"claims": [claim.summary() for claim in found.claims], **self.keep(outcomes)}
+        return replace(found, remarks=found.remarks or self.notes, numbers=numbers)
+
+
+def group(records: Mapping[Job, Record]) -> dict[tuple[str, str], dict[int, Record]]:
+    """Return the records of each part and case, by trial."""
+    grouped: dict[tuple[str, str], dict[int, Record]] = {}
+    for job, record in records.items():
+        grouped.setdefault((job.part, job.case), {})[job.trial] = record
+    return grouped
+
+
+def decided(claims: Sequence[Claim], trials: int) -> Iterator[str]:
+    """Yield the claims that are decided, each in a sentence, and how many are not."""
+    yield from (claim.headline for claim in claims if claim.judgement is not Judgement.OPEN)
+    undecided = sum(claim.judgement is Judgement.OPEN for claim in claims)
+    if undecided:
+        yield f"{undecided} of {len(claims)} claims: {Judgement.OPEN} ({count(trials, 'trial')} each)."

@@ -30,8 +30,11 @@ if TYPE_CHECKING:
 Record = dict[str, Any]
 """What one job measured, as plain values for JSON."""
 
-Outcome = TypeVar("Outcome")
-"""What a report is made of: the records of one row, one case or one trial, put together."""
+RARE = 0.01
+"""The largest share of rounds that a graph called sufficient may lose: what Choi et al. (2020) bound it by."""
+
+Outcomes = TypeVar("Outcomes")
+"""What a report is made of: the records of all jobs, put together by row, case or trial."""
 
 
 class Job(NamedTuple):
@@ -59,7 +62,7 @@ class JobContext:
     """Long jobs call it between two steps: whether to return unfinished."""
 
 
-class Experiment(msgspec.Struct, Generic[Outcome], frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Experiment(msgspec.Struct, Generic[Outcomes], frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A kind of experiment. It must be picklable, because jobs run in worker processes."""
 
     notes: tuple[str, ...] = ()
@@ -67,8 +70,8 @@ class Experiment(msgspec.Struct, Generic[Outcome], frozen=True, forbid_unknown_f
 
     kept: ClassVar[str] = ""
     """Where ``results.json`` keeps the outcomes; empty if it does not, so that no report can be made from it."""
-    outcome: ClassVar[Any]
-    """The type of one outcome."""
+    outcomes: ClassVar[Any] = None
+    """The type of the outcomes, to read them from there."""
 
     def jobs(self, trials: int) -> list[Job]:
         """List the jobs of so many trials, all cases of a trial together, so that a part of the list is balanced."""
@@ -78,11 +81,11 @@ class Experiment(msgspec.Struct, Generic[Outcome], frozen=True, forbid_unknown_f
         """Do one job; None if it was asked to stop before the end. The result depends on job and seed alone."""
         raise NotImplementedError
 
-    def collect(self, records: Mapping[Job, Record]) -> Sequence[Outcome]:
+    def collect(self, records: Mapping[Job, Record]) -> Outcomes:
         """Turn the records there are, however few, into outcomes."""
         raise NotImplementedError
 
-    def report(self, outcomes: Sequence[Outcome]) -> Findings:
+    def report(self, outcomes: Outcomes) -> Findings:
         """Make findings of outcomes; what is kept of them is added by the base."""
         raise NotImplementedError
 
@@ -90,12 +93,12 @@ class Experiment(msgspec.Struct, Generic[Outcome], frozen=True, forbid_unknown_f
         """Return the settings of the training run that a job consists of, or None if it does not."""
         return None
 
-    def keep(self, outcomes: Sequence[Outcome]) -> Record:
+    def keep(self, outcomes: Outcomes) -> Record:
         """Return what ``results.json`` keeps of outcomes."""
-        return {self.kept: msgspec.to_builtins(list(outcomes))}
+        return {self.kept: msgspec.to_builtins(outcomes)}
 
     def progress(self, job: Job, folder: Path) -> float:
-        """Return which share of a job is done: of a training run its rounds, of anything else nothing before the end."""
+        """Return which share of a job is done: of the rounds of a training run; of anything else 0 until its end."""
         config = self.config(job, 0, None)
         return 0.0 if config is None else share_played(folder / RUNS / job.folder_name, config.rounds)
 
@@ -110,16 +113,16 @@ class Experiment(msgspec.Struct, Generic[Outcome], frozen=True, forbid_unknown_f
         """Report on the records of finished jobs."""
         return self._report(self.collect(records))
 
-    def retell(self, results: Record) -> Findings:
+    def retell(self, results: Mapping[str, Any]) -> Findings:
         """Report again from what ``results.json`` keeps; run nothing."""
         if not self.kept:
             raise ConfigError("the figures show every trial, which the results do not hold: run it again")
         try:
-            return self._report(msgspec.convert(results[self.kept], list[self.outcome]))  # type: ignore[name-defined]
+            return self._report(msgspec.convert(results[self.kept], self.outcomes))
         except (KeyError, msgspec.ValidationError) as error:
             raise ConfigError(f"the results do not hold the {self.kept} of a report: {error}") from None
 
-    def _report(self, outcomes: Sequence[Outcome]) -> Findings:
+    def _report(self, outcomes: Outcomes) -> Findings:
         found = self.report(outcomes)
         numbers = {"claims": [claim.summary() for claim in found.claims], **self.keep(outcomes)}
         return replace(found, remarks=found.remarks or self.notes, numbers=numbers)

@@ -1,12 +1,13 @@
-"""Playing of training runs for experiments: exactly what ``coterie run`` does with the same settings."""
+"""Training runs of experiments: exactly what ``coterie run`` does with the same settings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coterie.errors import ConfigError
+from coterie.runs.config_file import make_config
 
 if TYPE_CHECKING:
     from coterie.runs.config import RunConfig
@@ -14,6 +15,19 @@ if TYPE_CHECKING:
 
 RUNS = "runs"
 """The folder for runs among the results."""
+
+
+def make_run_config(name: str, seed: int, data: Path | None, settings: Mapping[str, Any]) -> RunConfig:
+    """Return the settings of a run, keyed like ``"cohort.size"``, with what every run of an experiment has."""
+    own = {
+        "name": name,
+        "seed": seed,
+        "data.folder": str(data.absolute()) if data else "",
+        # Several runs share the machine; neither number changes a result.
+        "training.workers": 0,
+        "aggregation.threads": 1,
+    }
+    return make_config({**settings, **own})
 
 
 def play_run(config: RunConfig, folder: Path, stop: Callable[[], bool]) -> RunResult | None:
@@ -41,7 +55,7 @@ def play_run(config: RunConfig, folder: Path, stop: Callable[[], bool]) -> RunRe
 
 
 def share_played(folder: Path, rounds: int) -> float:
-    """Tell which share of its rounds a run has played."""
+    """Return which share of its rounds a run has played."""
     metrics = folder / "metrics.jsonl"
     played = metrics.read_bytes().count(b"\n") if metrics.exists() else 0
     return min(1.0, played / rounds)

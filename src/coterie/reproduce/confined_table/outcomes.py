@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from coterie.cohorts.circles import Reals
-from coterie.reproduce.declarations import Record
+from coterie.reproduce.experiment import Record
 
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,19 +1,34 @@
-"""Rows that are runs: what ``coterie run`` does with the same settings, told as a finding."""
+"""One trial of a row: a grid of many participants, or a training run."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from coterie.errors import ConfigError
+from coterie.reproduce.confined_table.grid import play
 from coterie.reproduce.confined_table.outcomes import Evaluation, Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from coterie.reproduce.confined_table.settings import ConfinedSettings
+    from coterie.reproduce.experiment import Job, JobContext, Record
     from coterie.runs.run import RunResult
 
 
-def told(result: RunResult) -> Finding:
+def measure(settings: ConfinedSettings, job: Job, seed: int, context: JobContext) -> Record | None:
+    """Learn in the way of the row; None if it was asked to stop before the end."""
+    if settings.row(job).by == "grid":
+        found = play(settings.case(job), seed + job.trial, context.data, context.stop)
+    else:
+        result = settings.train(job, seed, context)
+        found = read_run(result) if result else None
+    return msgspec.to_builtins(found) if found else None
+
+
+def read_run(result: RunResult) -> Finding:
     """Return what a run found; its rounds are the iterations."""
     summary = result.summary
     curve = tuple(_curve(result))

@@ -26,10 +26,9 @@ from coterie.attacks.active_membership.trial import MethodTrial, know_nothing, p
 from coterie.cohorts.circles import Reals
 from coterie.errors import ConfigError
 from coterie.reports.findings import Claim, Drawing, Findings, Table, judge
-from coterie.reports.intervals import mean_interval, share_interval
+from coterie.reports.intervals import mean_interval, share_interval, write_interval
 from coterie.reports.plots import BLUE, GREEN, OCHRE, RUST, SLATE, foot_legend, page
-from coterie.reports.words import count
-from coterie.reproduce.experiment import Experiment, Job, JobContext, Record, decided, group
+from coterie.reproduce.experiment import Experiment, Job, JobContext, Record, decided, group, paired_differences
 
 _EXPLANATION = (
     "*Right*: the share of targets about which attackers are right if they call a record a member whenever the model "
@@ -223,26 +222,15 @@ def _judged(table: str, claim: AttackClaim, row: Attacked, other: Attacked) -> C
     values = row.values(claim, phase)
     if claim.against:
         beside = row.summary.passive if claim.against == "watched" else other.summary.active
-        values = paired(row, values, other, other.values(claim, beside))
-    low, high = mean_interval(values)
+        values = paired_differences(row.numbers, values, other.numbers, other.values(claim, beside))
     unit, digits = ("", ".3f") if claim.measure == "auc" else (" points", ".1f")
-    sign = "+" if claim.against else ""
-    written = f"{low:{sign}{digits}} to {high:{sign}{digits}}{unit}, {count(values.size, 'trial')}"
-    if values.size < 2:
-        written = f"{values.mean():{sign}{digits}}{unit} in one trial" if values.size else "not measured"
-    return Claim(says, written, judge((low, high), claim.least, claim.most))
+    written = write_interval(values, ("+" if claim.against else "") + digits, unit)
+    return Claim(says, written, judge(mean_interval(values), claim.least, claim.most))
 
 
 def _points(phase: AttackPhase, name: str) -> Reals:
     """Return a number of honest participants' models at the end, for each trial, in points."""
     return 100 * np.array([getattr(course.last.utility, name) for course in phase.courses])
-
-
-def paired(ours: Attacked, our_values: Reals, theirs: Attacked, their_values: Reals) -> Reals:
-    """Return the differences in the trials that both have."""
-    others = dict(zip(theirs.numbers, their_values, strict=True))
-    pairs: Sequence[tuple[int, float]] = list(zip(ours.numbers, our_values, strict=True))
-    return np.array([value - others[number] for number, value in pairs if number in others])
 
 
 def _draw(tables: Mapping[str, Sequence[Attacked]], path: Path) -> None:
@@ -263,4 +251,4 @@ def _draw(tables: Mapping[str, Sequence[Attacked]], path: Path) -> None:
                 axes.plot(summary.passive.rounds, watched, ":", color=color, linewidth=1.5)
             axes.axhline(0.5, color=SLATE, linewidth=1, linestyle="--")
             axes.set(xlabel="round of the attack", ylabel="AUC")
-        foot_legend(max(panels, key=lambda one: len(one.get_legend_handles_labels()[1])))
+        foot_legend(*panels)

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import msgspec
+import numpy as np
 
+from coterie.cohorts.circles import Reals
 from coterie.errors import ConfigError
 from coterie.reports.findings import Findings, Judgement
 from coterie.reports.words import count
@@ -134,6 +136,12 @@ def group(records: Mapping[Job, Record]) -> dict[tuple[str, str], dict[int, Reco
     for job, record in records.items():
         grouped.setdefault((job.part, job.case), {})[job.trial] = record
     return grouped
+
+
+def paired_differences(trials: Sequence[int], values: Reals, other_trials: Sequence[int], others: Reals) -> Reals:
+    """Return by how much values exceed others, in the trials that both have."""
+    theirs = dict(zip(other_trials, others, strict=False))  # a row may lack a value that the other has
+    return np.array([value - theirs[t] for t, value in zip(trials, values, strict=False) if t in theirs])
 
 
 def decided(claims: Sequence[Claim], trials: int) -> Iterator[str]:

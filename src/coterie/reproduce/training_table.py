@@ -19,9 +19,9 @@ import numpy as np
 from coterie.cohorts.circles import Reals
 from coterie.reports.findings import Claim, Drawing, Findings, Judgement, Table, judge
 from coterie.reports.intervals import mean_and_spread, mean_interval, share_interval
-from coterie.reports.plots import BLUE, GREEN, OCHRE, RUST, SKY, SLATE, foot_legend, page
+from coterie.reports.plots import BLUE, GREEN, OCHRE, RUST, SKY, SLATE, draw_band, foot_legend, page
 from coterie.reports.words import count
-from coterie.reproduce.experiment import RARE, Experiment, Job, JobContext, Record, group
+from coterie.reproduce.experiment import RARE, Experiment, Job, JobContext, Record, group, paired_differences
 from coterie.reproduce.training import make_run_config
 
 if TYPE_CHECKING:
@@ -114,8 +114,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     def gain(self, other: Row) -> Reals:
         """Return by how much this is better than another scheme, in the trials that both have."""
-        theirs = dict(zip(other.trials, other.final, strict=True))
-        return np.array([ours - theirs[t] for t, ours in zip(self.trials, self.final, strict=True) if t in theirs])
+        return paired_differences(self.trials, self.final, other.trials, other.final)
 
 
 class TrainingTable(Experiment[list[Row]], frozen=True, kw_only=True):
@@ -322,11 +321,9 @@ def _draw(tables: Mapping[str, Sequence[Row]], path: Path) -> None:
         colors = {name: _COLORS[number % len(_COLORS)] for number, name in enumerate(names)}
         for axes, rows in zip(panels, tables.values(), strict=True):
             for row in rows:
-                xs, curves, color = row.curves.rounds, np.array(row.curves.accuracy), colors[row.scheme]
-                axes.fill_between(xs, curves.min(axis=0), curves.max(axis=0), color=color, alpha=0.1, linewidth=0)
-                axes.plot(xs, curves.mean(axis=0), color=color, linewidth=2, label=row.scheme)
+                draw_band(axes, row.curves.rounds, np.array(row.curves.accuracy), colors[row.scheme], row.scheme)
             axes.set(xlabel="round")
-        foot_legend(max(panels, key=lambda axes: len(axes.lines)))
+        foot_legend(*panels)
 
 
 def _either(numbers: set[int]) -> str:

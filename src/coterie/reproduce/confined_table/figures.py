@@ -6,7 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coterie.reports.plots import BLUE, GREEN, OCHRE, QUIET, RUST, SKY, SLATE, TEXT, count_axis, foot_legend, page
+from coterie.reports.plots import (
+    BLUE,
+    GREEN,
+    OCHRE,
+    QUIET,
+    RUST,
+    SKY,
+    SLATE,
+    TEXT,
+    count_axis,
+    draw_band,
+    foot_legend,
+    page,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -32,14 +45,13 @@ def draw_curves(tables: Mapping[str, Sequence[Learnt]], errors: Iterable[str], p
             scale = 1 if name in errors else 100
             for outcome in outcomes:
                 xs, curves, color = _steps(outcome), scale * _curve(outcome, "score"), colors[outcome.row]
-                axes.fill_between(xs, curves.min(axis=0), curves.max(axis=0), color=color, alpha=0.1, linewidth=0)
-                axes.plot(xs, curves.mean(axis=0), color=color, linewidth=2, label=outcome.row)
+                draw_band(axes, xs, curves, color, outcome.row)
                 public = scale * _curve(outcome, "displacement")
                 if not np.isnan(public).any():
                     axes.plot(xs, public.mean(axis=0), color=color, linewidth=1.2, linestyle="--")
             axes.set(xlabel="iteration", ylabel="mean squared error" if name in errors else "accuracy, %")
             count_axis(axes, log=_uneven(outcomes))
-        foot_legend(max(panels, key=lambda axes: len(axes.get_legend_handles_labels()[1])))
+        foot_legend(*panels)
 
 
 def draw_spreads(tables: Mapping[str, Sequence[Learnt]], errors: Iterable[str], path: Path) -> None:
@@ -59,7 +71,7 @@ def draw_spreads(tables: Mapping[str, Sequence[Learnt]], errors: Iterable[str], 
             axes.set(xlabel="iteration", ylabel="mean squared error" if name in errors else "points")
             axes.set_ylim(bottom=0)
             count_axis(axes, log=_uneven(outcomes))
-        foot_legend(max(panels, key=lambda axes: len(axes.get_legend_handles_labels()[1])))
+        foot_legend(*panels)
 
 
 def draw_growth(outcomes: Sequence[Learnt], paper: Mapping[str, Mapping[str, float]], path: Path) -> None:
@@ -155,7 +167,7 @@ def draw_epsilons(
             axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
             if name in errors:
                 axes.set_ylim(bottom=0)
-        foot_legend(max(panels, key=lambda axes: len(axes.get_legend_handles_labels()[1])))
+        foot_legend(*panels)
 
 
 def draw_lambdas(

@@ -10,8 +10,8 @@ import numpy as np
 
 from coterie.cohorts.circles import Reals
 from coterie.reports.findings import Claim, Drawing, Findings, Judgement, Table, judge
-from coterie.reports.intervals import mean_and_spread, mean_interval
-from coterie.reports.words import count, size
+from coterie.reports.intervals import mean_and_spread, mean_interval, write_interval
+from coterie.reports.words import size
 from coterie.reproduce.confined_table.figures import (
     draw_curves,
     draw_epsilons,
@@ -163,19 +163,14 @@ def _judged(settings: ConfinedSettings, claim: LearnerClaim, row: Learnt, other:
     table = next(table for table in settings.tables if table.name == claim.table)
     errors = table.squared_error
     values = _values(claim, row, other) * (1 if errors else 100)
-    low, high = mean_interval(values)
-    sign = "+" if claim.against else ""
     unit = "" if errors else " points" if claim.against or claim.measure == "spread" else "%"
-    digits = ".2g" if errors else ".2f"
-    written = f"{low:{sign}{digits}} to {high:{sign}{digits}}{unit}, {count(values.size, 'trial')}"
-    if values.size < 2:
-        written = f"{values.mean():{sign}{digits}}{unit} in one trial" if values.size else "not measured"
+    written = write_interval(values, ("+" if claim.against else "") + (".2g" if errors else ".2f"), unit)
     written += f", {table.fewer}" if table.fewer else ""
     says = f"{claim.table}: {claim.says}"
     if row.iterations < settings.paper_iterations and not claim.short:
         part = f"{row.iterations:,} of the paper's {settings.paper_iterations:,} iterations"
         return Claim(says, f"{written}, {part}", Judgement.OPEN)
-    return Claim(says, written, judge((low, high), claim.least, claim.most))
+    return Claim(says, written, judge(mean_interval(values), claim.least, claim.most))
 
 
 def _of_epsilon(claim: LearnerClaim, row: Learnt) -> Claim:

@@ -28,7 +28,7 @@ from coterie.errors import ConfigError
 from coterie.reports.findings import Claim, Drawing, Findings, Table, judge
 from coterie.reports.intervals import mean_interval, share_interval, write_interval
 from coterie.reports.plots import BLUE, GREEN, OCHRE, RUST, SLATE, foot_legend, page
-from coterie.reproduce.experiment import Experiment, Job, JobContext, Record, decided, group, paired_differences
+from coterie.reproduce.experiment import Experiment, Job, JobContext, Record, decided, paired_differences
 
 _EXPLANATION = (
     "*Right*: the share of targets about which attackers are right if they call a record a member whenever the model "
@@ -134,15 +134,9 @@ class AttackExperiment(Experiment[list[Attacked]], frozen=True, kw_only=True):
     kept = "outcomes"
     outcomes = list[Attacked]
 
-    def jobs(self, trials: int) -> list[Job]:
-        """Each method in each table in every trial."""
-        return [
-            Job(table.name, method, trial)
-            for trial in range(trials)
-            for table in self.tables
-            for method in self.methods
-            if method not in table.without
-        ]
+    def cases(self) -> list[tuple[str, str]]:
+        """Each method in each table."""
+        return [(table.name, method) for table in self.tables for method in self.methods if method not in table.without]
 
     def attacked(self, table: str, seed: int, data: Path | None) -> ActiveMembership:
         """Return the attack of a table."""
@@ -168,14 +162,17 @@ class AttackExperiment(Experiment[list[Attacked]], frozen=True, kw_only=True):
 
     def collect(self, records: Mapping[Job, Record]) -> list[Attacked]:
         """Return the trials of every method in every table."""
-        grouped, outcomes = group(records), []
-        for table in self.tables:
-            for method in self.methods:
-                if found := grouped.get((table.name, method)):
-                    trials = {name: [record[name] for record in found.values()] for name in ("trial", "nothing")}
-                    row = {"table": table.name, "method": method, "numbers": list(found), "trials": trials["trial"]}
-                    outcomes.append(msgspec.convert({**row, "nothing": trials["nothing"]}, Attacked))
-        return outcomes
+        outcomes = [
+            {
+                "table": table,
+                "method": method,
+                "numbers": list(found),
+                "trials": [record["trial"] for record in found.values()],
+                "nothing": [record["nothing"] for record in found.values()],
+            }
+            for (table, method), found in self.group(records).items()
+        ]
+        return msgspec.convert(outcomes, list[Attacked])
 
     def report(self, outcomes: list[Attacked]) -> Findings:
         """Report every table beside the paper's, and judge its claims."""

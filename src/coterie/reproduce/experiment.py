@@ -75,8 +75,8 @@ class Experiment(msgspec.Struct, Generic[Outcomes], frozen=True, forbid_unknown_
     outcomes: ClassVar[Any] = None
     """The type of the outcomes, to read them from there."""
 
-    def jobs(self, trials: int) -> list[Job]:
-        """List the jobs of so many trials, all cases of a trial together, so that a part of the list is balanced."""
+    def cases(self) -> list[tuple[str, str]]:
+        """List the cases of all parts; each is a job in every trial."""
         raise NotImplementedError
 
     def measure(self, job: Job, seed: int, context: JobContext) -> Record | None:
@@ -94,6 +94,17 @@ class Experiment(msgspec.Struct, Generic[Outcomes], frozen=True, forbid_unknown_
     def config(self, job: Job, seed: int, data: Path | None) -> RunConfig | None:
         """Return the settings of the training run that a job consists of, or None if it does not."""
         return None
+
+    def jobs(self, trials: int) -> list[Job]:
+        """List the jobs of so many trials, all cases of a trial together, so that a part of the list is balanced."""
+        return [Job(*case, trial) for trial in range(trials) for case in self.cases()]
+
+    def group(self, records: Mapping[Job, Record]) -> dict[tuple[str, str], dict[int, Record]]:
+        """Return the records of each case by trial, without the cases that have none."""
+        grouped: dict[tuple[str, str], dict[int, Record]] = {case: {} for case in self.cases()}
+        for job, record in records.items():
+            grouped[job.part, job.case][job.trial] = record
+        return {case: found for case, found in grouped.items() if found}
 
     def keep(self, outcomes: Outcomes) -> Record:
         """Return what ``results.json`` keeps of outcomes."""
@@ -128,14 +139,6 @@ class Experiment(msgspec.Struct, Generic[Outcomes], frozen=True, forbid_unknown_
         found = self.report(outcomes)
         numbers = {"claims": [claim.summary() for claim in found.claims], **self.keep(outcomes)}
         return replace(found, remarks=found.remarks or self.notes, numbers=numbers)
-
-
-def group(records: Mapping[Job, Record]) -> dict[tuple[str, str], dict[int, Record]]:
-    """Return the records of each part and case, by trial."""
-    grouped: dict[tuple[str, str], dict[int, Record]] = {}
-    for job, record in records.items():
-        grouped.setdefault((job.part, job.case), {})[job.trial] = record
-    return grouped
 
 
 def paired_differences(trials: Sequence[int], values: Reals, other_trials: Sequence[int], others: Reals) -> Reals:

@@ -75,9 +75,9 @@ class Landscape(Experiment[list[Panorama]], frozen=True, kw_only=True):
     kept = "views"
     outcomes = list[Panorama]
 
-    def jobs(self, trials: int) -> list[Job]:
-        """One descent for each grid in every trial."""
-        return [Job("landscape", name, trial) for trial in range(trials) for name in self.grids]
+    def cases(self) -> list[tuple[str, str]]:
+        """One descent for each grid."""
+        return [("landscape", name) for name in self.grids]
 
     def case(self, name: str) -> GridCase:
         """Return a grid by its name."""

@@ -86,9 +86,9 @@ class MembershipTable(Experiment[Trials], frozen=True, kw_only=True):
     kept = "trials"
     outcomes = Trials
 
-    def jobs(self, trials: int) -> list[Job]:
-        """All totals in every trial."""
-        return [Job("membership", str(total), trial) for trial in range(trials) for total in self.totals]
+    def cases(self) -> list[tuple[str, str]]:
+        """All numbers of examples."""
+        return [("membership", str(total)) for total in self.totals]
 
     def measure(self, job: Job, seed: int, context: JobContext) -> Record:
         """Play a trial."""

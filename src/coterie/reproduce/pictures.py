@@ -62,9 +62,9 @@ class PictureAttack(Experiment[list[Record]], frozen=True, kw_only=True):
     kept = "trials"
     outcomes = list[Record]
 
-    def jobs(self, trials: int) -> list[Job]:
-        """One for each trial."""
-        return [Job("pictures", self.attack, trial) for trial in range(trials)]
+    def cases(self) -> list[tuple[str, str]]:
+        """The attack, once in a trial."""
+        return [("pictures", self.attack)]
 
     def measure(self, job: Job, seed: int, context: JobContext) -> Record:
         """Try once; the first trials keep their pictures, as bytes in hexadecimal."""

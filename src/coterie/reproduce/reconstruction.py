@@ -97,9 +97,9 @@ class Reconstruction(Experiment[list[TaskTrial]], frozen=True, kw_only=True):
     kept = "trials"
     outcomes = list[TaskTrial]
 
-    def jobs(self, trials: int) -> list[Job]:
-        """One for each task in every trial."""
-        return [Job("windows", task.name, trial) for trial in range(trials) for task in self.tasks]
+    def cases(self) -> list[tuple[str, str]]:
+        """One for each task."""
+        return [("windows", task.name) for task in self.tasks]
 
     def measure(self, job: Job, seed: int, context: JobContext) -> Record | None:
         """Train, watch every window under every side, and reconstruct."""

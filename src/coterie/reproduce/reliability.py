@@ -23,7 +23,7 @@ from coterie.graphs.guarantees import step_dropout
 from coterie.graphs.topology import ErdosRenyi, Graph
 from coterie.reports.findings import Claim, Findings, Judgement, Table, judge
 from coterie.reports.intervals import share_interval
-from coterie.reproduce.experiment import RARE, Experiment, Job, JobContext, Record, group
+from coterie.reproduce.experiment import RARE, Experiment, Job, JobContext, Record
 from coterie.rounds import one_off
 from coterie.secagg import rules
 from coterie.secagg.server import Step
@@ -99,13 +99,13 @@ class Reliability(Experiment[list[Counts]], frozen=True, kw_only=True):
     kept = "settings"
     outcomes = list[Counts]
 
-    def jobs(self, trials: int) -> list[Job]:
-        """One graph for each setting in every trial."""
-        return [Job("graphs", setting.name, trial) for trial in range(trials) for setting in self.settings]
+    def cases(self) -> list[tuple[str, str]]:
+        """One graph for each setting."""
+        return [("graphs", setting.name) for setting in self.settings]
 
     def measure(self, job: Job, seed: int, context: JobContext) -> Record:
         """Draw a graph and who drops out, and apply both rules."""
-        setting = next(setting for setting in self.settings if setting.name == job.case)
+        setting = self._named(job.case)
         terms = Terms(
             session=digest(bind("reliability", job.case.encode(), seed, job.trial)),
             clients=tuple(f"client-{number}" for number in range(setting.clients)),
@@ -121,8 +121,7 @@ class Reliability(Experiment[list[Counts]], frozen=True, kw_only=True):
 
     def collect(self, records: Mapping[Job, Record]) -> list[Counts]:
         """Count the graphs of each setting."""
-        found = {case: list(trials.values()) for (_, case), trials in group(records).items()}
-        return [Counts.of(setting, found[setting.name]) for setting in self.settings if setting.name in found]
+        return [Counts.of(self._named(case), list(found.values())) for (_, case), found in self.group(records).items()]
 
     def report(self, counts: list[Counts]) -> Findings:
         """Report both rules on the same graphs."""
@@ -139,6 +138,9 @@ class Reliability(Experiment[list[Counts]], frozen=True, kw_only=True):
             claims=claims,
             claims_last=True,
         )
+
+    def _named(self, name: str) -> GraphSetting:
+        return next(setting for setting in self.settings if setting.name == name)
 
 
 def present(terms: Terms, faults: Faults) -> tuple[set[int], set[int], set[int]]:

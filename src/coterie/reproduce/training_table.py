@@ -21,7 +21,7 @@ from coterie.reports.findings import Claim, Drawing, Findings, Judgement, Table,
 from coterie.reports.intervals import mean_and_spread, mean_interval, share_interval
 from coterie.reports.plots import BLUE, GREEN, OCHRE, RUST, SKY, SLATE, draw_band, foot_legend, page
 from coterie.reports.words import count
-from coterie.reproduce.experiment import RARE, Experiment, Job, JobContext, Record, group, paired_differences
+from coterie.reproduce.experiment import RARE, Experiment, Job, JobContext, Record, paired_differences
 from coterie.reproduce.training import make_run_config
 
 if TYPE_CHECKING:
@@ -136,14 +136,9 @@ class TrainingTable(Experiment[list[Row]], frozen=True, kw_only=True):
     kept = "rows"
     outcomes = list[Row]
 
-    def jobs(self, trials: int) -> list[Job]:
-        """One run for each row of each table in every trial."""
-        return [
-            Job(table.name, scheme.name, trial)
-            for trial in range(trials)
-            for table in self.tables
-            for scheme in self.schemes
-        ]
+    def cases(self) -> list[tuple[str, str]]:
+        """Each row of each table."""
+        return [(table.name, scheme.name) for table in self.tables for scheme in self.schemes]
 
     def config(self, job: Job, seed: int, data: Path | None) -> RunConfig:
         """Return the settings of a job's run."""
@@ -158,13 +153,7 @@ class TrainingTable(Experiment[list[Row]], frozen=True, kw_only=True):
 
     def collect(self, records: Mapping[Job, Record]) -> list[Row]:
         """Return the runs of each row."""
-        grouped = group(records)
-        return [
-            Row.of(table.name, scheme.name, found)
-            for table in self.tables
-            for scheme in self.schemes
-            if (found := grouped.get((table.name, scheme.name)))
-        ]
+        return [Row.of(*case, found) for case, found in self.group(records).items()]
 
     def keep(self, rows: list[Row]) -> Record:
         """Keep the rows, and for readers of the file what follows from them."""

@@ -15,7 +15,7 @@ from coterie.cli import app
 from coterie.errors import ConfigError
 from coterie.reports.findings import Claim, Findings, Judgement, Table
 from coterie.reproduce import declarations
-from coterie.reproduce.experiment import Experiment, Job, JobContext, Record, decided, group, paired_differences
+from coterie.reproduce.experiment import Experiment, Job, JobContext, Record, decided, paired_differences
 
 CONTEXT = JobContext(Path("unused"), None, lambda: False)
 DECLARED = """
@@ -43,8 +43,8 @@ class Dice(Experiment[list[Throw]], frozen=True, kw_only=True):
     kept = "throws"
     outcomes = list[Throw]
 
-    def jobs(self, trials: int) -> list[Job]:
-        return [Job("dice", "one", trial) for trial in range(trials)]
+    def cases(self) -> list[tuple[str, str]]:
+        return [("dice", "one"), ("dice", "two")]
 
     def measure(self, job: Job, seed: int, context: JobContext) -> Record:
         return {"value": int(np.random.default_rng([seed, job.trial]).integers(1, self.sides + 1))}
@@ -111,11 +111,13 @@ def test_a_declaration_has_no_settings_but_the_fields_of_its_kind(monkeypatch: p
         wrong.experiment("full")
 
 
-@given(st.dictionaries(st.tuples(st.sampled_from("ab"), st.sampled_from("xy"), st.integers(0, 3)), st.integers()))
-def test_records_are_grouped_without_loss(records: dict[tuple[str, str, int], int]) -> None:
-    grouped = group({Job(*key): {"value": value} for key, value in records.items()})
-    flat = {(*case, trial): one["value"] for case, trials in grouped.items() for trial, one in trials.items()}
-    assert flat == records
+@given(st.permutations(range(8)), st.integers(0, 8))
+def test_records_are_grouped_by_case_without_loss(order: list[int], kept: int) -> None:
+    dice = Dice(sides=6)
+    records = {dice.jobs(4)[number]: {"value": number} for number in order[:kept]}
+    grouped = dice.group(records)
+    assert list(grouped) == [case for case in dice.cases() if any(job[:2] == case for job in records)]
+    assert {Job(*case, trial): one for case, found in grouped.items() for trial, one in found.items()} == records
 
 
 @given(st.dictionaries(st.integers(0, 9), st.integers(-9, 9)), st.dictionaries(st.integers(0, 9), st.integers(-9, 9)))

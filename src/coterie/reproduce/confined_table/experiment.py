@@ -8,7 +8,7 @@ from coterie.reports.findings import Findings
 from coterie.reproduce.confined_table import measure, report
 from coterie.reproduce.confined_table.outcomes import Learnt
 from coterie.reproduce.confined_table.settings import ConfinedSettings
-from coterie.reproduce.experiment import Job, JobContext, Record, group
+from coterie.reproduce.experiment import Job, JobContext, Record
 
 
 class ConfinedTable(ConfinedSettings, frozen=True, kw_only=True):
@@ -20,13 +20,7 @@ class ConfinedTable(ConfinedSettings, frozen=True, kw_only=True):
 
     def collect(self, records: Mapping[Job, Record]) -> list[Learnt]:
         """Return the trials of every row in every table."""
-        grouped = group(records)
-        return [
-            Learnt.of(table.name, row.name, found)
-            for table in self.tables
-            for row in self.rows
-            if (found := grouped.get((table.name, row.name)))
-        ]
+        return [Learnt.of(*case, found) for case, found in self.group(records).items()]
 
     def report(self, outcomes: list[Learnt]) -> Findings:
         """Report tables and curves beside the paper's."""

@@ -103,15 +103,9 @@ class ConfinedSettings(Experiment[list[Learnt]], frozen=True, kw_only=True):
             return {}
         return {row.name: self.case(Job(self.tables[0].name, row.name, 0)).step_size for row in self.rows}
 
-    def jobs(self, trials: int) -> list[Job]:
-        """Each row of each table in every trial."""
-        return [
-            Job(table.name, row.name, trial)
-            for trial in range(trials)
-            for table in self.tables
-            for row in self.rows
-            if row.name not in table.without
-        ]
+    def cases(self) -> list[tuple[str, str]]:
+        """Each row of each table."""
+        return [(table.name, row.name) for table in self.tables for row in self.rows if row.name not in table.without]
 
     def row(self, job: Job) -> LearnerRow:
         """Return the way to learn of a job."""

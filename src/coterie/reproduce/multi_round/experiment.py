@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from coterie.reports.findings import Findings
-from coterie.reproduce.experiment import Job, JobContext, Record, group
+from coterie.reproduce.experiment import Job, JobContext, Record
 from coterie.reproduce.multi_round import measure, report
 from coterie.reproduce.multi_round.outcomes import Curves, Histories, Losses
 from coterie.reproduce.multi_round.settings import LEAKS, METRICS, MultiRoundSettings
@@ -21,10 +21,9 @@ from coterie.reproduce.multi_round.settings import LEAKS, METRICS, MultiRoundSet
 class MultiRoundMetrics(MultiRoundSettings, frozen=True, kw_only=True):
     """The experiment. Its figures show every trial, which ``results.json`` does not keep."""
 
-    def jobs(self, trials: int) -> list[Job]:
-        """One job for each scheme, and for each setting with losses, in every trial."""
-        cases = [(METRICS, scheme.name) for scheme in self.schemes] + [(LEAKS, name) for name in self.leaks.by_name()]
-        return [Job(part, case, trial) for trial in range(trials) for part, case in cases]
+    def cases(self) -> list[tuple[str, str]]:
+        """Each scheme, and each setting with losses."""
+        return [(METRICS, scheme.name) for scheme in self.schemes] + [(LEAKS, name) for name in self.leaks.by_name()]
 
     def measure(self, job: Job, seed: int, context: JobContext) -> Record:
         """Play one history and measure it."""
@@ -32,7 +31,7 @@ class MultiRoundMetrics(MultiRoundSettings, frozen=True, kw_only=True):
 
     def collect(self, records: Mapping[Job, Record]) -> Histories:
         """Return the trials of each scheme, and of each setting with losses."""
-        found = {case: list(trials.values()) for (_, case), trials in group(records).items()}
+        found = {case: list(trials.values()) for (_, case), trials in self.group(records).items()}
         curves = [Curves.of(self, scheme, found[scheme.name]) for scheme in self.schemes if scheme.name in found]
         cases = self.leaks.by_name()
         return Histories(curves, [Losses.of(*case, found[name]) for name, case in cases.items() if name in found])

@@ -1,4 +1,4 @@
-"""Readings of recovered pictures: how like the originals they are, over several trials of an attack."""
+"""Readings of recovered pictures: their similarity to the originals, over several trials of an attack."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -99,4 +99,4 @@ def readings_table(found: Mapping[str, Readings], note: str = "") -> Table:
     columns = ("drawn from", "PSNR, dB", "MSE", "SSIM", "recognised")
     digits = {"psnr": 2, "mse": 4, "ssim": 3, "recognised": 2}
     rows = [(row, *(found[row].shown(measure, places) for measure, places in digits.items())) for row in found]
-    return Table("How like the originals", columns, rows, note)
+    return Table("Similarity to the originals", columns, rows, note)

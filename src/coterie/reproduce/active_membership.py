@@ -36,9 +36,9 @@ _EXPLANATION = (
     " median of all targets; *watching* while they send nothing, *attacking* after the same number of rounds under "
     "attack. ± is the standard deviation over trials, *interval* the exact one (95%) over the targets of all trials; "
     "a guess has 50%. *AUC*: how often a member's loss is below that of a non-member, at whatever threshold; a guess "
-    "has 0.5. *Accuracy*: of honest participants' models on examples that nobody trained on or asked about, or the "
-    "share of the variance that they explain, when the attack begins, if only watched, and attacked, in percent; "
-    "*worst* of them and *spread*, the standard deviation over participants in points, under attack. *Refused*: the "
+    "has 0.5. *Accuracy*: of honest participants' models on examples that no one trained on and that are no targets, "
+    "or the share of the variance that they explain, when the attack begins, if only watched, and attacked, in percent"
+    "; *worst* of them and *spread*, the standard deviation over participants in points, under attack. *Refused*: the "
     "share of honest participants' decisions not to take a step up, before the attack, watched, and attacked. Ditto's"
     " attackers see what FedAvg's see."
 )

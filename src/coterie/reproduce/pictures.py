@@ -1,4 +1,4 @@
-"""Attacks that draw pictures: how like the originals they are, trial by trial.
+"""Attacks that draw pictures: their similarity to the originals, trial by trial.
 
 A job is one trial of an attack of :mod:`coterie.attacks`, with the settings of ``coterie attack``. The readings are the
 attack's own, and so is the table of them; the experiment adds trials and claims.

@@ -32,8 +32,8 @@ _LEAST = 1e-4  # of the errors that are drawn
 _EXPLANATION = (
     "The error of a client is ||d - d^||² / ||d||², d being the mean of the updates it sent in the window and d^ its "
     "least-squares reconstruction from the sums and who was in them. *Recovered* is an error below 0.05. *Guessing* is "
-    "the median error of taking the mean of all updates for everybody's. *Bound* is the least mean error of any "
-    "estimate that is made from sums over whole circles. *Told apart*: how often two members of a circle, or of a "
+    "the median error of guessing the mean of all updates for every client. *Bound* is the least mean error of any "
+    "estimate that is made from sums over whole circles. *Distinguished*: how often two members of a circle, or of a "
     "group drawn like one, are matched with their updates; 50% is guessing. *Determined*: clients whose unit vector is "
     "in the row space, by exact arithmetic. The median error is the mean of the trials' medians, ± their sample "
     "deviation; mean, least and recovered are over all clients and trials."
@@ -240,7 +240,7 @@ def _determined(found: Sequence[WindowErrors]) -> str:
 
 
 def _table(task: str, trials: Sequence[TaskTrial]) -> Table:
-    headings = ("window", "selection", "median", "mean", "least", "recovered", "guessing", "bound", "told apart")
+    headings = ("window", "selection", "median", "mean", "least", "recovered", "guessing", "bound", "distinguished")
     rows = [
         (window, side, *_cells([trial.windows[window][side] for trial in trials]))
         for window, sides in trials[0].windows.items()

@@ -208,7 +208,7 @@ class Run:
         size = f" Size: {self.size}{f' ({note})' if note else ''}."
         return (
             f"# {self.declaration.title}\n\n"
-            f"`{self.command}`, Coterie {version}.{size}{partly} Beside: {self.declaration.paper}.\n\n"
+            f"`{self.command}`, Coterie {version}.{size}{partly} Compared with: {self.declaration.paper}.\n\n"
             f"{markdown.write_findings(report)}"
         )
 

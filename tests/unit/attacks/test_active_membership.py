@@ -436,7 +436,7 @@ class TestCommand:
             participants=3, examples=20, rounds=3, trials=1, threshold=0.3, strength=0.0, patience=20
         )
         finding = run_attack(attack, lambda _doing, _share: None)
-        assert "says nothing of any defence" in finding.headline
+        assert "says nothing about any defence" in finding.headline
         assert finding.level is Level.NOTHING
         assert {line.outcome for line in finding.card} == {Effect.NOT_SHOWN}
 

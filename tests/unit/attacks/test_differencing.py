@@ -198,8 +198,8 @@ def found_by(attack: Differencing, *errors: list[float]) -> Findings:
 def test_the_protected_side_comes_first_and_names_who_is_recovered_all_the_same() -> None:
     finding = found_by(SMALL, [0.01, 0.01], [0.01, 0.6])
     assert finding.level is Level.SAFE
-    assert finding.headline.startswith("With circles of 2, nobody is told from its circle (")
-    assert "50% of clients have an error below 0.05); with random selection, single clients'" in finding.headline
+    assert finding.headline.startswith("With circles of 2, no client is distinguished from its circle (")
+    assert "50% of clients have an error below 0.05); with random selection, individual updates" in finding.headline
     assert "with circles of 2, too, 50% of clients have an error below 0.05, because" in told(finding)
 
 
@@ -226,7 +226,7 @@ def trial_of(error: float) -> SideTrial:
 
 def test_of_circles_of_one_nobody_is_told_from_a_mate() -> None:
     finding = found_by(replace(SMALL, privacy=(1,)), [0.01, 0.01], [0.01, 0.01])
-    assert "told apart" not in told(finding)
+    assert "distinguished" not in told(finding)
     assert finding.numbers["policies"]["multi-round"]["circle_mates_told_apart"] is None
     assert finding.level is Level.DANGER
 

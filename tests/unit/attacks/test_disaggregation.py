@@ -120,11 +120,11 @@ def test_what_hiding_the_log_does_follows_the_numbers(error: float, told: float,
     """Of 25 pairs, 14 told apart may be chance; 20 are not."""
     attack = Disaggregation()
     finding = report(attack, {"random": [trial(error, told)], "multi-round": [trial(0.5, 0.5)]})
-    assert finding.headline.startswith("With circles of 2 10% of the hidden log come out of the sums, and nobody is")
+    assert finding.headline.startswith("With circles of 2 10% of the hidden log are recovered from the sums, and no")
     assert said in finding.headline
     line = finding.card[2]
     assert line.outcome is outcome
-    assert line.why.startswith(f"two clients are told apart in {told:.0%} of 25 pairs")
+    assert line.why.startswith(f"two clients are distinguished in {told:.0%} of 25 pairs")
 
 
 def test_wrong_entries_stand_out_in_the_picture_of_the_log() -> None:

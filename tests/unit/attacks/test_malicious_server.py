@@ -366,7 +366,7 @@ def test_a_lie_that_cannot_be_told_is_not_called_shown() -> None:
     finding = run_attack(small(lies=("splitting", "copied-keys"), privacy=1, colluders=0), unwatched)
     assert finding.headline.startswith("Nothing is shown")
     assert finding.pictures == []
-    assert ["Cannot be told here" in line.why for line in finding.card] == [True, True]
+    assert ["Not possible here" in line.why for line in finding.card] == [True, True]
 
 
 def test_a_find_by_a_variation_counts() -> None:

@@ -52,7 +52,7 @@ def test_an_attack_that_fails_on_the_baseline_says_nothing(monkeypatch: pytest.M
 def test_what_a_sum_tells_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     finding = told(monkeypatch, **{CLIENT: 0.9, SUM: 0.7})
     assert finding.level is Level.CAUTION
-    assert "a masked upload tells nothing; the sum still tells: AUC 0.70" in finding.headline
+    assert "a masked upload reveals nothing; the sum still reveals it: AUC 0.70" in finding.headline
     assert outcomes(finding) == [
         Effect.NOT_ELIMINATED,
         Effect.ELIMINATED,
@@ -64,7 +64,7 @@ def test_what_a_sum_tells_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_sum_that_shows_nothing_is_not_called_safe(monkeypatch: pytest.MonkeyPatch) -> None:
     finding = told(monkeypatch, **{CLIENT: 0.9})
-    assert "of the sum, nothing could be shown" in finding.headline
+    assert "for the sum, nothing could be shown" in finding.headline
     assert outcomes(finding)[3] is Effect.REDUCED
     assert finding.level is Level.CAUTION
 
@@ -76,7 +76,7 @@ def test_a_sum_as_bad_as_the_client_is_no_defence(monkeypatch: pytest.MonkeyPatc
 def test_a_mask_that_leaks_is_an_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
     finding = told(monkeypatch, **{CLIENT: 0.9, SECURE: 0.6})
     assert finding.level is Level.DANGER
-    assert "something of it is seen in its masked upload, SA" in finding.headline
+    assert "something is visible in its masked upload, SA" in finding.headline
     assert outcomes(finding)[1:3] == [Effect.NOT_ELIMINATED, Effect.ELIMINATED]
 
 

@@ -126,7 +126,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert printed["no_information"] == {"auc": 0.5, "accuracy": 0.75}
     shown = page.read_text()
     assert "upside down" in shown
-    assert "What the server makes of each client" in shown
+    assert "Score of each client" in shown
 
 
 def test_the_figure_has_every_client_on_the_line_of_its_side() -> None:

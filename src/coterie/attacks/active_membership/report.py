@@ -1,4 +1,4 @@
-"""The report on active membership inference: what attackers infer, and what honest participants are left with."""
+"""The report on active membership inference: what attackers infer, and the utility that honest models keep."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -36,19 +36,19 @@ def report(attack: ActiveMembership, measured: AttackResults) -> Findings:
         },
         tables=[
             inference_table("What attackers infer", nothing, found, note=_INFERRED.format(task.rule)),
-            utility_table("What honest participants are left with", found, note=_LEFT.format(task.worth.capitalize())),
+            utility_table("Utility of honest participants' models", found, note=_LEFT.format(task.worth.capitalize())),
         ],
         card=card,
         plots=[
-            Plot("What attackers learn, round by round", areas(summaries), _AREAS),
-            Plot("What honest participants are left with", utilities(summaries, task.worth), _utilities(task)),
+            Plot("What attackers learn in each round", areas(summaries), _AREAS),
+            Plot("Utility of honest participants' models", utilities(summaries, task.worth), _utilities(task)),
         ],
         remarks=list(_remarks(attack)),
     )
 
 
 def outcome_against(summary: MethodSummary, baseline: MethodSummary) -> Effect:
-    """Say what a method does to the attack, beside the baseline under the same one.
+    """Return what a method does to the attack, compared with the baseline under the same attack.
 
     Never *eliminated*: no theorem says that confined descent hides members, whatever was measured. *Not shown* where
     the attack works on neither.
@@ -71,7 +71,7 @@ def _headline(summaries: Mapping[MethodName, MethodSummary], task: InferenceTask
     confined = [summaries[method] for method in _CONFINED]
     leaks = [summary.best for summary in confined if summary.best.success.beats_guess]
     if not won.beats_guess and not leaks:
-        return "The attack does no better than a guess on FedAvg here, so that it says nothing of any defence."
+        return "The attack does no better than a guess on FedAvg here, so it says nothing about any defence."
     often = f"{won.auc:.0%} of the time" if won.beats_guess else "no more often than a guess"
     against = "no more often than a guess"
     if leaks:
@@ -185,13 +185,13 @@ def _card_line(summary: MethodSummary, baseline: MethodSummary) -> CardLine:
     if not best.success.beats_guess:
         why = "nothing was seen at this size, and nothing proves it"
         if summary.active.refused > _STANDS_STILL:
-            why += "; the loss check refuses the poison, and honest participants stand still"
+            why += "; the loss check refuses the poison, and honest participants learn nothing more"
     elif summary.method == "fedavg":
-        why = "everybody downloads the common model, which shows what honest participants learn again"
+        why = "every participant downloads the common model, which shows what honest participants learn again"
     elif summary.method == "ditto":
         why = "personal models stay at home, but attackers see the same common model as in FedAvg"
     else:
-        why = f"the {best.view} tells members from others"
+        why = f"the {best.view} distinguishes members from others"
         why += ", and follows from the sums alone" if best.view == PUBLIC else ""
     why += f" (AUC {_area(best.success)}, {best.doing})"
     return CardLine("active membership inference", NAMES[summary.method], outcome, why)
@@ -200,15 +200,15 @@ def _card_line(summary: MethodSummary, baseline: MethodSummary) -> CardLine:
 def _remarks(attack: ActiveMembership) -> Iterator[str]:
     yield (
         "Attackers in confined descent see no model but their own, and the sums. That is enough for the public "
-        "displacement, which is a model too: whoever merely listens to the sums has it."
+        "displacement, which is a model too: any eavesdropper on the sums can compute it."
     )
     yield (
         "Ditto's common model is FedAvg's, so that attackers learn the same from both; the methods differ in what is "
         "left to honest participants."
     )
     yield (
-        "The loss check turns poison into denial of service: who refuses every step learns nothing more. Strengths are "
-        "tuned on FedAvg: an attacker who tunes on confined descent may do better than is shown here."
+        "The loss check turns poison into denial of service: a participant that refuses every step learns nothing "
+        "more. Strengths are tuned on FedAvg: an attacker who tunes on confined descent may do better than shown here."
     )
     if attack.train_on_targets:
         yield (
@@ -223,10 +223,10 @@ _INFERRED = (
     "is the sample deviation over trials."
 )
 _LEFT = (
-    "{} on examples that nobody trained on or asked about, in percent: the mean over honest participants' models when "
-    "the attack begins, at its end if attackers only watch, and at its end under attack; the worst of them under "
-    "attack, and their standard deviation in points. Refused: the share of honest participants' decisions not to take "
-    "a step up, while attackers train, watch and attack. Without a loss check nobody refuses anything."
+    "{} on examples that no one trained on and that are no targets, in percent: the mean over honest participants' "
+    "models when the attack begins, at its end if attackers only watch, and at its end under attack; the worst of "
+    "them under attack, and their standard deviation in points. Refused: the share of honest participants' decisions "
+    "not to take a step up, while attackers train, watch and attack. Without a loss check no step is refused."
 )
 _AREAS = (
     "Area under the ROC curve of the loss, mean over trials; solid while attacking, dotted while only watching. "

@@ -32,8 +32,8 @@ def report(story: Story, clients: Sequence[Sequence[Act]]) -> Findings:
             f"{CLIENTS} clients have written the digits from 1 to 9 once each. They train a softmax regression, "
             f"{COHORT} of them in every round, in steps so small that their updates hardly change. Each round is "
             f"secure: the server is shown one sum. After {story.rounds} rounds it solves for the update of one client "
-            f"and inverts that into pictures. Told for {count(story.trials, 'client')}; the pictures are those of the "
-            "first."
+            f"and inverts that into pictures. Repeated for {count(story.trials, 'client')}; the pictures are those of "
+            "the first."
         ),
         numbers={
             "recognised": {str(privacy): share for privacy, share in recognised.items()},
@@ -60,7 +60,7 @@ def report(story: Story, clients: Sequence[Sequence[Act]]) -> Findings:
 
 _FIGURE = (
     "Error of the update that least squares finds, 0 being the update itself and 1 no better than zero. At random, "
-    "everybody comes to light as soon as there are as many rounds as clients. A circle stays a circle, for ever."
+    "every client is exposed as soon as there are as many rounds as clients. A circle is never separated."
 )
 
 
@@ -79,7 +79,7 @@ def _line(group: Sequence[Act], recognised: float, guessed: float, *, works: boo
     attack, found = "differencing, then inversion", f"{recognised:.0%} of the digits recognised"
     if act.privacy == 1:
         return CardLine(attack, "secure aggregation, cohorts at random", outcome, f"{found}: T is 1 over many rounds")
-    why = f"{found} ({guessed:.0%} by guessing), and whose they are is not told: T = {act.privacy} over any rounds"
+    why = f"{found} ({guessed:.0%} by guessing), but not whose they are: T = {act.privacy} over any rounds"
     return CardLine(attack, f"multi-round cohorts, T = {act.privacy}", outcome, why)
 
 
@@ -131,7 +131,7 @@ def _strip(acts: Sequence[Act]) -> Strip:
     return Strip(
         "What the client wrote, and what the server drew",
         rows,
-        "The same attack and the same effort in every row. Digits from circles are laid beside the originals that they "
+        "The same attack and the same effort in every row. Digits from circles are shown below the originals that they "
         "fit best, which the server could not do.",
     )
 

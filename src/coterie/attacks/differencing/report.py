@@ -58,7 +58,7 @@ class SideResult:
 
     @property
     def told_apart(self) -> float | None:
-        """How often circle mates are told apart; None where each is alone, as T = 1 has it."""
+        """How often circle mates are distinguished; None without circles (T = 1)."""
         if self.side.mates.privacy < 2:
             return None
         return float(np.mean([trial.told_apart for trial in self.trials]))
@@ -76,7 +76,7 @@ class SideResult:
 
     @property
     def protected(self) -> bool:
-        """Whether circles were kept together, and none of their members were told apart in any trial."""
+        """Whether circles were kept together, and their members were not distinguished in any trial."""
         kept = self.side.circles and self.side.aligned
         return kept and all(trial.told_apart == 0.5 and not trial.exposed for trial in self.trials)
 
@@ -122,7 +122,7 @@ def report(attack: Differencing, measured: Windows) -> Findings:
 
 _CAPTION = (
     "Share of clients by relative squared error, over all trials. At 0 an update is known exactly; guessing zero for "
-    "everybody has error 1."
+    "every client has error 1."
 )
 
 
@@ -155,11 +155,11 @@ def _verdict(attack: Differencing, result: SideResult) -> str:
     few = f"{count(attack.rounds, 'round')} {'is' if attack.rounds == 1 else 'are'} too few"
     if result.protected:
         alike = f"; {_recovered(result)}" if result.recovered else ""
-        return f"{name}, nobody is told from its circle ({error}{alike})"
+        return f"{name}, no client is distinguished from its circle ({error}{alike})"
     if result.side.circles:
         return f"{name}, {result.exposed:.3g} of {attack.clients} updates are determined ({error})"
     if result.median < RECOVERED:
-        return f"{name}, single clients' updates come out ({error})"
+        return f"{name}, individual updates are recovered ({error})"
     if result.median < result.guess:
         return f"{name}, the server gets nearer to single updates, but {few} ({error})"
     return f"{name}, {few} for the server ({error})"
@@ -176,8 +176,8 @@ def _card(attack: Differencing, result: SideResult) -> Iterator[CardLine]:
         why = f"{error}; the sums determine {result.exposed:.3g} of {attack.clients} clients"
         if result.told_apart is not None:
             why += (
-                f"; two of a group of {result.side.mates.privacy} are told apart in {result.told_apart:.0%} of cases, "
-                "by guessing in 50%"
+                f"; two of a group of {result.side.mates.privacy} are distinguished in {result.told_apart:.0%} of "
+                "cases, by guessing in 50%"
             )
         yield CardLine("single out a client's update", name, Effect.NOT_ELIMINATED, why)
         return
@@ -185,8 +185,8 @@ def _card(attack: Differencing, result: SideResult) -> Iterator[CardLine]:
         "single out a client's update",
         name,
         Effect.ELIMINATED,
-        "circle mates have equal columns in every history, so they get equal estimates: told apart in exactly half of "
-        "the cases, as by guessing",
+        "circle mates have equal columns in every history, so they get equal estimates: distinguished in exactly half "
+        "of the cases, as by guessing",
     )
     bound = "" if result.bound is None else f"; no estimate from these sums has a mean error below {result.bound:.2g}"
     yield CardLine("learn the mean of its circle", name, Effect.REDUCED, f"that is what a sum says: {error}{bound}")
@@ -210,7 +210,7 @@ def _remarks(attack: Differencing, judged: SideResult) -> Iterator[str]:
 def _table(results: Sequence[SideResult]) -> Table:
     return Table(
         "Relative squared error of the reconstructed updates",
-        ("selection", "median", "± over trials", "mean", "recovered", "guessing the mean", "mates told apart"),
+        ("selection", "median", "± over trials", "mean", "recovered", "guessing the mean", "mates distinguished"),
         [
             (
                 result.side.words,
@@ -224,7 +224,7 @@ def _table(results: Sequence[SideResult]) -> Table:
             for result in results
         ],
         "Median and mean: over the clients of all trials; ± is the sample deviation of the trials' medians. "
-        f"Recovered: error below {RECOVERED:g}. Mates told apart: how often two members of a circle, or of a group "
+        f"Recovered: error below {RECOVERED:g}. Mates distinguished: how often two members of a circle, or of a group "
         "drawn like one, are matched with their updates; 50% is guessing.",
     )
 

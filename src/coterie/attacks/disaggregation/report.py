@@ -34,11 +34,11 @@ def report(attack: Disaggregation, found: Mapping[str, Sequence[HiddenLogTrial]]
     return Findings(
         level=Level.SAFE if held else Level.DANGER,
         headlines=[
-            f"With circles of {attack.privacy} {circles['columns_recovered']:.0%} of the hidden log come out of "
-            f"the sums, and {'nobody is told from its circle' if held else 'circles did not hold'}. "
-            f"{_helps(random)} with random selection: {random['columns_recovered']:.0%} of it come out, and updates "
-            f"with a median error of {random['median_error']:.2g} ({random['median_error_with_log']:.2g} with the "
-            f"log); {_told_apart(random)}."
+            f"With circles of {attack.privacy} {circles['columns_recovered']:.0%} of the hidden log are recovered from "
+            f"the sums, and {'no client is distinguished from its circle' if held else 'circles did not hold'}. "
+            f"{_helps(random)} with random selection: {random['columns_recovered']:.0%} of it are recovered, and "
+            f"updates with a median error of {random['median_error']:.2g} ({random['median_error_with_log']:.2g} with "
+            f"the log); {_told_apart(random)}."
         ],
         about=f"{attack.clients} clients with few labels each of {attack.data} train {attack.model}, {attack.cohort} "
         f"in a round; then sums of {attack.rounds} rounds are watched in which updates {steps}. The attacker knows how "
@@ -69,7 +69,7 @@ def _helps(random: Mapping[str, Any]) -> str:
 
 
 def _told_apart(one: Mapping[str, Any]) -> str:
-    return f"two clients are told apart in {one['circle_mates_told_apart']:.0%} of {count(one['pairs'], 'pair')}"
+    return f"two clients are distinguished in {one['circle_mates_told_apart']:.0%} of {count(one['pairs'], 'pair')}"
 
 
 def _numbers(trials: Sequence[HiddenLogTrial]) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def _table(sides: Sequence[Side], results: Mapping[str, Mapping[str, Any]]) -> T
             "error",
             "with the log",
             "of the mean",
-            "told apart",
+            "distinguished",
         ),
         [
             (
@@ -114,10 +114,10 @@ def _table(sides: Sequence[Side], results: Mapping[str, Mapping[str, Any]]) -> T
             )
             for side, one in ((side, results[side.name]) for side in sides)
         ],
-        "Columns, entries: of the log, what was found right; ±: over the trials. By counts: entries that who does not "
-        "look at the sums gets right at best. Error: median, of updates, with the log that was found, with the true "
-        "one, and of the mean of all updates as the guess for everybody. Told apart: two members of a circle, or of a "
-        "group drawn like one, matched with their updates; 50% is guessing.",
+        "Columns, entries: of the log, what was found right; ±: over the trials. By counts: the most entries that "
+        "counts alone give right. Error: median, of updates, with the log that was found, with the true "
+        "one, and of the mean of all updates as the guess for every client. Distinguished: two members of a circle, or "
+        "of a group drawn like one, matched with their updates; 50% is guessing.",
     )
 
 
@@ -143,9 +143,9 @@ def _card(attack: Disaggregation, results: Mapping[str, Mapping[str, Any]], *, h
         "single out a client's update",
         f"circles of {attack.privacy}, log hidden",
         Effect.ELIMINATED if held else Effect.NOT_ELIMINATED,
-        "circle mates have one and the same column, found or not: told apart as by guessing"
+        "circle mates have one and the same column, found or not: distinguished as by guessing"
         if held
-        else "circle mates were told apart",
+        else "circle mates were distinguished",
     )
 
 

@@ -39,7 +39,7 @@ def report(attack: Faces, trials: Sequence[Trial]) -> Findings:
             "not that faces are safe.",
             "The model itself is opened under every protocol, for that is what the rounds are for, and a softmax "
             "regression is a picture of each class. Secure aggregation hides who contributed what. What a model has "
-            "learnt of a class that is one person alone, it gives away: noise in training is what bounds that.",
+            "learnt of a class that is one person alone, it reveals: only noise in training bounds that.",
         ],
     )
 
@@ -80,5 +80,5 @@ def _card(found: dict[str, Readings]) -> list[CardLine]:
         line("plain averaging, a listener", PLAIN, little, "the model was just trained on that person"),
         line("secure aggregation (SA), a listener", SA, masked, wrong, proven=True),
         line("secure aggregation (CCESA), a listener", CCESA, masked, wrong, proven=True),
-        line("any protocol, whoever gets the model", GLOBAL, little, "a class is one person's picture"),
+        line("any protocol, anyone who receives the model", GLOBAL, little, "a class is one person's picture"),
     ]

@@ -16,7 +16,7 @@ _NOTE = (
     "sought."
 )
 _CAPTION = (
-    "Every inversion has the same budget. Pictures of a circle are laid beside the originals that they fit best, which "
+    "Every inversion has the same budget. Pictures of a circle are shown below the originals that they fit best, which "
     "an attacker could not do."
 )
 
@@ -83,7 +83,7 @@ def _line(privacy: int, readings: Readings, guess: Readings, *, works: bool) -> 
     """Sum up one configuration; where the attack fails on a client's own update, nothing is shown of any other."""
     low, high = excess(readings, guess, "psnr")
     shown = f"{readings.mean('recognised'):.0%} recognised, {readings.mean('psnr') - guess.mean('psnr'):+.1f} dB"
-    shown += f" ({low:+.1f} to {high:+.1f}) beside guessing" if math.isfinite(low) else " beside guessing"
+    shown += f" ({low:+.1f} to {high:+.1f}) compared with guessing" if math.isfinite(low) else " compared with guessing"
     attack = "gradient inversion"
     many = readings.mean("recognised") >= _MANY
     if privacy == 1:
@@ -95,7 +95,7 @@ def _line(privacy: int, readings: Readings, guess: Readings, *, works: bool) -> 
         why = f"{shown}; {privacy} clients together are a larger batch, and this model gives it away"
         return CardLine(attack, against, Effect.NOT_ELIMINATED, why)
     if _beats(readings, guess):
-        return CardLine(attack, against, Effect.REDUCED, f"{shown}; and whose they are among {privacy} is not told")
+        return CardLine(attack, against, Effect.REDUCED, f"{shown}; but not whose they are among {privacy}")
     why = f"{shown}: not shown to be better than guessing here, which is no proof for other models"
     return CardLine(attack, against, Effect.REDUCED if works else Effect.NOT_SHOWN, why)
 

@@ -96,8 +96,8 @@ def _table(results: Sequence[LieResult], usual: float) -> Table:
     columns = "lie", "obtained without the rule", "with it", "resemblance", "p", "varied: without / with"
     note = (
         "Obtained: the victim's input to the last bit. Resemblance: the correlation with it of the best that the "
-        "server makes of all it holds with the rule, and p, how often random guesses come as near; the mean of all "
-        f"pictures, for whoever knows it, has {usual:.2f}. Varied: the same lie with messages altered, left out, "
+        "server makes of all it holds with the rule, and p, how often random guesses are as close; the mean of all "
+        f"pictures, for someone who knows it, has {usual:.2f}. Varied: the same lie with messages altered, left out, "
         "exchanged and repeated at random, and asked again where it is refused."
     )
     return Table("What the server obtained", columns, rows, note)
@@ -131,7 +131,7 @@ def _setting(attack: MaliciousServer, quantizer: Quantizer, shape: tuple[int, ..
     return (
         f"Sessions of up to {attack.clients} clients in {circles}, on the complete graph; {attack.colluders} of them "
         f"collude. {mode} An input is a picture of {attack.data}, {int(np.prod(shape))} numbers in a ring of "
-        f"{quantizer.ring.bits} bits; each lie is told about {attack.trials} victims. Clients, keys, shares and masks "
+        f"{quantizer.ring.bits} bits; each lie is tried on {attack.trials} victims. Clients, keys, shares and masks "
         "are those of the product; what is recovered is a masked input less the keystreams whose seeds the server put "
         "together."
     )
@@ -166,13 +166,13 @@ def _card_line(attack: MaliciousServer, result: LieResult) -> CardLine:
 def _why(attack: MaliciousServer, result: LieResult) -> str:
     rule = result.lie.rule[0].upper() + result.lie.rule[1:]
     if result.impossible:
-        return f"Cannot be told here: {result.impossible}."
+        return f"Not possible here: {result.impossible}."
     if result.outcome is Effect.NOT_ELIMINATED:
         if not attack.active:
             return "These terms promise nothing against a server that lies; active-server terms do."
         return "This must not happen: please report it with the command and its seed."
     if not result.worked:
-        return "Fails here even without its rule, so nothing is shown: other rules or numbers stand in its way."
+        return "Fails here even without its rule, so nothing is shown: other rules or numbers prevent it."
     if result.outcome is Effect.REDUCED:
         among = max(attempt.among for attempt in result.against)
         return f"{rule}. What is left is a sum over {among} clients, a whole circle, as any two rounds may show."
@@ -185,7 +185,7 @@ def _remarks(attack: MaliciousServer, results: Sequence[LieResult]) -> Iterator[
     if tries:
         judged = "by linear algebra over all that the server holds" if attack.active else "by the recovered vector"
         yield (
-            f"Varied at random, lies within a session were told {tries} more times with all rules on, in {asked:,} "
+            f"Varied at random, lies within a session were tried {tries} more times with all rules on, in {asked:,} "
             f"messages; {broken} of them obtained what they must not, judged {judged}."
         )
     yield (
@@ -197,6 +197,7 @@ def _remarks(attack: MaliciousServer, results: Sequence[LieResult]) -> Iterator[
         f"{SIGNIFICANT:.1%} of cases."
     )
     yield (
-        "A circle counts its honest members only. A server can always end a round by lying; then nobody learns "
-        "anything. A model that was crafted for everybody alike is another attack, which no comparison of models finds."
+        "A circle counts its honest members only. A server can always end a round by lying; then no one learns "
+        "anything. A crafted model that is the same for every client is another attack; comparing models does not "
+        "find it."
     )

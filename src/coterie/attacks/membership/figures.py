@@ -39,9 +39,7 @@ def draw_views(summaries: Mapping[str, Mapping[str, InferenceSummary]], views: M
         margin={"l": 240, "t": 30, "b": 50},
     )
     figure = Figure(traces, layout, 100 + 44 * len(names), "AUC of two attacks on everything that is seen")
-    return Plot(
-        "Who sees what, and what it tells", figure, "Bars begin at guessing; whiskers are 95% intervals over trials."
-    )
+    return Plot("What each view reveals", figure, "Bars begin at guessing; whiskers are 95% intervals over trials.")
 
 
 def draw_budget(budget: Mapping[str, Mapping[str, Sequence[tuple[int, float]]]], views: Mapping[str, str]) -> Plot:

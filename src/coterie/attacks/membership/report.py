@@ -26,7 +26,7 @@ from coterie.reports.words import Level, count
 _FEW = (
     "TPR at FPR: the share of members found if so few others may be taken for members; in brackets how many others "
     "that is, over all trials. Where that is 0, no other example of a trial scores as high as those found. The first "
-    "row is chance. Model's accuracy: on examples nobody trained on."
+    "row is chance. Model's accuracy: on examples that no one trained on."
 )
 _REMARKS = (
     "A masked upload is uniformly distributed whatever is under the mask: attacking it is guessing by construction, "
@@ -111,15 +111,15 @@ def _headline(best: Mapping[str, InferenceSummary], views: Mapping[str, str], at
         return f"{attack} does not work on plain averaging in this setting ({_auc(client)}), so it says nothing here."
     masked = [view for view in (SECURE, SPARSE) if best[view].beats_guessing]
     uploads = (
-        f"something of it is seen in {' and '.join(views[view] for view in masked)}"
+        f"something is visible in {' and '.join(views[view] for view in masked)}"
         if masked
-        else "a masked upload tells nothing"
+        else "a masked upload reveals nothing"
     )
     sums = [view for view in views if view.startswith("sum-")]
     leaking = [f"{_auc(best[view])} for {views[view]}" for view in sums if best[view].beats_guessing]
-    rest = f"the sum still tells: {', '.join(leaking)}" if leaking else "of the sum, nothing could be shown"
+    rest = f"the sum still reveals it: {', '.join(leaking)}" if leaking else "for the sum, nothing could be shown"
     return (
-        f"A client's model in plain averaging tells who was trained on ({_auc(client)}, {attack}); {uploads}; {rest}."
+        f"A client's model in plain averaging reveals who was trained on ({_auc(client)}, {attack}); {uploads}; {rest}."
     )
 
 

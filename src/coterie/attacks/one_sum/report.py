@@ -173,7 +173,7 @@ def _noise_table(attack: OneSum, noisy: NoisyAudits) -> Table:
         for multiplier in attack.noise
     ]
     return Table(
-        f"What noise buys, with {PAIRS[CRAFTED]}",
+        f"Effect of noise, with {PAIRS[CRAFTED]}",
         ("noise multiplier", *(f"{clients} clients: ε at least" for clients in attack.cohorts), "ε at most (proven)"),
         rows,
         f"Proven for replacing a client's update by any other at δ = {attack.delta:g}; for replacing it by zeros, as "
@@ -229,4 +229,4 @@ def _draw_noise(attack: OneSum, noisy: NoisyAudits) -> Plot:
         "noise multiplier", "ε", xaxis={"type": "log", "tickvals": noise}, yaxis={"rangemode": "tozero"}
     )
     figure = Figure(traces, layout, 380, "Audited and proven epsilon by the noise multiplier")
-    return Plot("What noise buys", figure, "An audited line above the proven one would disprove the proof.")
+    return Plot("Effect of noise", figure, "An audited line above the proven one would disprove the proof.")

@@ -47,7 +47,7 @@ def report(attack: PropertyInference, found: Mapping[str, Sequence[PropertyTrial
             "no_information": {"auc": 0.5, "accuracy": _majority(attack)},
         },
         tables=[_table(attack, sides, results)],
-        plots=[Plot("What the server makes of each client", draw_scores(sides, found), _SCORES)],
+        plots=[Plot("Score of each client", draw_scores(sides, found), _SCORES)],
         card=[line for side in sides for line in _card(side, results[side.name], held=held[side.name])],
         remarks=[
             "Circles do not hide that one of their members has the property: with few members it says much about each "
@@ -57,7 +57,7 @@ def report(attack: PropertyInference, found: Mapping[str, Sequence[PropertyTrial
 
 
 def chance_of_ranking(trials: Sequence[PropertyTrial]) -> float:
-    """Return how likely who guesses ranks clients with the property so high, over all trials.
+    """Return how likely guessing ranks clients with the property so high, over all trials.
 
     Mann and Whitney's test, one-sided, by the normal law, with ranks taken within each trial. Who has the property is
     drawn by lot in each trial, whatever the circles: for who learns nothing, every set of so many clients is as likely
@@ -94,8 +94,8 @@ def _headline(privacy: int, random: Mapping[str, Any], circles: Mapping[str, Any
         return f"{said} So this run says nothing of circles."
     learns = "learns" if _works(circles) else "is not shown to learn"
     return (
-        f"{said} With circles of {privacy} it {learns} which circles have such a member, {found}, and tells nobody "
-        f"from its circle: {within}."
+        f"{said} With circles of {privacy} it {learns} which circles have such a member, {found}, and distinguishes no "
+        f"client from its circle: {within}."
     )
 
 
@@ -144,7 +144,7 @@ def _card(side: Side, one: Mapping[str, Any], *, held: bool) -> Iterator[CardLin
         "tell a client from its circle by a property",
         side.words,
         Effect.ELIMINATED,
-        "circle mates have equal columns in every history, so they get equal scores: told apart as by guessing",
+        "circle mates have equal columns in every history, so they get equal scores: distinguished as by guessing",
     )
     yield CardLine(
         "find circles that have a property",
@@ -188,6 +188,6 @@ def draw_scores(sides: Sequence[Side], found: Mapping[str, Sequence[PropertyTria
             }
         )
     ticks = {"tickvals": list(range(len(sides))), "ticktext": names[::-1], "automargin": True}
-    layout = make_layout("score: about 1 for who has the property", "", yaxis=ticks)
+    layout = make_layout("score: about 1 for clients with the property", "", yaxis=ticks)
     apart = "; ".join(f"{side.words}: AUC {np.mean([trial.auc for trial in found[side.name]]):.2f}" for side in sides)
     return Figure(traces, layout, 120 + 70 * len(sides), f"The score of every client. {apart}.")

@@ -35,7 +35,7 @@ def report(_attack: RecordedDifferencing, measured: SumsAudit) -> Findings:
         level=level,
         headlines=[headline],
         about=f"{rounds} over {count(seen, 'client')}, from a log and saved means. What the clients sent is not "
-        "known here, so how far a reconstruction is off cannot be told.",
+        "known here, so the error of a reconstruction is not known.",
         numbers={
             "rounds": len(participation.rounds),
             "clients": seen,
@@ -61,7 +61,7 @@ def _line(audited: AuditReport, strong: int) -> CardLine:
     if strong > 1:
         why = f"groups of at least {strong} clients were always aggregated together"
         return CardLine(attack, against, Effect.ELIMINATED, why)
-    return CardLine(attack, against, Effect.REDUCED, "nobody is determined yet, but clients differ in their rounds")
+    return CardLine(attack, against, Effect.REDUCED, "no client is determined yet, but clients differ in their rounds")
 
 
 def _table(audited: AuditReport) -> Table:

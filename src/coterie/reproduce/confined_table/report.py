@@ -34,7 +34,7 @@ _EXPLANATION = (
     "*Ours*: accuracy (or mean squared error) on the test examples after the last iteration, the mean over the models "
     "that were evaluated; ± is the standard deviation over trials, each with a seed of its own that all rows share. "
     "*Spread*: the standard deviation over participants' models, in points (gamma-fairness), and *worst* the worst of "
-    "them. *Displacement*: what the public displacement scores alone, which whoever sees the sums can compute. "
+    "them. *Displacement*: the score of the public displacement alone, which anyone who sees the sums can compute. "
     "*Refused*: the share of decisions not to take a step up."
 )
 _COSTS = (
@@ -45,8 +45,8 @@ DISPLACEMENT = "displacement"
 _JUDGED = (
     "The statistic is an interval for the mean over trials (Student's t, 95%): of a number, or of its difference "
     "between two rows with the same seed. A claim holds if all of the interval is what the paper says, and does not if "
-    "none of it is. Where learning for longer could change it, fewer iterations than the paper's decide nothing. What "
-    "else a table has less of than the paper stands beside the statistic."
+    "none of it is. Where learning for longer could change it, fewer iterations than the paper's decide nothing. If "
+    "a table has less of something else than the paper, the statistic says so."
 )
 
 

@@ -9,8 +9,9 @@ from coterie.cli.bench_confined import confined
 from coterie.cli.bench_flower import flower
 from coterie.cli.bench_training import training
 from coterie.cli.common import new_console, print_json, progress_bars
-from coterie.cli.options import MOST_CLIENTS, MOST_LENGTH, MOST_SEED, MOST_WORKERS, AsJson, TopologyOption
+from coterie.cli.options import AsJson, TopologyOption
 from coterie.reports.words import count, duration, size
+from coterie.settings import MOST_CLIENTS, MOST_LENGTH, MOST_SEED, MOST_WORKERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

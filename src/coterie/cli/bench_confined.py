@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coterie.cli.common import new_console, print_json, progress_bars
-from coterie.cli.options import MOST_CLIENTS, MOST_SEED, MOST_TRIALS, AsJson
+from coterie.cli.options import AsJson
 from coterie.reports.words import count, duration, size
+from coterie.settings import MOST_CLIENTS, MOST_SEED, MOST_TRIALS
 
 if TYPE_CHECKING:
     from coterie.bench.confined import IterationCosts, SharingCosts

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coterie.cli.common import new_console, print_json, progress_bars
-from coterie.cli.options import MOST_TRIALS, AsJson
+from coterie.cli.options import AsJson
 from coterie.reports.words import count, duration, size
+from coterie.settings import MOST_TRIALS
 
 if TYPE_CHECKING:
     from coterie.bench.flower import FlowerCosts

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coterie.cli.common import new_console, print_json, progress_bars, train_extra
-from coterie.cli.options import MOST_TRIALS, MOST_WORKERS, AsJson
+from coterie.cli.options import AsJson
 from coterie.host import cores
 from coterie.reports.words import count, duration, size
+from coterie.settings import MOST_TRIALS, MOST_WORKERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

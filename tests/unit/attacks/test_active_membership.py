@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from coterie.attacks.active_membership import PRESETS, ActiveMembership
 from coterie.attacks.active_membership.inference import infer
+from coterie.attacks.active_membership.measure import ActiveMembership
 from coterie.attacks.active_membership.methods import (
     COMMON,
     METHODS,
@@ -25,6 +25,7 @@ from coterie.attacks.active_membership.methods import (
     outputs,
 )
 from coterie.attacks.active_membership.records import MembershipScene
+from coterie.attacks.active_membership.settings import PRESETS
 from coterie.attacks.active_membership.summary import InferenceSuccess, MethodSummary
 from coterie.attacks.active_membership.tasks import Classification, Regression
 from coterie.attacks.active_membership.trial import AttackSchedule, HonestUtility, MethodTrial, know_nothing, play
@@ -447,7 +448,7 @@ class TestCommand:
             ActiveMembership(**wrong)
 
     def test_presets_fit_their_data_and_what_is_given_wins(self) -> None:
-        attack = ActiveMembership.on("mnist", examples=7, threshold=None)
+        attack = ActiveMembership.of("mnist", examples=7, threshold=None)
         assert attack.examples == 7
         assert attack.threshold == PRESETS["mnist"].threshold
         assert attack.options == {"unit": True}

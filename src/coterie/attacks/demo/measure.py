@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from coterie.attacks.demo.settings import DemoSettings
 from coterie.attacks.differencing.algebra import reconstruct, relative_errors
 from coterie.attacks.federation import Federation, Observations, Side, make_sides
 from coterie.attacks.finding import Adversary, AttackFinding, CardLine, Effect, OnProgress, Plot, Strip, WordTable
@@ -20,7 +21,6 @@ from coterie.attacks.inversion.target import ALONE, MEAN, TARGET, TOGETHER, Orig
 from coterie.attacks.reconstructions import Reading, Trial
 from coterie.attacks.session import session_error
 from coterie.cohorts.circles import Reals
-from coterie.errors import ConfigError
 from coterie.reports.html import Figure
 from coterie.reports.intervals import spread, spread_cell
 from coterie.reports.words import Level, count
@@ -53,21 +53,11 @@ class Act:
 
 
 @dataclass(frozen=True)
-class Story:
+class Story(DemoSettings):
     """Random selection, circles of 2 and circles of 4, attacked alike."""
 
     name: ClassVar[str] = "demo"
     title: ClassVar[str] = "Secure rounds, and what many of them give away"
-
-    rounds: int = 40
-    trials: int = 3
-    steps: int = 600
-    """Of every inversion."""
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if min(self.rounds, self.trials, self.steps) < 1:
-            raise ConfigError("the story needs at least one round, one client and one step")
 
     @property
     def threat(self) -> Adversary:

@@ -10,7 +10,7 @@ import io
 import re
 import zipfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -43,7 +43,7 @@ _CONSTANT = 0.05  # of the sums unexplained, below which updates hardly changed
 
 @dataclass(frozen=True)
 class RecordedDifferencing:
-    """Least squares on saved sums of at most ``limit`` bytes; ``out`` is where its estimates go, if anywhere."""
+    """Least squares on saved sums of at most ``limit`` bytes; estimates are written to ``out`` if it is given."""
 
     name: ClassVar[str] = "differencing"
     title: ClassVar[str] = "Differencing over recorded rounds"
@@ -52,6 +52,8 @@ class RecordedDifferencing:
     sums: str
     out: str | None = None
     limit: int = MOST_BYTES
+    reading: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments of :func:`~coterie.auditing.logs.read_log`: how the log is read."""
 
     @property
     def threat(self) -> Adversary:
@@ -66,7 +68,7 @@ class RecordedDifferencing:
     def play(self, watch: OnProgress) -> AttackFinding:
         """Read both, find out who is determined, and reconstruct."""
         watch("reading", 0.0)
-        participation, means = matched(read_log(self.log), read_sums(Path(self.sums), self.limit))
+        participation, means = matched(read_log(self.log, **self.reading), read_sums(Path(self.sums), self.limit))
         watch("auditing", 0.2)
         audited = audit(participation, weak_budget_seconds=0)
         watch("reconstructing", 0.6)

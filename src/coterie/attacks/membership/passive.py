@@ -46,9 +46,6 @@ _REMARKS = (
 class PassiveMembership(Game):
     """Membership inference by somebody who only looks."""
 
-    trials: int = 4
-    seed: int = 0
-
     name: ClassVar[str] = "membership"
     title: ClassVar[str] = "Passive membership inference"
 

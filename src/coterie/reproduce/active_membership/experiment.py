@@ -18,7 +18,7 @@ from coterie.errors import ConfigError
 from coterie.reproduce.declarations import Job, Record
 
 if TYPE_CHECKING:
-    from coterie.attacks.active_membership import ActiveMembership
+    from coterie.attacks.active_membership.measure import ActiveMembership
     from coterie.reproduce.declarations import Findings, JobContext
 
 
@@ -79,12 +79,12 @@ class AttackExperiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
     def attacked(self, table: str, seed: int, data: Path | None) -> ActiveMembership:
         """Return the attack of a table."""
-        from coterie.attacks.active_membership import ActiveMembership
+        from coterie.attacks.active_membership.measure import ActiveMembership
 
         own = next(one.settings for one in self.tables if one.name == table)
         settings = {**self.attack, **own, "seed": seed, "data_dir": str(data) if data else None}
         try:
-            attack = ActiveMembership.on(**settings)
+            attack = ActiveMembership.of(**settings)
         except TypeError as error:
             raise ConfigError(f"{table}: {error}") from None
         if attack.strength is None:

@@ -64,7 +64,7 @@ class PictureAttack(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     def prepared(self, seed: int, data: Path | None) -> Drawing:
         """Return the attack with its settings."""
         from coterie.attacks.faces.measure import Faces
-        from coterie.attacks.inversion import Inversion
+        from coterie.attacks.inversion.measure import Inversion
 
         settings = dict(self.settings)
         folder = str(data) if data else None

@@ -103,7 +103,7 @@ def read_table(settings: type[S], table: Mapping[str, Any], where: str) -> S:
 
 
 def _check_bounds(name: str, value: object, option: Option) -> None:
-    if not isinstance(value, int | float):
+    if not isinstance(value, int | float) or (option.least is None and option.most is None):
         return
     least = float("-inf") if option.least is None else option.least
     most = float("inf") if option.most is None else option.most

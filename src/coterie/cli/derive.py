@@ -23,8 +23,7 @@ from coterie.settings import Setting, Settings, declared
 def with_options(run: Callable[..., None]) -> Callable[..., None]:
     """Return a command that has an option for each field of the settings classes that ``run`` takes.
 
-    The command builds the settings, and calls ``run`` with them. Its help is the docstring of ``run``, or of the first
-    settings class if ``run`` has none.
+    The command builds the settings, and calls ``run`` with them. Its help is the docstring of the first settings class.
     """
     signature = inspect.signature(run, eval_str=True)
     classes = {
@@ -44,7 +43,7 @@ def with_options(run: Callable[..., None]) -> Callable[..., None]:
         run(**taken, **values)
 
     command.__name__, command.__module__ = run.__name__, run.__module__
-    command.__doc__ = run.__doc__ or next(iter(classes.values())).__doc__
+    command.__doc__ = next(iter(classes.values())).__doc__
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return command
@@ -60,7 +59,7 @@ def derive_parameter(setting: Setting) -> inspect.Parameter:
     elif option.commas:
         annotation, default = str, ",".join(f"{number:g}" for number in default)
     elif get_origin(annotation) is tuple:
-        annotation, default = list[get_args(annotation)[0]], list(default)  # type: ignore[misc]
+        annotation, default = list[get_args(annotation)[0]], list(default) or None  # type: ignore[misc]
     if option.default is not None:
         annotation, default = annotation | None, None
     declaration = typer.Option(
@@ -98,4 +97,4 @@ def _read(setting: Setting, value: Any) -> Any:  # noqa: ANN401 - any type of se
             raise typer.BadParameter(
                 f"write numbers with commas between them, not {value!r}", param_hint=name
             ) from None
-    return tuple(value) if isinstance(value, list) else value
+    return tuple(value or ()) if get_origin(setting.type) is tuple else value

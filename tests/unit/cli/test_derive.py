@@ -151,6 +151,7 @@ def test_bounds_hold_for_numbers_with_commas_and_from_python_too() -> None:
     ):
         with pytest.raises(ConfigError, match=f"^{said}$"):
             MadeUpSettings(**wrong)
+    assert MadeUpSettings(slope=float("inf")).slope == float("inf"), "it has no bounds"
 
 
 def test_a_toml_table_has_the_same_names_types_and_bounds() -> None:

@@ -16,6 +16,7 @@ import msgspec
 from coterie.attacks.active_membership.methods import MethodName
 from coterie.errors import ConfigError
 from coterie.reproduce.declarations import Job, Record
+from coterie.settings import read_table
 
 if TYPE_CHECKING:
     from coterie.attacks.active_membership.measure import ActiveMembership
@@ -83,10 +84,7 @@ class AttackExperiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
         own = next(one.settings for one in self.tables if one.name == table)
         settings = {**self.attack, **own, "seed": seed, "data_dir": str(data) if data else None}
-        try:
-            attack = ActiveMembership.of(**settings)
-        except TypeError as error:
-            raise ConfigError(f"{table}: {error}") from None
+        attack = read_table(ActiveMembership, settings, table)
         if attack.strength is None:
             raise ConfigError(f"{table}: the strength of the attack is part of the declaration")
         return attack

@@ -13,6 +13,7 @@ import msgspec
 
 from coterie.errors import ConfigError
 from coterie.reproduce.declarations import Job, Record
+from coterie.settings import read_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,10 +63,7 @@ class MembershipTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
         if total % clients:
             raise ConfigError(f"{total} examples cannot be dealt evenly to {clients} clients")
         folder = {} if data is None else {"data_dir": str(data)}
-        try:
-            return msgspec.convert({**self.game, **folder, "examples": total // clients}, Game)
-        except msgspec.ValidationError as error:
-            raise ConfigError(f"the settings of the game are wrong: {error}") from None
+        return read_table(Game, {**self.game, **folder, "examples": total // clients}, "settings of the game")
 
     def progress(self, job: Job, folder: Path) -> float:
         """Nothing is known before a job is done."""

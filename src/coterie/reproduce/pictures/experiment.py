@@ -12,6 +12,7 @@ import msgspec
 
 from coterie.errors import ConfigError
 from coterie.reproduce.declarations import Job, Record
+from coterie.settings import read_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,16 +67,10 @@ class PictureAttack(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         from coterie.attacks.faces.measure import Faces
         from coterie.attacks.inversion.measure import Inversion
 
-        settings = dict(self.settings)
-        folder = str(data) if data else None
-        try:
-            if self.attack == "faces":
-                return Faces(seed=seed, data_dir=folder, **settings)
-            settings |= settings.pop("budget", {})
-            settings["privacy"] = tuple(settings["privacy"])
-            return Inversion(seed=seed, data_dir=folder, **settings)
-        except (KeyError, TypeError) as error:
-            raise ConfigError(f"the attack does not have these settings: {error}") from None
+        table = {**self.settings, "seed": seed, "data_dir": str(data) if data else None}
+        table |= table.pop("budget", {})
+        kinds: dict[str, type[Faces | Inversion]] = {"faces": Faces, "inversion": Inversion}
+        return read_table(kinds[self.attack], table, f"settings of the attack {self.attack}")
 
     def progress(self, job: Job, folder: Path) -> float:
         """Nothing is known before a job is done."""

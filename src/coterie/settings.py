@@ -15,6 +15,7 @@ the code that needs torch.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from numbers import Integral, Real
 from typing import Annotated, Any, NamedTuple, Self, TypeVar, get_args, get_origin
 
 from coterie.errors import ConfigError
@@ -51,7 +52,7 @@ class Settings:
         for setting in declared(type(self)):
             value = getattr(self, setting.name)
             for number in value if isinstance(value, tuple) else (value,):
-                _check_bounds(setting.name, number, setting.option)
+                _check_number(setting, number)
 
     @classmethod
     def of(cls, **given: Any) -> Self:  # noqa: ANN401 - the fields of a subclass
@@ -102,18 +103,25 @@ def read_table(settings: type[S], table: Mapping[str, Any], where: str) -> S:
         raise ConfigError(f"{where}: {error}") from None
 
 
-def _check_bounds(name: str, value: object, option: Option) -> None:
-    if not isinstance(value, int | float) or (option.least is None and option.most is None):
+def _check_number(setting: Setting, value: Any) -> None:  # noqa: ANN401 - whatever was given
+    """Refuse what is not a number within the bounds, if the setting is a number, or a tuple of numbers."""
+    kinds = {setting.type, *get_args(setting.type)}
+    if not kinds & {int, float} or (value is None and type(None) in kinds):
         return
-    least = float("-inf") if option.least is None else option.least
-    most = float("inf") if option.most is None else option.most
-    if least <= value <= most:
+    whole, least, most = int in kinds, setting.option.least, setting.option.most
+    number = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
+    if number and (least is None or least <= value) and (most is None or value <= most):
         return
-    if option.most is None:
-        raise ConfigError(f"{name} must be at least {least:,}, not {value:,}")
-    if option.least is None:
-        raise ConfigError(f"{name} must be at most {most:,}, not {value:,}")
-    raise ConfigError(f"{name} must be from {least:,} to {most:,}, not {value:,}")
+    match least, most:
+        case None, None:
+            bounds = ""
+        case _, None:
+            bounds = f" of at least {least:,}"
+        case None, _:
+            bounds = f" of at most {most:,}"
+        case _:
+            bounds = f" from {least:,} to {most:,}"
+    raise ConfigError(f"{setting.name} must be a {'whole ' if whole else ''}number{bounds}, not {value!r}")
 
 
 # Settings that several classes have.

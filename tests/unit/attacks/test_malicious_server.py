@@ -380,9 +380,9 @@ def test_a_find_by_a_variation_counts() -> None:
     ("changes", "complaint"),
     [
         ({"lies": ("white",)}, "no lie 'white'; known are both-shares"),
-        ({"trials": 0}, "trials must be from 1"),
+        ({"trials": 0}, "trials must be a whole number from 1"),
         ({"privacy": 7}, "T = 7"),
-        ({"clients": 3}, "clients must be from 4 to 100, not 3"),
+        ({"clients": 3}, "clients must be a whole number from 4 to 100, not 3"),
         ({"colluders": 6}, "between 0 and 5 may collude"),
     ],
 )

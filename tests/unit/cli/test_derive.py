@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import click
+import numpy as np
 import pytest
 import typer
 import typer.main
@@ -142,15 +143,19 @@ def test_a_wrong_value_is_refused_in_one_line_with_the_option(arguments: list[st
 
 
 def test_bounds_hold_for_numbers_with_commas_and_from_python_too() -> None:
-    assert str(invoke("--herds", "3,1").exception) == "herds must be at least 2, not 1"
+    assert str(invoke("--herds", "3,1").exception) == "herds must be a whole number of at least 2, not 1"
     for wrong, said in (
-        ({"sheep": 0}, "sheep must be from 1 to 100, not 0"),
-        ({"sheep": 101}, "sheep must be from 1 to 100, not 101"),
-        ({"heights": (1.0, float("nan"))}, "heights must be at least 0, not nan"),
-        ({"dogs": -1}, "dogs must be at least 0, not -1"),
+        ({"sheep": 0}, "sheep must be a whole number from 1 to 100, not 0"),
+        ({"sheep": 101}, "sheep must be a whole number from 1 to 100, not 101"),
+        ({"heights": (1.0, float("nan"))}, "heights must be a number of at least 0, not nan"),
+        ({"dogs": -1}, "dogs must be a whole number of at least 0, not -1"),
+        ({"dogs": None}, "dogs must be a whole number of at least 0, not None"),
+        ({"sheep": True}, "sheep must be a whole number from 1 to 100, not True"),
+        ({"slope": "steep"}, "slope must be a number, not 'steep'"),
     ):
         with pytest.raises(ConfigError, match=f"^{said}$"):
             MadeUpSettings(**wrong)
+    assert MadeUpSettings(sheep=np.int64(3), slope=np.float32(2)).sheep == 3  # type: ignore[arg-type]
     assert MadeUpSettings(slope=float("inf")).slope == float("inf"), "it has no bounds"
 
 
@@ -161,7 +166,7 @@ def test_a_toml_table_has_the_same_names_types_and_bounds() -> None:
         ({"shep": 1}, "the farm: there is no setting 'shep'; known are awake, color"),
         ({"sheep": "many"}, "the farm: sheep: Expected `int`, got `str`"),
         ({"color": "green"}, "the farm: color: Invalid enum value 'green'"),
-        ({"sheep": 0}, "the farm: sheep must be from 1 to 100, not 0"),
+        ({"sheep": 0}, "the farm: sheep must be a whole number from 1 to 100, not 0"),
     ):
         with pytest.raises(ConfigError, match=said):
             read_table(MadeUpSettings, wrong, "the farm")

@@ -28,7 +28,8 @@ class SecaggSettings(Settings):
     length: Annotated[int, Option("Numbers in the vector of a client.", most=MOST_LENGTH)] = 10_000
     dropout: Annotated[float, Option("Share of the clients that drop out before they send their vector.")] = 0.1
     topology: Annotated[
-        str, Option("Graph of clients that share secrets: complete, erdos-renyi or harary.", metavar="NAME")
+        str,
+        Option("Graph of clients that share secrets.", metavar="NAME", table="coterie.graphs.table:TOPOLOGIES"),
     ] = "harary"
     degree: Annotated[int | None, Option("Neighbours in a harary graph.", default="30")] = None
     probability: Annotated[

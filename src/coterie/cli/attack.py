@@ -16,7 +16,7 @@ from coterie.attacks.differencing.settings import DifferencingSettings, SavedSum
 from coterie.cli.attack_show import Html, show
 from coterie.cli.audit_input import LogInput
 from coterie.cli.common import train_extra
-from coterie.cli.derive import with_options
+from coterie.cli.derive import ListingCommand, with_options
 from coterie.cli.options import AsJson
 from coterie.errors import ConfigError
 from coterie.settings import Settings
@@ -73,7 +73,7 @@ def make_app(attacks: dict[str, AttackRow]) -> typer.Typer:
         no_args_is_help=True,
     )
     for name, row in attacks.items():
-        app.command(name)(with_options(_SPECIAL.get(name) or _plain(row)))
+        app.command(name, cls=ListingCommand)(with_options(_SPECIAL.get(name) or _plain(row)))
     return app
 
 

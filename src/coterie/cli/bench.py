@@ -9,7 +9,7 @@ from coterie.cli.bench_confined import confined
 from coterie.cli.bench_flower import flower
 from coterie.cli.bench_training import training
 from coterie.cli.common import new_console, print_json, progress_bars
-from coterie.cli.derive import with_options
+from coterie.cli.derive import ListingCommand, with_options
 from coterie.cli.options import AsJson
 from coterie.reports.words import count, duration, size
 
@@ -29,7 +29,7 @@ app.command()(confined)
 app.command()(flower)
 
 
-@app.command()
+@app.command(cls=ListingCommand)
 @with_options
 def secagg(settings: SecaggSettings, as_json: AsJson = False) -> None:
     """Time one session, and print the costs."""

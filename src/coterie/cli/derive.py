@@ -12,10 +12,12 @@ function, so this module writes one.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
+from typer.core import TyperCommand, TyperOption
 
 from coterie.settings import Setting, Settings, declared
 
@@ -46,7 +48,30 @@ def with_options(run: Callable[..., None]) -> Callable[..., None]:
     command.__doc__ = next(iter(classes.values())).__doc__
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    command.tables = {  # type: ignore[attr-defined]
+        setting.name: setting.option.table
+        for settings in classes.values()
+        for setting in declared(settings)
+        if setting.option.table
+    }
     return command
+
+
+class ListingCommand(TyperCommand):
+    """A command whose help lists the choices of options that name an entry of a table.
+
+    The tables take time to import, so this happens only when the help is shown.
+    """
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - types of click, which typer brings
+        """Add the choices to the help of each option, and write the help."""
+        tables: Mapping[str, str] = getattr(self.callback, "tables", {})
+        for parameter in self.params:
+            if isinstance(parameter, TyperOption) and parameter.name in tables:
+                module, name = tables[parameter.name].split(":")
+                choices = ", ".join(getattr(import_module(module), name))
+                parameter.help = f"{parameter.help} Choices: {choices}."
+        super().format_help(ctx, formatter)
 
 
 def derive_parameter(setting: Setting) -> inspect.Parameter:

@@ -1,8 +1,11 @@
 """Options derived from settings classes: a setting is declared once, and an attack is one row of a table."""
 
 import json
+import re
+import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -18,13 +21,14 @@ from typer.testing import CliRunner
 
 from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
 from coterie.cli.attack import ATTACKS, AttackRow, make_app
-from coterie.cli.derive import with_options
+from coterie.cli.derive import ListingCommand, with_options
 from coterie.cli.options import AsJson
 from coterie.errors import ConfigError
 from coterie.reports.words import Level
 from coterie.settings import Option, Settings, declared, read_table
 
 RUNNER = CliRunner()
+DOCS = Path(__file__).parents[3] / "docs" / "attacks"
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class MadeUpSettings(Settings):
     ] = True
     slope: Annotated[float, Option("Slope of the field.", name="--lambda -l")] = 0.1
     dogs: Annotated[int, Option("Number of dogs.", least=0, default="one for ten sheep")] = 0
-    farm: Annotated[str | None, Option("Name of the farm.", metavar="NAME")] = None
+    farm: Annotated[str | None, Option("Name of the farm.", metavar="NAME", table="coterie.cli.attack:ATTACKS")] = None
     hidden: int = 3
 
     @classmethod
@@ -54,7 +58,7 @@ class MadeUpSettings(Settings):
 app = typer.Typer()
 
 
-@app.command()
+@app.command(cls=ListingCommand)
 @with_options
 def count(settings: MadeUpSettings, as_json: AsJson = False) -> None:
     typer.echo(json.dumps({**vars(settings), "as_json": as_json}))
@@ -91,6 +95,7 @@ def test_each_field_with_an_option_is_one_and_the_command_adds_its_own() -> None
     assert "Count sheep." in shown
     assert "They jump over a fence." in shown
     assert "one for ten sheep" in shown
+    assert f"Name of the farm. Choices: {', '.join(ATTACKS)}." in shown
     assert "--hidden" not in shown
 
 
@@ -199,6 +204,17 @@ def test_a_new_attack_is_one_row_of_the_table(monkeypatch: pytest.MonkeyPatch) -
     printed = json.loads(result.stdout)
     assert printed["verdict"] == "42 sheep are safe."
     assert printed["settings"]["dogs"] == 4
+
+
+def test_the_documents_have_a_page_for_every_attack_and_for_no_other() -> None:
+    listed = re.findall(r"^\| \[([\w-]+)\]\(\1\.md\) \|", (DOCS / "README.md").read_text("utf-8"), re.MULTILINE)
+    assert sorted([*listed, "demo"]) == sorted(ATTACKS)
+    assert {page.stem for page in DOCS.glob("*.md")} == {*listed, "README"}
+
+
+def test_the_command_line_starts_without_anything_heavy() -> None:
+    program = "import sys, coterie.cli; print(*{'msgspec', 'numpy', 'pydantic', 'rich', 'torch'} & sys.modules.keys())"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "\n"
 
 
 @pytest.mark.parametrize("name", ATTACKS)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from coterie.errors import ConfigError
-from coterie.settings import MOST_CLIENTS, MOST_TRIALS, DataDir, Option, Seed, Settings, Trials
+from coterie.settings import MOST_CLIENTS, MOST_TRIALS, DataDir, DataName, ModelName, Option, Seed, Settings, Trials
 
 Steps = Literal["small", "ordinary"]
 
@@ -28,7 +28,12 @@ class DifferencingSettings(Settings):
     cohort: Annotated[int, Option("Clients in a round, K.", least=2, most=MOST_CLIENTS)] = 8
     policies: Annotated[
         tuple[str, ...],
-        Option("Policy that selects cohorts; may be repeated.", name="--policy", metavar="NAME"),
+        Option(
+            "Policy that selects cohorts; may be repeated.",
+            name="--policy",
+            metavar="NAME",
+            table="coterie.cohorts.policies:POLICIES",
+        ),
     ] = ("random", "multi-round")
     privacy: Annotated[tuple[int, ...], Option("Size of a circle, T; may be repeated.", least=1, metavar="T")] = (2, 4)
     rounds: Annotated[int, Option("Rounds that the server observes.", least=1, most=MOST_TRIALS)] = 60
@@ -48,8 +53,8 @@ class DifferencingSettings(Settings):
             most=0.99,
         ),
     ] = 0.0
-    data: Annotated[str, Option("Data set; digits comes with Coterie.", metavar="NAME")] = "digits"
-    model: Annotated[str, Option("Model.", metavar="NAME")] = "mlp"
+    data: DataName = "digits"
+    model: ModelName = "mlp"
     data_dir: DataDir = None
     examples: Annotated[int, Option("Examples of a client; 0 deals out all of them.", least=0)] = 0
     by_label: Annotated[

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from coterie.attacks.differencing.settings import Steps
 from coterie.errors import ConfigError
-from coterie.settings import MOST_TRIALS, DataDir, Option, Seed, Settings, Trials
+from coterie.settings import MOST_TRIALS, DataDir, DataName, ModelName, Option, Seed, Settings, Trials
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class DisaggregationSettings(Settings):
     steps: Annotated[
         Steps, Option("Size of the steps in these rounds: small, so that updates hardly change; or ordinary.")
     ] = "small"
-    data: Annotated[str, Option("Data set; digits comes with Coterie.", metavar="NAME")] = "digits"
-    model: Annotated[str, Option("Model.", metavar="NAME")] = "mlp"
+    data: DataName = "digits"
+    model: ModelName = "mlp"
     data_dir: DataDir = None
     before: Annotated[int, Option("Rounds of training before sums are observed.", least=1)] = 60
     learning_rate: float = 0.1

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from coterie.errors import ConfigError
-from coterie.settings import DataDir, Option, Seed, Settings, Trials
+from coterie.settings import DataDir, ModelName, Option, Seed, Settings, Trials
 
 
 @dataclass(frozen=True)
@@ -17,9 +17,7 @@ class InversionSettings(Settings):
     """
 
     data: Annotated[str, Option("Pictures: digits, mnist, cifar10 or faces.", metavar="NAME")] = "digits"
-    model: Annotated[str, Option("Model: softmax-regression, mlp, lenet or another.", metavar="NAME")] = (
-        "softmax-regression"
-    )
+    model: ModelName = "softmax-regression"
     clients: Annotated[int, Option("Number of clients.", least=2, most=10_000)] = 16
     examples: Annotated[
         int, Option("Pictures of each client, all in one step; more are harder to invert.", least=1)

@@ -17,7 +17,9 @@ class MembershipSettings(Settings):
     """
 
     data: Annotated[str, Option("Data set with labels; all but digits are read from --data-dir.")] = "digits"
-    model: Annotated[str, Option("Model of the clients; a larger one remembers more.")] = "mlp"
+    model: Annotated[
+        str, Option("Model of the clients; a larger one remembers more.", table="coterie.training.models:MODELS")
+    ] = "mlp"
     examples: Annotated[
         int, Option("Examples of each client; fewer make the attack stronger.", least=2, most=100_000)
     ] = 30

@@ -18,9 +18,13 @@ class OneSumSettings(Settings):
     """
 
     data: Annotated[str, Option("Data set with labels; all but digits are read from --data-dir.")] = "digits"
-    model: Annotated[str, Option("Model of the clients; the attack inverts a square matrix of its size.")] = (
-        "softmax-regression"
-    )
+    model: Annotated[
+        str,
+        Option(
+            "Model of the clients; the attack inverts a square matrix of its size.",
+            table="coterie.training.models:MODELS",
+        ),
+    ] = "softmax-regression"
     cohorts: Annotated[
         tuple[int, ...], Option("Numbers of clients in a sum, separated by commas.", least=2, commas=True)
     ] = (4, 12, 100)

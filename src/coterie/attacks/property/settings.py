@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from coterie.errors import ConfigError
-from coterie.settings import MOST_CLIENTS, MOST_TRIALS, DataDir, Option, Seed, Settings, Trials
+from coterie.settings import MOST_CLIENTS, MOST_TRIALS, DataDir, DataName, ModelName, Option, Seed, Settings, Trials
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class PropertySettings(Settings):
     ] = 0.1
     rounds: Annotated[int, Option("Rounds that the server observes.", least=1, most=MOST_TRIALS)] = 80
     trials: Trials = 3
-    data: Annotated[str, Option("Data set; digits comes with Coterie.", metavar="NAME")] = "digits"
-    model: Annotated[str, Option("Model.", metavar="NAME")] = "mlp"
+    data: DataName = "digits"
+    model: ModelName = "mlp"
     data_dir: DataDir = None
     examples: Annotated[int, Option("Examples of a client.", least=2)] = 16
     share: Annotated[

@@ -10,6 +10,7 @@ import pytest
 import typer.main
 
 from coterie.cli import app
+from coterie.cli.audit_input import OPTIONS as REMEDIES
 
 OPTIONS = json.loads((Path(__file__).parent / "options.json").read_text("utf-8"))
 """For each command its options, as they were before they were derived from settings classes.
@@ -62,3 +63,9 @@ def test_every_option_has_help() -> None:
         if isinstance(option, click.Option) and not option.hidden and not (option.help or "").strip()
     ]
     assert silent == []
+
+
+@pytest.mark.parametrize("name", ["audit", "attack differencing"])
+def test_commands_that_read_a_log_have_every_option_that_an_error_may_name(name: str) -> None:
+    known = {name for option in all_commands()[name].params for name in option.opts}
+    assert {option for option, _ in REMEDIES.values()} - known == set()

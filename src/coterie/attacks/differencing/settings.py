@@ -127,7 +127,12 @@ class SavedSumsSettings(Settings):
     ] = False
 
     as_written: Annotated[
-        bool, Option("Clients with names that look alike in the log are different clients.", name="--as-written")
+        bool,
+        Option(
+            "In the log, names that look alike are different clients, a name with commas is one client, and a round "
+            "that comes again after others is the same round.",
+            name="--as-written",
+        ),
     ] = False
 
     @property

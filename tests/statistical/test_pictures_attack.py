@@ -5,8 +5,8 @@ from scipy.stats import binom, ttest_1samp
 
 from coterie.attacks.faces.measure import CCESA, GLOBAL, GUESS, PLAIN, SA, Faces
 from coterie.attacks.federation import Federation
-from coterie.attacks.imprint import Imprinter
-from coterie.attacks.inversion import Budget
+from coterie.attacks.imprint.layer import Imprinter
+from coterie.attacks.inversion.descent import Budget
 from coterie.attacks.inversion.target import ALONE, MEAN, Origin, Scene
 
 

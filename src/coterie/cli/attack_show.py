@@ -6,19 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coterie.cli.common import new_console, print_json, progress_bars, train_extra
-from coterie.cli.options import MOST_SEED
 
 if TYPE_CHECKING:
     from coterie.attacks.attack import Attack
     from coterie.reports.findings import Findings
 
-DataDir = Annotated[
-    Path | None,
-    typer.Option(metavar="FOLDER", help="Where data sets are.", show_default="what COTERIE_DATA says"),
-]
 Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with all figures and pictures.")]
-SeedOption = Annotated[int, typer.Option(help="Decides every random choice.", min=0, max=MOST_SEED)]
-Trials = Annotated[int, typer.Option(help="How often everything is tried, with other seeds.", min=1, max=1000)]
 
 
 def show(attack: "Attack", html: Path | None, as_json: bool) -> None:

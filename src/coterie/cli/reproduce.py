@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coterie.cli.common import train_extra
-from coterie.cli.options import MOST_SEED, MOST_TRIALS, MOST_WORKERS
 from coterie.host import cores
+from coterie.settings import MOST_SEED, MOST_TRIALS, MOST_WORKERS
 
 if TYPE_CHECKING:
     from coterie.reproduce.runner import Run

@@ -29,6 +29,7 @@ from coterie.reports.findings import Claim, Drawing, Findings, Table, judge
 from coterie.reports.intervals import mean_interval, share_interval, write_interval
 from coterie.reports.plots import BLUE, GREEN, OCHRE, RUST, SLATE, foot_legend, page
 from coterie.reproduce.experiment import Experiment, Job, JobContext, Record, decided, paired_differences
+from coterie.settings import read_table
 
 _EXPLANATION = (
     "*Right*: the share of targets about which attackers are right if they call a record a member whenever the model "
@@ -142,10 +143,7 @@ class AttackExperiment(Experiment[list[Attacked]], frozen=True, kw_only=True):
         """Return the attack of a table."""
         own = next(one.settings for one in self.tables if one.name == table)
         settings = {**self.attack, **own, "seed": seed, "data_dir": str(data) if data else None}
-        try:
-            attack = ActiveMembership.on(**settings)
-        except TypeError as error:
-            raise ConfigError(f"{table}: {error}") from None
+        attack = read_table(ActiveMembership, settings, table)
         if attack.strength is None:
             raise ConfigError(f"{table}: the strength of the attack is part of the declaration")
         return attack

@@ -42,6 +42,7 @@ from coterie.reports.findings import Claim, Drawing, Findings, Table, judge
 from coterie.reports.intervals import mean_interval
 from coterie.reports.plots import BLUE, OCHRE, QUIET, foot_legend, page
 from coterie.reproduce.experiment import Experiment, Job, JobContext, Record
+from coterie.settings import read_table
 
 _PAPERS_ATTACK = "shadow"
 _PROTOCOLS = {CLIENT: "FedAvg", SECURE: "SA", SPARSE: "CCESA"}
@@ -102,10 +103,7 @@ class MembershipTable(Experiment[Trials], frozen=True, kw_only=True):
         if total % clients:
             raise ConfigError(f"{total} examples cannot be dealt evenly to {clients} clients")
         folder = {} if data is None else {"data_dir": str(data)}
-        try:
-            return msgspec.convert({**self.game, **folder, "examples": total // clients}, Game)
-        except msgspec.ValidationError as error:
-            raise ConfigError(f"the settings of the game are wrong: {error}") from None
+        return read_table(Game, {**self.game, **folder, "examples": total // clients}, "settings of the game")
 
     def collect(self, records: Mapping[Job, Record]) -> Trials:
         """Return the trials of each number of examples."""

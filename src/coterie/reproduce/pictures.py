@@ -16,11 +16,11 @@ import msgspec
 import numpy as np
 
 from coterie.attacks.reconstructions import Reading, Readings, Trial, readings_table
-from coterie.errors import ConfigError
 from coterie.reports.findings import Claim, Drawing, Findings, judge
 from coterie.reports.intervals import mean_interval
 from coterie.reports.pictures import draw_strip
 from coterie.reproduce.experiment import Experiment, Job, JobContext, Record
+from coterie.settings import read_table
 
 if TYPE_CHECKING:
     from coterie.attacks.similarity import Pictures
@@ -79,18 +79,12 @@ class PictureAttack(Experiment[list[Record]], frozen=True, kw_only=True):
     def prepared(self, seed: int, data: Path | None) -> DrawingAttack:
         """Return the attack with its settings."""
         from coterie.attacks.faces.measure import Faces
-        from coterie.attacks.inversion import Inversion
+        from coterie.attacks.inversion.measure import Inversion
 
-        settings = dict(self.settings)
-        folder = str(data) if data else None
-        try:
-            if self.attack == "faces":
-                return Faces(seed=seed, data_dir=folder, **settings)
-            settings |= settings.pop("budget", {})
-            settings["privacy"] = tuple(settings["privacy"])
-            return Inversion(seed=seed, data_dir=folder, **settings)
-        except (KeyError, TypeError) as error:
-            raise ConfigError(f"the attack does not have these settings: {error}") from None
+        table = {**self.settings, "seed": seed, "data_dir": str(data) if data else None}
+        table |= table.pop("budget", {})
+        kinds: dict[str, type[Faces | Inversion]] = {"faces": Faces, "inversion": Inversion}
+        return read_table(kinds[self.attack], table, f"settings of the attack {self.attack}")
 
     def collect(self, records: Mapping[Job, Record]) -> list[Record]:
         """Return the trials in order, with no more pictures than are shown."""

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from coterie.attacks.active_membership import PRESETS, ActiveMembership
 from coterie.attacks.active_membership.inference import infer
+from coterie.attacks.active_membership.measure import ActiveMembership
 from coterie.attacks.active_membership.methods import (
     COMMON,
     METHODS,
@@ -26,6 +26,7 @@ from coterie.attacks.active_membership.methods import (
 )
 from coterie.attacks.active_membership.records import MembershipScene
 from coterie.attacks.active_membership.report import outcome_against
+from coterie.attacks.active_membership.settings import PRESETS
 from coterie.attacks.active_membership.statistics import InferenceSuccess, MethodSummary
 from coterie.attacks.active_membership.tasks import Classification, Regression
 from coterie.attacks.active_membership.trial import AttackSchedule, HonestUtility, MethodTrial, know_nothing, play
@@ -449,7 +450,7 @@ class TestCommand:
             ActiveMembership(**wrong)
 
     def test_presets_fit_their_data_and_what_is_given_wins(self) -> None:
-        attack = ActiveMembership.on("mnist", examples=7, threshold=None)
+        attack = ActiveMembership.of("mnist", examples=7, threshold=None)
         assert attack.examples == 7
         assert attack.threshold == PRESETS["mnist"].threshold
         assert attack.options == {"unit": True}

@@ -28,10 +28,11 @@ from coterie.attacks.differencing.report import SideResult
 from coterie.attacks.federation import Federation, Matrix, make_sides
 from coterie.attacks.saved_sums.measure import matched, read_sums
 from coterie.cli import app
+from coterie.cli.audit_input import spell
 from coterie.cohorts.circles import Circles, Mask, Reals
 from coterie.cohorts.participation import Label, Participation
 from coterie.cohorts.policies import PolicySettings, make_policy, simulate
-from coterie.errors import ConfigError, InputError
+from coterie.errors import ConfigError, InputError, LogTooLarge
 from coterie.reports.findings import Findings
 from coterie.reports.words import Level
 from coterie.training.local import LocalSGD
@@ -340,9 +341,26 @@ def test_damaged_sums_are_refused_or_read_and_nothing_else(data: st.DataObject) 
         read_sums(file)
 
 
+def test_the_log_of_saved_sums_is_read_with_the_options_that_errors_name(tmp_path: Path) -> None:
+    log, kept = tmp_path / "log.csv", tmp_path / "sums.npz"
+    log.write_text("day;who;kind\nmonday;a;train\nmonday;b;train\nmonday;c;test\ntuesday;a;train\n")
+    np.savez(kept, monday=np.ones(3), tuesday=np.zeros(3))
+    saved = ["--ledger", str(log), "--sums", str(kept), "--round-column", "day", "--client-column", "who"]
+    saved += ["--where", "kind=train", "--json"]
+    with pytest.raises(InputError, match="order") as refused:
+        invoke(*saved)
+    assert "--keep-order" in spell(refused.value)
+    assert json.loads(invoke(*saved, "--keep-order"))["determined"] == ["a", "b"]
+    with pytest.raises(LogTooLarge) as refused:
+        invoke(*saved, "--keep-order", "--limit", "0.00001")
+    assert "--limit MB" in spell(refused.value)
+    assert json.loads(invoke(*saved, "--keep-order", "--limit", "1"))["settings"]["limit"] == 1_000_000
+
+
 def test_options_that_contradict_are_refused() -> None:
     for wrong in ["--sums", "x"], ["--out", "x"], ["--run", "x", "--ledger", "y", "--sums", "z"]:
-        assert RUNNER.invoke(app, ["attack", "differencing", *wrong]).exit_code == 2
+        with pytest.raises(ConfigError, match="--run, or --ledger and --sums"):
+            invoke(*wrong)
 
 
 def test_a_run_that_kept_its_sums_is_attacked(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import pytest
 from typer.testing import CliRunner
 
 from coterie.attacks.differencing.algebra import reconstruct, told_apart
-from coterie.attacks.disaggregation import Disaggregation
 from coterie.attacks.disaggregation.algebra import (
     column_space,
     disaggregate,
@@ -17,7 +16,7 @@ from coterie.attacks.disaggregation.algebra import (
     guess_by_counts,
     period_counts,
 )
-from coterie.attacks.disaggregation.measure import HiddenLogTrial
+from coterie.attacks.disaggregation.measure import Disaggregation, HiddenLogTrial
 from coterie.attacks.disaggregation.report import draw_log, report
 from coterie.attacks.federation import Matrix, make_sides
 from coterie.cli import app

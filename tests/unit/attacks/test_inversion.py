@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from coterie.attacks.attack import run_attack
 from coterie.attacks.federation import Federation, make_sides, shaped
-from coterie.attacks.inversion import Budget, Inversion, exact_input, invert
+from coterie.attacks.inversion.descent import Budget, exact_input, invert
+from coterie.attacks.inversion.measure import Inversion
 from coterie.attacks.inversion.target import ALONE, TARGET, TOGETHER, Origin, Scene
 from coterie.attacks.similarity import psnr
 from coterie.cli import app

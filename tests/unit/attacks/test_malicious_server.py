@@ -380,17 +380,20 @@ def test_a_find_by_a_variation_counts() -> None:
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"lies": ("white",)}, "no lie 'white'; there are both-shares"),
-        ({"lies": ()}, "at least one lie"),
-        ({"trials": 0}, "one trial"),
+        ({"lies": ("white",)}, "no lie 'white'; known are both-shares"),
+        ({"trials": 0}, "trials must be a whole number from 1"),
         ({"privacy": 7}, "T = 7"),
-        ({"clients": 3}, "not 3 clients"),
-        ({"colluders": 6}, "between 0 and 5 collude"),
+        ({"clients": 3}, "clients must be a whole number from 4 to 100, not 3"),
+        ({"colluders": 6}, "between 0 and 5 may collude"),
     ],
 )
 def test_settings_that_cannot_be_played(changes: dict[str, object], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         small(**changes)
+
+
+def test_all_lies_are_tried_unless_some_are_named() -> None:
+    assert small(lies=()).lies == tuple(LIES)
 
 
 def test_the_command(tmp_path: Path) -> None:

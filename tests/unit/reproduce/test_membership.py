@@ -45,6 +45,8 @@ def test_totals_that_cannot_be_dealt_are_refused() -> None:
         experiment.settled(301)
     with pytest.raises(ConfigError, match="settings of the game"):
         msgspec.structs.replace(experiment, game={**experiment.game, "rounds": "many"}).settled(300)
+    with pytest.raises(ConfigError, match="settings of the game: there is no setting 'round'"):
+        msgspec.structs.replace(experiment, game={**experiment.game, "round": 3}).settled(300)
 
 
 def test_claims_are_judged_by_the_trials() -> None:

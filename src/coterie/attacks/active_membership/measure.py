@@ -1,20 +1,18 @@
 """Active membership inference: the strength is tuned on FedAvg, then every method meets the same attack."""
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import ClassVar
 
 from coterie.attacks.active_membership.inference import Inferred
 from coterie.attacks.active_membership.methods import COMMON, METHODS, NAMES, AttackedDescent, MethodName, Recipe
 from coterie.attacks.active_membership.records import MembershipScene
+from coterie.attacks.active_membership.settings import ActiveMembershipSettings
 from coterie.attacks.active_membership.tasks import InferenceTask
 from coterie.attacks.active_membership.trial import AttackSchedule, MethodTrial, know_nothing, play
 from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.federation import flat
 from coterie.attacks.session import session_error
-from coterie.confined import LOSS_CHECKS
-from coterie.errors import ConfigError
 from coterie.training.streams import sequence
 
 TUNING = -1
@@ -24,28 +22,6 @@ STRENGTHS = (0.25, 0.5, 0.75, 1.0)
 
 
 @dataclass(frozen=True)
-class Preset:
-    """What fits a data set: how much everybody has of it, and when attackers attack, and for how long."""
-
-    examples: int
-    threshold: float
-    rounds: int
-    step: float = 0.5
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Of the data set's reader."""
-
-
-PRESETS = {
-    "digits": Preset(examples=40, threshold=0.9, rounds=400),
-    "location30": Preset(examples=200, threshold=0.5, rounds=150),
-    "mnist": Preset(examples=200, threshold=0.85, rounds=150, options={"unit": True}),
-    "cifar10-features": Preset(examples=200, threshold=0.35, rounds=150, options={"train_rows": 5000}),
-    "energy": Preset(examples=40, threshold=0.9, rounds=1500, step=0.02, options={"window": 72}),
-    "pjm": Preset(examples=50, threshold=0.9, rounds=4000, step=0.01, options={"regions": "DAYTON", "window": 100}),
-}
-
-
-@dataclass(frozen=True, eq=False)
 class AttackResults:
     """The results of all trials."""
 
@@ -61,45 +37,11 @@ class AttackResults:
 
 
 @dataclass(frozen=True)
-class ActiveMembership:
+class ActiveMembership(ActiveMembershipSettings):
     """Active membership inference by malicious participants (CGD, Tables 3, 4 and 7)."""
 
     name: ClassVar[str] = "active-membership"
     title: ClassVar[str] = "Active membership inference"
-
-    data: str = "digits"
-    options: Mapping[str, Any] = field(default_factory=dict)
-    data_dir: str | None = None
-    participants: int = 8
-    """Honest ones."""
-    malicious: int = 2
-    examples: int = 40
-    threshold: float = 0.9
-    patience: int = 300
-    rounds: int = 400
-    strength: float | None = None
-    """If not given, the one that does best on FedAvg, in a trial of its own."""
-    step: float = 0.5
-    spread: float = 0.1
-    penalty: float = 0.1
-    check: str = "increase"
-    train_on_targets: bool = False
-    trials: int = 5
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.check not in LOSS_CHECKS:
-            raise ConfigError(f"unknown loss check {self.check!r}; known are {', '.join(LOSS_CHECKS)}")
-        if self.strength is not None and not 0 <= self.strength < math.inf:
-            raise ConfigError(f"the strength of the attack is a number of at least 0, not {self.strength}")
-        if self.trials < 1 or self.rounds < 1 or self.patience < 1 or not 0 <= self.threshold <= 1:
-            raise ConfigError("trials and rounds are 1 at least, and the threshold is a share")
-
-    @classmethod
-    def on(cls, data: str, **settings: Any) -> Self:  # noqa: ANN401  (those of this class)
-        """Return the attack on a data set, with what fits that one wherever a setting is not given, or None."""
-        preset = vars(PRESETS.get(data, PRESETS["digits"]))
-        return cls(data=data, **{**preset, **{name: value for name, value in settings.items() if value is not None}})
 
     @property
     def threat(self) -> Adversary:

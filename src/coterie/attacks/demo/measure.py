@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from coterie.attacks.attack import Adversary, OnProgress
+from coterie.attacks.demo.settings import DemoSettings
 from coterie.attacks.differencing.algebra import reconstruct, relative_errors
 from coterie.attacks.federation import Federation, Observations, Side, make_sides
 from coterie.attacks.inversion.descent import Budget
@@ -19,7 +20,6 @@ from coterie.attacks.inversion.target import ALONE, TARGET, TOGETHER, Origin, Sc
 from coterie.attacks.reconstructions import Reading, Trial
 from coterie.attacks.session import session_error
 from coterie.cohorts.circles import Reals
-from coterie.errors import ConfigError
 from coterie.training.local import LocalSGD
 from coterie.training.streams import stream
 
@@ -48,21 +48,11 @@ class Act:
 
 
 @dataclass(frozen=True)
-class Story:
+class Story(DemoSettings):
     """Random selection, circles of 2 and circles of 4, attacked alike."""
 
     name: ClassVar[str] = "demo"
     title: ClassVar[str] = "Secure rounds, and what many of them give away"
-
-    rounds: int = 40
-    trials: int = 3
-    steps: int = 600
-    """Of every inversion."""
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if min(self.rounds, self.trials, self.steps) < 1:
-            raise ConfigError("the story needs at least one round, one client and one step")
 
     @property
     def threat(self) -> Adversary:

@@ -15,13 +15,13 @@ from coterie.attacks.differencing.algebra import (
     relative_errors,
     told_apart,
 )
+from coterie.attacks.differencing.settings import DifferencingSettings
 from coterie.attacks.federation import Federation, Observations, ObservedRound, Side, make_sides
 from coterie.attacks.progress import OnShare, ignore_progress, within
 from coterie.attacks.session import session_error
 from coterie.auditing.auditor import audit
 from coterie.cohorts.circles import Mask, Reals
 from coterie.cohorts.participation import Participation
-from coterie.errors import ConfigError
 from coterie.training.flatten import ModelArrays
 from coterie.training.local import LocalSGD
 
@@ -55,7 +55,7 @@ class Windows:
 
 
 @dataclass(frozen=True)
-class Differencing:
+class Differencing(DifferencingSettings):
     """Least squares on a window of rounds, after training for a while (So et al. 2023).
 
     With ``small`` steps the learning rate in the window is that of training divided by the number of rounds before it,
@@ -64,32 +64,6 @@ class Differencing:
 
     name: ClassVar[str] = "differencing"
     title: ClassVar[str] = "Differencing over rounds"
-
-    clients: int = 40
-    cohort: int = 8
-    policies: tuple[str, ...] = ("random", "multi-round")
-    privacy: tuple[int, ...] = (2, 4)
-    rounds: int = 60
-    trials: int = 3
-    steps: Steps = "small"
-    dropouts: float = 0.0
-    data: str = "digits"
-    model: str = "mlp"
-    data_dir: str | None = None
-    examples: int = 0
-    by_label: bool = True
-    before: int = 100
-    learning_rate: float = 0.1
-    batch_size: int = 20
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not self.policies or not self.privacy:
-            raise ConfigError("at least one policy and one T are needed")
-        if min(self.rounds, self.trials, self.before) < 1:
-            raise ConfigError("rounds, trials and rounds before must be at least 1")
-        if not 0 <= self.dropouts < 1:
-            raise ConfigError(f"dropouts must be a probability below 1, not {self.dropouts}")
 
     @property
     def threat(self) -> Adversary:

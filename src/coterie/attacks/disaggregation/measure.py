@@ -9,12 +9,12 @@ import numpy as np
 
 from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.differencing.algebra import guess_mean, reconstruct, relative_errors, told_apart
-from coterie.attacks.differencing.measure import Differencing, Steps
+from coterie.attacks.differencing.measure import Differencing
 from coterie.attacks.disaggregation.algebra import disaggregate, entries_right_by_counts, guess_by_counts, period_counts
+from coterie.attacks.disaggregation.settings import DisaggregationSettings
 from coterie.attacks.federation import Observations, Side
 from coterie.attacks.progress import within
 from coterie.cohorts.circles import Mask, Reals
-from coterie.errors import ConfigError
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,30 +44,11 @@ class HiddenLogTrial:
 
 
 @dataclass(frozen=True)
-class Disaggregation:
+class Disaggregation(DisaggregationSettings):
     """The attack on a window of rounds whose log is hidden."""
 
     name: ClassVar[str] = "disaggregation"
     title: ClassVar[str] = "Disaggregation without the log"
-
-    clients: int = 10
-    cohort: int = 4
-    privacy: int = 2
-    rounds: int = 40
-    period: int = 8
-    trials: int = 2
-    steps: Steps = "small"
-    data: str = "digits"
-    model: str = "mlp"
-    data_dir: str | None = None
-    before: int = 60
-    learning_rate: float = 0.1
-    batch_size: int = 20
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.period <= self.rounds:
-            raise ConfigError(f"a period must have from 1 to {self.rounds} rounds, not {self.period}")
 
     @property
     def threat(self) -> Adversary:

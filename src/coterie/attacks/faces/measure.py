@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.attacks.attack import Adversary, OnProgress
+from coterie.attacks.faces.settings import FacesSettings
 from coterie.attacks.federation import Federation, Vector, shaped
 from coterie.attacks.reconstructions import Trial
 from coterie.attacks.session import play_session
 from coterie.attacks.similarity import Pictures, PixelScale
-from coterie.errors import ConfigError
 from coterie.graphs.topology import Complete, ErdosRenyi
 from coterie.training.data.partitions import by_person
 from coterie.training.flatten import ModelArrays, difference, moved
@@ -33,27 +33,11 @@ _STEPS, _STEP = 25, 0.02  # so that a pixel may just come from grey to black or 
 
 
 @dataclass(frozen=True)
-class Faces:
+class Faces(FacesSettings):
     """Model inversion against what each party sees of a client, and against the model that all get."""
 
     name: ClassVar[str] = "faces"
     title: ClassVar[str] = "Model inversion: the face behind a class"
-
-    data: str = "digits"
-    rounds: int = 5
-    """Rounds of training; the last is listened to."""
-    epochs: int = 10
-    """Of each client in a round."""
-    learning_rate: float = 0.05
-    connection: float = 0.7
-    """The probability of an edge in CCESA's graph."""
-    trials: int = 3
-    seed: int = 0
-    data_dir: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.rounds < 1 or self.trials < 1:
-            raise ConfigError("model inversion needs at least one round of training, and one trial")
 
     @property
     def threat(self) -> Adversary:

@@ -14,10 +14,10 @@ from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.federation import Federation, Vector, shaped
 from coterie.attacks.imprint.defences import refused_for_architecture, refused_for_length
 from coterie.attacks.imprint.layer import Imprinter, craft, examples_in, network
+from coterie.attacks.imprint.settings import ImprintSettings
 from coterie.attacks.session import play_session
 from coterie.attacks.similarity import Pictures, PixelScale, psnr
 from coterie.cohorts.circles import random_circles
-from coterie.errors import ConfigError
 from coterie.privacy.encoding import clip_norm
 from coterie.training.local import LocalSGD, Problem
 from coterie.training.streams import stream
@@ -66,32 +66,11 @@ class CraftedRound:
 
 
 @dataclass(frozen=True)
-class Imprint:
+class Imprint(ImprintSettings):
     """Imprinting: how many examples a crafted model leaves in the sum of a cohort of whole circles."""
 
     name: ClassVar[str] = "imprint"
     title: ClassVar[str] = "A crafted model: examples out of any sum"
-
-    data: str = "digits"
-    cohorts: tuple[int, ...] = (8, 32)
-    """Clients in the sum."""
-    bins: tuple[int, ...] = (64, 256, 1024)
-    examples: int = 8
-    """Of each client."""
-    privacy: int = 4
-    noise: tuple[float, ...] = (1e-6, 1e-5, 1e-4, 0.01, 1.0)
-    """Multipliers z: noise of the deviation z C goes into each entry of a sum of updates of a length of C at most."""
-    trials: int = 3
-    seed: int = 0
-    data_dir: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.trials < 1 or self.examples < 1 or not self.bins or min(self.bins) < 2:
-            raise ConfigError("imprinting needs at least one trial, one example of each client, and two bins")
-        if not self.cohorts or any(cohort % self.privacy or cohort < 2 for cohort in self.cohorts):
-            raise ConfigError(f"cohorts are whole circles of {self.privacy}, not {self.cohorts}")
-        if any(not 0 < multiplier < float("inf") for multiplier in self.noise):
-            raise ConfigError("noise is given by multipliers above 0")
 
     @property
     def threat(self) -> Adversary:

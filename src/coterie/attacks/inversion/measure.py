@@ -12,41 +12,22 @@ from typing import ClassVar
 from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.federation import Federation
 from coterie.attacks.inversion.descent import Budget
+from coterie.attacks.inversion.settings import InversionSettings
 from coterie.attacks.inversion.target import ALONE, TOGETHER, Origin, Scene, Telling
 from coterie.attacks.reconstructions import Trial
 from coterie.attacks.similarity import Pictures
-from coterie.errors import ConfigError
 from coterie.training.streams import stream
 
 
 @dataclass(frozen=True)
-class Inversion:
+class Inversion(InversionSettings):
     """Gradient inversion: the pictures behind a client's update, and behind its circle's."""
 
     name: ClassVar[str] = "inversion"
     title: ClassVar[str] = "Gradient inversion: pictures out of an update"
 
-    data: str = "digits"
-    model: str = "softmax-regression"
-    clients: int = 16
-    examples: int = 8
-    """Each client's pictures, all in one step of descent."""
-    privacy: tuple[int, ...] = (2, 4)
-    """The sizes T of circles, beside T = 1."""
-    trained: int = 0
-    """Rounds of federated averaging before the attack; 0 attacks the first round, when updates say most."""
-    steps: int = Budget.steps
-    step_size: float = Budget.step_size
-    variation: float = Budget.variation
-    trials: int = 6
-    seed: int = 0
-    data_dir: str | None = None
-
     def __post_init__(self) -> None:
-        if self.trials < 1 or self.examples < 1 or self.trained < 0:
-            raise ConfigError("an inversion needs at least one trial, and one picture of each client")
-        if not self.privacy or any(not 2 <= privacy <= self.clients for privacy in self.privacy):
-            raise ConfigError(f"circles have from 2 to {self.clients} clients, not {self.privacy}")
+        super().__post_init__()
         _ = self.budget
 
     @property

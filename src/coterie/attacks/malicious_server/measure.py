@@ -13,6 +13,7 @@ from coterie.attacks.malicious_server import inconsistency, invitations, rewindi
 from coterie.attacks.malicious_server.knowledge import leaks
 from coterie.attacks.malicious_server.results import LieResult, Variation, chance_of
 from coterie.attacks.malicious_server.scenario import Lie, Picture, Scenario, as_picture
+from coterie.attacks.malicious_server.settings import MaliciousServerSettings
 from coterie.attacks.malicious_server.variants import VaryingServer
 from coterie.errors import ConfigError
 from coterie.training.data.datasets import load
@@ -30,39 +31,17 @@ PRECISION = 8
 
 
 @dataclass(frozen=True)
-class MaliciousServer:
+class MaliciousServer(MaliciousServerSettings):
     """Settings of the attack."""
 
     name: ClassVar[str] = "malicious-server"
     title: ClassVar[str] = "A server that lies"
 
-    lies: tuple[str, ...] = tuple(LIES)
-    active: bool = True
-    """Whether clients take the server for one that may lie; otherwise they trust it to follow the protocol."""
-    privacy: int = 3
-    """T, the size of a circle; 1 is no circles."""
-    clients: int = 12
-    colluders: int = 3
-    trials: int = 3
-    """Victims, each in sessions of its own."""
-    tries: int = 4
-    """How often each lie within a session is told again, varied at random."""
-    data: str = "digits"
-    data_dir: str | None = None
-    seed: int = 0
-
     def __post_init__(self) -> None:
+        object.__setattr__(self, "lies", self.lies or tuple(LIES))
+        super().__post_init__()
         if unknown := [name for name in self.lies if name not in LIES]:
-            raise ConfigError(f"there is no lie {unknown[0]!r}; there are {', '.join(LIES)}")
-        if not self.lies or self.trials < 1 or self.tries < 0:
-            raise ConfigError("there is at least one lie and one trial, and no negative number of tries")
-        if self.clients < FEWEST or not 1 <= self.privacy <= self.clients // 2:
-            raise ConfigError(
-                f"a session has at least {FEWEST} clients, in circles of at most half of them: not {self.clients} "
-                f"clients with T = {self.privacy}"
-            )
-        if not 0 <= self.colluders <= (self.clients - 1) // 2:
-            raise ConfigError(f"of {self.clients} clients between 0 and {(self.clients - 1) // 2} collude here")
+            raise ConfigError(f"there is no lie {unknown[0]!r}; known are {', '.join(LIES)}")
 
     @property
     def threat(self) -> Adversary:

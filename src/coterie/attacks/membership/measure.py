@@ -13,10 +13,10 @@ from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.membership.candidates import Candidates, FederatedRun, SumNoise, Training
 from coterie.attacks.membership.rates import Decisions, Roc
 from coterie.attacks.membership.scores import SCORES, MembershipScore, References, Sight
+from coterie.attacks.membership.settings import MembershipSettings
 from coterie.attacks.progress import within
 from coterie.attacks.session import play_session
 from coterie.cohorts.circles import Mask, Reals
-from coterie.errors import ConfigError
 from coterie.graphs.guarantees import paper_threshold
 from coterie.graphs.topology import Complete, ErdosRenyi, Topology
 from coterie.training.flatten import ModelArrays
@@ -43,38 +43,8 @@ def sum_of(clients: int, *, noisy: bool = False) -> str:
 
 
 @dataclass(frozen=True)
-class Game:
+class Game(MembershipSettings):
     """The settings of a trial; tuned so that the attack works on what plain federated averaging shows."""
-
-    data: str = "digits"
-    model: str = "mlp"
-    examples: int = 30
-    """Of each client; the candidates are twice as many."""
-    cohorts: tuple[int, ...] = (4, 10)
-    """How many clients there are; the last is what clients and uploads are looked at in."""
-    rounds: int = 3
-    epochs: int = 10
-    learning_rate: float = 0.2
-    batch_size: int = 10
-    references: int = 16
-    victims: int = 8
-    strangers: int = 300
-    connection: float = 0.9
-    """Of the Erdős-Rényi graph."""
-    noise: float = 1.0
-    """The noise multiplier of the further, noisy federation of the last size; 0: there is none."""
-    norm: float = 2.0
-    """What updates are clipped to where there is noise."""
-    delta: float = 1e-5
-    data_dir: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.references < 4 or self.references % 2:
-            raise ConfigError(f"reference models come in pairs, two or more of them, not {self.references}")
-        if not self.cohorts or min(self.cohorts) < 2:
-            raise ConfigError("a sum is over two clients or more")
-        if self.noise < 0 or self.norm <= 0:
-            raise ConfigError("a noise multiplier is 0 or more, and updates are clipped to more than 0")
 
     @property
     def threshold(self) -> int:
@@ -243,9 +213,6 @@ def _scores(score: MembershipScore, sights: Sequence[Sight], references: Referen
 @dataclass(frozen=True)
 class PassiveMembership(Game):
     """Membership inference by somebody who only looks."""
-
-    trials: int = 4
-    seed: int = 0
 
     name: ClassVar[str] = "membership"
     title: ClassVar[str] = "Passive membership inference"

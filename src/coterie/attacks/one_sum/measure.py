@@ -1,6 +1,5 @@
 """The audit of one sum: two updates of a client that the server knows, and a sum that holds one of them."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,9 +11,9 @@ from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.federation import Vector
 from coterie.attacks.one_sum.bounds import Bound, audit
 from coterie.attacks.one_sum.population import Population, Uncertainty, draw_sums
+from coterie.attacks.one_sum.settings import OneSumSettings
 from coterie.attacks.progress import OnShare, ignore_progress, within
 from coterie.attacks.session import play_session
-from coterie.errors import ConfigError
 from coterie.privacy import Concentrated
 from coterie.privacy.accounting import composed_epsilon
 from coterie.training.local import LocalSGD
@@ -53,35 +52,11 @@ class Audits:
 
 
 @dataclass(frozen=True)
-class OneSum:
+class OneSum(OneSumSettings):
     """What a single secure sum says about one of its clients."""
-
-    data: str = "digits"
-    model: str = "softmax-regression"
-    cohorts: tuple[int, ...] = (4, 12, 100)
-    examples: int = 20
-    epochs: int = 5
-    learning_rate: float = 0.1
-    batch_size: int = 10
-    population: int = 1500
-    """Clients that the attacker simulates, and as many that sums are drawn from."""
-    tries: int = 10_000
-    """Sums under each hypothesis; half of them choose the test, the others judge it."""
-    noise: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
-    """Noise multipliers: deviations in units of the norm that updates are clipped to."""
-    delta: float = 1e-5
-    trials: int = 3
-    seed: int = 0
-    data_dir: str | None = None
 
     name: ClassVar[str] = "one-sum"
     title: ClassVar[str] = "What one sum says"
-
-    def __post_init__(self) -> None:
-        if not self.cohorts or not 2 <= min(self.cohorts) <= max(self.cohorts) <= self.population:
-            raise ConfigError(f"sums are over 2 clients or more, and no more than the {self.population} there are")
-        if not 0 < self.delta < 1 or not all(0 < multiplier < math.inf for multiplier in self.noise):
-            raise ConfigError("delta lies between 0 and 1, and noise multipliers are above 0")
 
     @property
     def threat(self) -> Adversary:

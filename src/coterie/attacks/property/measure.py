@@ -20,6 +20,7 @@ from coterie.attacks.property.detector import (
     best_by_circles,
     ranking_among_mates,
 )
+from coterie.attacks.property.settings import PropertySettings
 from coterie.attacks.ranking import area_under_curve
 from coterie.cohorts.circles import Mask, Reals
 from coterie.errors import ConfigError
@@ -48,39 +49,11 @@ class PropertyTrial:
 
 
 @dataclass(frozen=True)
-class PropertyInference:
+class PropertyInference(PropertySettings):
     """The attack on training from its first round on, with steps as usual."""
 
     name: ClassVar[str] = "property"
     title: ClassVar[str] = "Property inference over rounds"
-
-    clients: int = 40
-    cohort: int = 8
-    holders: int = 8
-    privacy: tuple[int, ...] = (2, 4)
-    dropouts: float = 0.1
-    rounds: int = 80
-    trials: int = 3
-    data: str = "digits"
-    model: str = "mlp"
-    data_dir: str | None = None
-    examples: int = 16
-    share: float = 0.5
-    own_clients: int = 20
-    ridge: float = 3.0  # chosen under random selection, and the same everywhere
-    learning_rate: float = 0.1
-    batch_size: int = 8
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.holders < self.clients:
-            raise ConfigError(f"of {self.clients} clients, {self.holders} cannot have the property and others not")
-        if not 0 < self.share <= 1:
-            raise ConfigError(f"a share of examples lies above 0 and up to 1, not at {self.share}")
-        if not 0 <= self.dropouts < 1:
-            raise ConfigError(f"dropouts must be a probability below 1, not {self.dropouts}")
-        if self.own_clients < 4 or not self.privacy:
-            raise ConfigError("the attacker needs at least four clients of its own, and circles one T")
 
     @property
     def threat(self) -> Adversary:

@@ -10,7 +10,7 @@ import io
 import re
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -52,7 +52,7 @@ class SumsAudit:
 
 @dataclass(frozen=True)
 class RecordedDifferencing:
-    """Least squares on saved sums of at most ``limit`` bytes; ``out`` is where its estimates go, if anywhere."""
+    """Least squares on saved sums of at most ``limit`` bytes; estimates are written to ``out`` if it is given."""
 
     name: ClassVar[str] = "differencing"
     title: ClassVar[str] = "Differencing over recorded rounds"
@@ -61,6 +61,8 @@ class RecordedDifferencing:
     sums: str
     out: str | None = None
     limit: int = MOST_BYTES
+    reading: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments of :func:`~coterie.auditing.logs.read_log`: how the log is read."""
 
     @property
     def threat(self) -> Adversary:
@@ -75,7 +77,7 @@ class RecordedDifferencing:
     def measure(self, watch: OnProgress) -> SumsAudit:
         """Read both, find out whose update is determined, and reconstruct."""
         watch("reading", 0.0)
-        participation, means = matched(read_log(self.log), read_sums(Path(self.sums), self.limit))
+        participation, means = matched(read_log(self.log, **self.reading), read_sums(Path(self.sums), self.limit))
         watch("auditing", 0.2)
         audited = audit(participation, weak_budget_seconds=0)
         watch("reconstructing", 0.6)

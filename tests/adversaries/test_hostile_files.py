@@ -16,7 +16,7 @@ import pytest
 from tests.support import hostile_files
 from tests.support.hostile_files import COLUMNS
 
-from coterie.attacks.differencing.saved_sums import read_sums
+from coterie.attacks.saved_sums.measure import read_sums
 from coterie.auditing.logs import read_log
 from coterie.cohorts.ledger import Ledger
 from coterie.cohorts.log_size import MEGABYTE, MEMORY

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from coterie.attacks.attack import run_attack
 from coterie.attacks.demo.measure import Story
-from coterie.attacks.page import attack_page
+from coterie.reports.page import findings_page
 
 if TYPE_CHECKING:
     from tests.browser.conftest import Page
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def told() -> str:
     story = Story(rounds=4, trials=1, steps=2)
-    return attack_page(story, story.play(lambda _doing, _share: None))
+    return findings_page(story.title, "", story.threat.facts(), run_attack(story, lambda _doing, _share: None))
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from coterie.arithmetic.ring import Ring
-from coterie.bench import compare, keystream_ratio
+from coterie.bench.machine import keystream_ratio
+from coterie.bench.topologies import compare
 from coterie.graphs import Harary, ThreatModel, search_harary
 
 pytestmark = pytest.mark.bench

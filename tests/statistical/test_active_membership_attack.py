@@ -6,7 +6,7 @@ import pytest
 from coterie.attacks.active_membership.inference import infer
 from coterie.attacks.active_membership.methods import COMMON, AttackedDescent, Recipe
 from coterie.attacks.active_membership.records import MembershipScene
-from coterie.attacks.active_membership.summary import InferenceSuccess
+from coterie.attacks.active_membership.statistics import InferenceSuccess
 from coterie.attacks.active_membership.tasks import Classification
 from coterie.attacks.active_membership.trial import AttackSchedule, know_nothing, play
 from coterie.reports.intervals import share_interval

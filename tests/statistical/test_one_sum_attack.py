@@ -6,9 +6,8 @@ from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
 from coterie.attacks.one_sum.bounds import DOUBT, audit, ceiling
-from coterie.attacks.one_sum.measure import OneSum
+from coterie.attacks.one_sum.measure import CLIENT, CRAFTED, EXAMPLE, OneSum
 from coterie.attacks.one_sum.population import Population
-from coterie.attacks.one_sum.telling import CLIENT, CRAFTED, EXAMPLE
 from coterie.training.local import LocalSGD
 
 ATTACK = OneSum(cohorts=(4, 12), population=1000, tries=4000, noise=(1.0, 4.0), trials=1)

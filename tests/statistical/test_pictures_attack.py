@@ -3,11 +3,10 @@
 import numpy as np
 from scipy.stats import binom, ttest_1samp
 
-from coterie.attacks.faces.measure import Faces
-from coterie.attacks.faces_outcome import CCESA, GLOBAL, GUESS, PLAIN, SA
+from coterie.attacks.faces.measure import CCESA, GLOBAL, GUESS, PLAIN, SA, Faces
 from coterie.attacks.federation import Federation
-from coterie.attacks.imprint import Imprinter
-from coterie.attacks.inversion import Budget
+from coterie.attacks.imprint.layer import Imprinter
+from coterie.attacks.inversion.descent import Budget
 from coterie.attacks.inversion.target import ALONE, MEAN, Origin, Scene
 
 

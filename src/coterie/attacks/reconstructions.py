@@ -1,4 +1,4 @@
-"""Readings of recovered pictures: how like the originals they are, over several trials of an attack."""
+"""Readings of recovered pictures: their similarity to the originals, over several trials of an attack."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from coterie.attacks.finding import Strip, WordTable
 from coterie.attacks.similarity import Pictures, psnr, squared_error, ssim
 from coterie.cohorts.circles import Indices, Reals
+from coterie.reports.findings import Strip, Table
 from coterie.reports.intervals import mean_and_spread, mean_interval
 
 ORIGINAL = "original"
@@ -94,20 +94,9 @@ def excess(found: Readings, baseline: Readings, measure: str) -> tuple[float, fl
     return mean_interval(found.of(measure) - baseline.of(measure))
 
 
-def readings_table(found: Mapping[str, Readings], note: str) -> WordTable:
-    """Return all readings as a table."""
-    return WordTable(
-        "How like the originals",
-        ("drawn from", "PSNR, dB", "MSE", "SSIM", "recognised"),
-        [
-            (
-                row,
-                readings.shown("psnr", 1),
-                readings.shown("mse", 4),
-                readings.shown("ssim", 2),
-                f"{readings.mean('recognised'):.0%}",
-            )
-            for row, readings in found.items()
-        ],
-        note,
-    )
+def readings_table(found: Mapping[str, Readings], note: str = "") -> Table:
+    """Return all readings as a table; experiments of ``coterie reproduce`` show the same."""
+    columns = ("drawn from", "PSNR, dB", "MSE", "SSIM", "recognised")
+    digits = {"psnr": 2, "mse": 4, "ssim": 3, "recognised": 2}
+    rows = [(row, *(found[row].shown(measure, places) for measure, places in digits.items())) for row in found]
+    return Table("Similarity to the originals", columns, rows, note)

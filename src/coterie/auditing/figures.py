@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from coterie.auditing.findings import AuditReport, Exposure
 from coterie.auditing.logs import Label, Participation
 from coterie.auditing.verdict import Requirement
-from coterie.reports.html import Figure, packed, text
+from coterie.reports.charts import Figure, packed, text
 from coterie.reports.words import printable
 
 _CELLS = (400, 1000)  # clients, rounds: the finest grid of the participation map

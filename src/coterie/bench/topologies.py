@@ -27,8 +27,6 @@ from coterie.secagg.terms import Terms
 from coterie.transports.faults import dropouts
 from coterie.transports.memory import AnswerCount, Carrier, OnAnswer, Session, SessionReport
 
-CLIENTS = (100, 300, 500)
-DROPOUTS = (0.0, 0.1)
 LENGTH = 10_000
 BITS = 16
 _SAMPLES = 300

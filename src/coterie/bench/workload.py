@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.arithmetic.quantize import Quantizer
+from coterie.bench.settings import SecaggSettings
 from coterie.crypto.entropy import SystemEntropy
 from coterie.crypto.signing import Identity
 from coterie.errors import ConfigError
@@ -16,8 +17,7 @@ from coterie.graphs.topology import Complete, ErdosRenyi, Harary, Topology
 from coterie.secagg.terms import Terms, ThreatMode, default_colluders
 
 CLIP = 1.0
-#: As many bits as Flower gives an entry, and the weights that Flower is measured with.
-PRECISION = 22
+#: The weights that Flower is measured with; the default precision is also the one of Flower.
 MIN_WEIGHT, MAX_WEIGHT = 64, 128
 #: The setting for the comparison with Flower: 30 neighbours, and of the 31 shares 17, a little more than half.
 DEGREE, SHARE_FRACTION = 30, 0.55
@@ -87,7 +87,7 @@ class Workload:
     dropout: float
     topology: Topology
     threshold: int
-    precision: int = PRECISION
+    precision: int = SecaggSettings.precision
     seed: int = 0
     active: bool = False
     """Whether the session is played against an active server, for as many colluders as the threshold allows."""
@@ -102,6 +102,24 @@ class Workload:
             raise ConfigError(f"the threshold lies between 1 and the {shares} shares of a secret, not {self.threshold}")
         if self.seed < 0:
             raise ConfigError(f"a seed is not negative, as {self.seed} is")
+
+    @classmethod
+    def of(cls, settings: SecaggSettings) -> "Workload":
+        """Return the work that settings describe; graph and threshold are the published ones if not given."""
+        clients, dropout = settings.clients, settings.dropout
+        topology, threshold = choose(
+            settings.topology, clients, dropout, settings.degree, settings.probability, settings.threshold
+        )
+        return cls(
+            clients,
+            settings.length,
+            dropout,
+            topology,
+            threshold,
+            settings.precision,
+            settings.seed,
+            settings.active,
+        )
 
     @property
     def quantizer(self) -> Quantizer:

@@ -1,33 +1,146 @@
-"""``coterie attack``: watch a leak with your own eyes, then see whether it is closed."""
+"""``coterie attack``: run an attack without its defence and with it.
+
+An attack is a package with its settings (:mod:`coterie.settings`) and what it does. Its row in :data:`ATTACKS` is all
+that the command line needs: the options are derived from the settings, and the help is their docstring.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from coterie.cli import (
-    attack_active_membership,
-    attack_demo,
-    attack_differencing,
-    attack_disaggregation,
-    attack_faces,
-    attack_imprint,
-    attack_inversion,
-    attack_malicious_server,
-    attack_membership,
-    attack_one_sum,
-    attack_property,
-)
+from coterie.attacks.demo.settings import DemoSettings
+from coterie.attacks.differencing.settings import DifferencingSettings, SavedSumsSettings
+from coterie.cli.attack_show import Html, show
+from coterie.cli.audit_input import LogInput
+from coterie.cli.common import train_extra
+from coterie.cli.derive import ListingCommand, with_options
+from coterie.cli.options import AsJson
+from coterie.errors import ConfigError
+from coterie.settings import Settings
 
-app = typer.Typer(
-    help="Run attacks without their defence and with it: who attacks and how, what comes of it, a privacy card.",
-    no_args_is_help=True,
-)
-app.command("demo")(attack_demo.demo)
-app.command("active-membership")(attack_active_membership.active_membership)
-app.command("differencing")(attack_differencing.differencing)
-app.command("disaggregation")(attack_disaggregation.disaggregation)
-app.command("faces")(attack_faces.faces)
-app.command("imprint")(attack_imprint.imprint)
-app.command("inversion")(attack_inversion.inversion)
-app.command("malicious-server")(attack_malicious_server.malicious_server)
-app.command("membership")(attack_membership.membership)
-app.command("one-sum")(attack_one_sum.one_sum)
-app.command("property")(attack_property.property_inference)
+
+class AttackRow(NamedTuple):
+    """Where the two classes of an attack are; the second is imported only when the attack runs."""
+
+    package: str
+    settings: str
+    """A subclass of :class:`~coterie.settings.Settings` in the package's module ``settings``, which imports quickly."""
+    attack: str
+    """An :class:`~coterie.attacks.attack.Attack` with the same fields, as ``module:class`` of the package."""
+
+    def load_settings(self) -> type[Settings]:
+        """Import the settings class."""
+        found: type[Settings] = getattr(import_module(f"{self.package}.settings"), self.settings)
+        return found
+
+    def make(self, settings: Settings) -> Any:  # noqa: ANN401 - an Attack, whose module is not imported here
+        """Import the attack and return it with its settings."""
+        module, name = self.attack.split(":")
+        with train_extra():
+            return getattr(import_module(f"{self.package}.{module}"), name)(**vars(settings))
+
+
+ATTACKS = {
+    "demo": AttackRow("coterie.attacks.demo", "DemoSettings", "measure:Story"),
+    "active-membership": AttackRow(
+        "coterie.attacks.active_membership", "ActiveMembershipSettings", "measure:ActiveMembership"
+    ),
+    "differencing": AttackRow("coterie.attacks.differencing", "DifferencingSettings", "measure:Differencing"),
+    "disaggregation": AttackRow("coterie.attacks.disaggregation", "DisaggregationSettings", "measure:Disaggregation"),
+    "faces": AttackRow("coterie.attacks.faces", "FacesSettings", "measure:Faces"),
+    "imprint": AttackRow("coterie.attacks.imprint", "ImprintSettings", "measure:Imprint"),
+    "inversion": AttackRow("coterie.attacks.inversion", "InversionSettings", "measure:Inversion"),
+    "malicious-server": AttackRow(
+        "coterie.attacks.malicious_server", "MaliciousServerSettings", "measure:MaliciousServer"
+    ),
+    "membership": AttackRow("coterie.attacks.membership", "MembershipSettings", "measure:PassiveMembership"),
+    "one-sum": AttackRow("coterie.attacks.one_sum", "OneSumSettings", "measure:OneSum"),
+    "property": AttackRow("coterie.attacks.property", "PropertySettings", "measure:PropertyInference"),
+}
+"""Every attack by its name on the command line."""
+
+FOLDER, PAGE = Path("coterie-attack-demo"), "attack.html"
+
+
+def make_app(attacks: dict[str, AttackRow]) -> typer.Typer:
+    """Return the commands of a table of attacks."""
+    app = typer.Typer(
+        help="Run attacks without their defence and with it. Each one states its threat model, shows what the attack "
+        "achieves, and ends with a privacy card.",
+        no_args_is_help=True,
+    )
+    for name, row in attacks.items():
+        app.command(name, cls=ListingCommand)(with_options(_SPECIAL.get(name) or _plain(row)))
+    return app
+
+
+def _plain(row: AttackRow) -> Callable[..., None]:
+    """Return the function that runs an attack which has no options but its settings."""
+
+    def run(settings: Settings, html: Html = None, as_json: AsJson = False) -> None:
+        show(row.make(settings), html, as_json)
+
+    run.__annotations__["settings"] = row.load_settings()
+    return run
+
+
+def _demo(
+    settings: DemoSettings,
+    html: Html = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder for the page, instead of --html.",
+            show_default=f"{FOLDER}, none with --json",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    if html is not None and out is not None:
+        raise typer.BadParameter("the page goes either to --html or into --out")
+    if html is None and (out is not None or not as_json):
+        folder = out or FOLDER
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"cannot write to {folder}: {error.strerror}") from None
+        html = folder / PAGE
+    show(ATTACKS["demo"].make(settings), html, as_json)
+
+
+def _differencing(
+    settings: DifferencingSettings, saved: SavedSumsSettings, html: Html = None, as_json: AsJson = False
+) -> None:
+    if not saved.given:
+        show(ATTACKS["differencing"].make(settings), html, as_json)
+        return
+    with train_extra():
+        from coterie.attacks.saved_sums.measure import MOST_BYTES, RecordedDifferencing, kept_by
+        from coterie.cohorts.log_size import DEFAULT_LIMIT, MEGABYTE
+
+        log, sums = kept_by(Path(saved.run)) if saved.run is not None else (str(saved.log), str(saved.sums))
+    limit = DEFAULT_LIMIT / MEGABYTE if saved.limit is None else saved.limit
+    reading = LogInput(
+        source=log,
+        format=saved.format,
+        round_column=saved.round_column,
+        client_column=saved.client_column,
+        where=list(saved.where),
+        encoding=saved.encoding,
+        head=None,
+        limit=limit,
+        keep_order=saved.keep_order,
+        as_written=saved.as_written,
+    )
+    most = MOST_BYTES if saved.limit is None else int(saved.limit * MEGABYTE)
+    show(RecordedDifferencing(log, sums, saved.out, most, reading.options), html, as_json)
+
+
+_SPECIAL: dict[str, Callable[..., None]] = {"demo": _demo, "differencing": _differencing}
+"""Commands that have more options than the settings of their attack."""
+
+app = make_app(ATTACKS)

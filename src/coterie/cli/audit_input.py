@@ -79,8 +79,15 @@ class LogInput(NamedTuple):
     def read(self) -> "Participation":
         """Read the log; what is said of its lines names options."""
         from coterie.auditing.logs import read_log
+
+        participation = read_log(self.source, **self.options)
+        problems = [replace(problem, reason=spell(problem.reason)) for problem in participation.problems]
+        return replace(participation, problems=tuple(problems))
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The arguments of :func:`~coterie.auditing.logs.read_log` that say how the log is read."""
         from coterie.cohorts.log_size import MEGABYTE
-        from coterie.errors import InputError
 
         if not self.limit >= 0:
             raise InputError(f"--limit is a number of megabytes, not {self.limit}")
@@ -89,20 +96,17 @@ class LogInput(NamedTuple):
             from coterie.cohorts.ledger import Head
 
             kept = Head.parse(self.head)
-        participation = read_log(
-            self.source,
-            self.format,
-            round_column=self.round_column,
-            client_column=self.client_column,
-            where=self._conditions(),
-            encoding=self.encoding,
-            keep_order=self.keep_order,
-            as_written=self.as_written,
-            limit=int(self.limit * MEGABYTE),
-            head=kept,
-        )
-        problems = [replace(problem, reason=spell(problem.reason)) for problem in participation.problems]
-        return replace(participation, problems=tuple(problems))
+        return {
+            "format": self.format,
+            "round_column": self.round_column,
+            "client_column": self.client_column,
+            "where": self._conditions(),
+            "encoding": self.encoding,
+            "keep_order": self.keep_order,
+            "as_written": self.as_written,
+            "limit": int(self.limit * MEGABYTE),
+            "head": kept,
+        }
 
     @property
     def name(self) -> str:
@@ -113,14 +117,14 @@ class LogInput(NamedTuple):
             return make_url(self.source).render_as_string(hide_password=True)
         return "standard input" if self.source == "-" else Path(self.source).name
 
-    def _conditions(self) -> dict[str, set[str]]:
+    def _conditions(self) -> dict[str, list[str]]:
         """Return for each column the values that were given with it."""
-        conditions: dict[str, set[str]] = {}
+        conditions: dict[str, list[str]] = {}
         for condition in self.where:
             column, equals, value = condition.partition("=")
             if not column or not equals:
                 raise typer.BadParameter(f"--where has the form COLUMN=VALUE: {condition}")
-            conditions.setdefault(column.strip(), set()).add(value.strip())
+            conditions.setdefault(column.strip(), []).append(value.strip())
         return conditions
 
 

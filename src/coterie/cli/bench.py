@@ -1,15 +1,16 @@
 """``coterie bench``: what secure aggregation costs on this machine, and against whom."""
 
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from coterie.bench.settings import SecaggSettings, TopologiesSettings
 from coterie.cli.bench_confined import confined
 from coterie.cli.bench_flower import flower
 from coterie.cli.bench_training import training
 from coterie.cli.common import new_console, print_json, progress_bars
-from coterie.cli.options import MOST_CLIENTS, MOST_LENGTH, MOST_SEED, MOST_WORKERS, AsJson, TopologyOption
+from coterie.cli.derive import ListingCommand, with_options
+from coterie.cli.options import AsJson
 from coterie.reports.words import count, duration, size
 
 if TYPE_CHECKING:
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress
 
-    from coterie.bench import Comparison, Measurement, SessionCosts, Workload
-    from coterie.bench.topologies import Times
+    from coterie.bench.secagg import Measurement, SessionCosts
+    from coterie.bench.topologies import Comparison, Times
+    from coterie.bench.workload import Workload
     from coterie.transports.memory import OnAnswer
 
 app = typer.Typer(help="Measure what secure aggregation costs.", no_args_is_help=True)
@@ -27,55 +29,20 @@ app.command()(confined)
 app.command()(flower)
 
 
-class RivalName(StrEnum):
-    """Whom to compare with."""
+@app.command(cls=ListingCommand)
+@with_options
+def secagg(settings: SecaggSettings, as_json: AsJson = False) -> None:
+    """Time one session, and print the costs."""
+    from coterie.bench.secagg import check_flower, measure, measure_flower
+    from coterie.bench.workload import Workload
 
-    FLOWER = "flower"
-
-
-Seed = Annotated[int, typer.Option(help="Chooses inputs, graph and dropouts; secrets are always fresh.", max=MOST_SEED)]
-
-
-@app.command()
-def secagg(
-    clients: Annotated[int, typer.Option(help="How many clients take part.", max=MOST_CLIENTS)] = 100,
-    length: Annotated[int, typer.Option(help="How many numbers each client's vector has.", max=MOST_LENGTH)] = 10_000,
-    dropout: Annotated[float, typer.Option(help="Share of the clients that vanish before sending theirs.")] = 0.1,
-    topology: TopologyOption = "harary",
-    degree: Annotated[int | None, typer.Option(help="Neighbours in a harary graph.", show_default="30")] = None,
-    probability: Annotated[
-        float | None, typer.Option(help="Of an edge in an erdos-renyi graph.", show_default="CCESA's p*")
-    ] = None,
-    threshold: Annotated[
-        int | None, typer.Option(help="Shares that open a secret.", show_default="the protocol's own rule")
-    ] = None,
-    precision: Annotated[int, typer.Option(metavar="BITS", help="Bits of a number, sign included.")] = 22,
-    workers: Annotated[
-        int,
-        typer.Option(
-            help="Threads that mask and unmask; with one, clients take turns, as Flower's do.", max=MOST_WORKERS
-        ),
-    ] = 1,
-    seed: Seed = 0,
-    against: Annotated[RivalName | None, typer.Option(help="Time another implementation on the same work.")] = None,
-    active: Annotated[bool, typer.Option(help="Play it against a server that lies.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Time one session: each step of a client, the server, bytes and memory.
-
-    The result is checked against plain summation before any number is shown.
-    """
-    from coterie.bench import Workload, choose, measure, measure_flower
-    from coterie.bench.secagg import check_flower
-
-    chosen, needed = choose(topology, clients, dropout, degree, probability, threshold)
-    workload = Workload(clients, length, dropout, chosen, needed, precision, seed, active)
-    if against:
+    workload = Workload.of(settings)
+    if settings.against:
         check_flower(workload)  # before minutes are spent on our own part
     with progress_bars(as_json) as progress:
-        measured = measure(workload, workers, _bars(progress))
+        measured = measure(workload, settings.workers, _bars(progress))
         rival = None
-        if against:
+        if settings.against:
             task = progress.add_task("Flower's SecAgg+, all steps", total=None)
             rival = measure_flower(workload)
             progress.update(task, total=1, completed=1)
@@ -86,33 +53,19 @@ def secagg(
 
 
 @app.command()
-def topologies(
-    clients: Annotated[
-        list[int] | None,
-        typer.Option(help="How many clients; may be repeated.", max=MOST_CLIENTS, show_default="100, 300, 500"),
-    ] = None,
-    dropout: Annotated[
-        list[float] | None, typer.Option(help="Total dropout; may be repeated.", show_default="0, 0.1")
-    ] = None,
-    seed: Seed = 0,
-    as_json: AsJson = False,
-) -> None:
-    """Compare the sparse graph of CCESA with the complete graph, beside what its authors measured.
-
-    The work of a client for its neighbours (sharing keys and masking) should fall to the fraction p of edges left.
-    The experiment is Table 5.1 of Choi et al. 2020; all of it takes a few minutes.
-    """
+@with_options
+def topologies(settings: TopologiesSettings, as_json: AsJson = False) -> None:
+    """Compare the graphs for each number of clients and dropout, and print a table."""
     from functools import partial
 
-    from coterie.bench import compare
-    from coterie.bench.topologies import CLIENTS, DROPOUTS
+    from coterie.bench.topologies import compare
 
     rows = []
     with progress_bars(as_json) as progress:
-        for number in clients or CLIENTS:
-            for rate in DROPOUTS if dropout is None else dropout:
+        for number in settings.clients:
+            for rate in settings.dropout:
                 watch = partial(_bars, progress, f"{number} clients, {rate:.0%} drop out, ")
-                rows.append(compare(number, rate, seed, watch))
+                rows.append(compare(number, rate, settings.seed, watch))
     if as_json:
         print_json(_topologies_record(rows))
     else:

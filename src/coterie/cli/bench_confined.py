@@ -1,37 +1,29 @@
 """``coterie bench confined``: what an iteration of confined descent costs, and additive sharing."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+from coterie.bench.settings import ConfinedSettings
 from coterie.cli.common import new_console, print_json, progress_bars
-from coterie.cli.options import MOST_CLIENTS, MOST_SEED, MOST_TRIALS, AsJson
+from coterie.cli.derive import with_options
+from coterie.cli.options import AsJson
 from coterie.reports.words import count, duration, size
 
 if TYPE_CHECKING:
     from coterie.bench.confined import IterationCosts, SharingCosts
 
 
-def confined(
-    groups: Annotated[int, typer.Option(help="Horizontal groups, which have rows.", max=MOST_CLIENTS)] = 1000,
-    members: Annotated[int, typer.Option(help="Vertical members of a group, which have columns.", max=784)] = 112,
-    repeats: Annotated[int, typer.Option(help="Iterations to time.", max=MOST_TRIALS)] = 7,
-    seed: Annotated[int, typer.Option(help="Chooses offsets, and examples where they are random.", max=MOST_SEED)] = 0,
-    as_json: AsJson = False,
-) -> None:
-    """Compare an iteration of confined descent with one full-batch gradient, in turns, in one run.
-
-    All participants of a grid train 784-256-10 networks on the training part of MNIST, if COTERIE_DATA has it, and on
-    random examples of its shape if not. The loss check is on; secure sums and evaluation are not included. Additive
-    sharing is timed apart, for 32 members and vectors as long as the model.
-    """
+@with_options
+def confined(settings: ConfinedSettings, as_json: AsJson = False) -> None:
+    """Time iterations and additive sharing, and print the costs."""
     from coterie.bench.confined import measure_iterations, measure_sharing
     from coterie.confined.grid import Grid
 
-    grid = Grid(groups, members)
+    grid, repeats = Grid(settings.groups, settings.members), settings.repeats
     with progress_bars(as_json) as progress:
-        task = progress.add_task(f"{groups:,} x {members} participants", total=repeats + 1)
-        costs = measure_iterations(grid, repeats, seed, watch=lambda played: progress.update(task, completed=played))
+        task = progress.add_task(f"{grid.groups:,} x {grid.members} participants", total=repeats + 1)
+        costs = measure_iterations(
+            grid, repeats, settings.seed, watch=lambda played: progress.update(task, completed=played)
+        )
         sharing = measure_sharing()
     if as_json:
         print_json(_record(costs, sharing))

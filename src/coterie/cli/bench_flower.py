@@ -3,47 +3,29 @@
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+from coterie.bench.settings import FlowerSettings
 from coterie.cli.common import new_console, print_json, progress_bars
-from coterie.cli.options import MOST_TRIALS, AsJson
+from coterie.cli.derive import with_options
+from coterie.cli.options import AsJson
 from coterie.reports.words import count, duration, size
 
 if TYPE_CHECKING:
     from coterie.bench.flower import FlowerCosts
 
 
-def flower(
-    nodes: Annotated[
-        int | None,
-        typer.Option(help="How many nodes there are.", min=2, max=500, show_default="3, or 50 in simulation"),
-    ] = None,
-    rounds: Annotated[int, typer.Option(help="Rounds of each kind to time.", min=1, max=MOST_TRIALS)] = 3,
-    length: Annotated[int, typer.Option(help="How many numbers the model has.", min=1, max=50_000_000)] = 100_000,
-    simulation: Annotated[bool, typer.Option(help="Let Ray play all nodes, instead of a process for each.")] = False,
-    mode: Annotated[
-        str, typer.Option(help="active-server (five trips) or honest-but-curious (four).")
-    ] = "active-server",
-    as_json: AsJson = False,
-) -> None:
-    """Compare rounds on Flower with protection and without, on the same nodes.
-
-    Starts a SuperLink and SuperNodes on this machine, on free ports of loopback, and ends them. Training takes no time
-    here, so that what is left is the cost of rounds. Trips that do nothing say which part of it is Flower's: empty ones
-    show its polling and the processes it starts, others carry as many bytes as a secure round's. The cryptography and
-    the disk by themselves are the part that nobody could save.
-    """
+@with_options
+def flower(settings: FlowerSettings, as_json: AsJson = False) -> None:
+    """Time rounds on Flower, and print the costs."""
     from coterie.bench.flower import measure_federation
-    from coterie.secagg.terms import ThreatMode
 
-    if mode not in list(ThreatMode):
-        raise typer.BadParameter(f"one of {', '.join(ThreatMode)}", param_hint="--mode")
-    number = nodes or (50 if simulation else 3)
+    simulation, number = settings.simulation, settings.nodes or (50 if settings.simulation else 3)
     with TemporaryDirectory(prefix="coterie-bench-") as scratch, progress_bars(as_json) as progress:
         progress.add_task(f"{number} nodes {'simulated' if simulation else 'in processes'}", total=None)
-        costs = measure_federation(number, rounds, length, Path(scratch), simulation=simulation, mode=mode)
+        costs = measure_federation(
+            number, settings.rounds, settings.length, Path(scratch), simulation=simulation, mode=settings.mode
+        )
     if as_json:
         print_json(_record(costs))
     else:

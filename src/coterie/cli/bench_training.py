@@ -1,15 +1,14 @@
 """``coterie bench training``: what secure aggregation adds to rounds of training, and how others do."""
 
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+from coterie.bench.settings import TrainingSettings
 from coterie.cli.common import new_console, print_json, progress_bars, train_extra
-from coterie.cli.options import MOST_TRIALS, MOST_WORKERS, AsJson
+from coterie.cli.derive import with_options
+from coterie.cli.options import AsJson
 from coterie.host import cores
 from coterie.reports.words import count, duration, size
 
@@ -20,53 +19,17 @@ if TYPE_CHECKING:
     from coterie.bench.training import Scenario, TrainingCosts
 
 
-class Network(StrEnum):
-    """What is trained."""
-
-    LENET = "lenet"
-    MNIST_CNN = "mnist-cnn"
-
-
-class Simulation(StrEnum):
-    """Whom to compare with."""
-
-    FLOWER = "flower"
-    PFL = "pfl"
-
-
-def training(
-    model: Annotated[
-        Network, typer.Option(help="LeNet on inputs like CIFAR-10's, or the CNN of McMahan et al. on MNIST's.")
-    ] = Network.LENET,
-    rounds: Annotated[
-        int, typer.Option(help="Rounds to time, each with and without protection.", max=MOST_TRIALS)
-    ] = 10,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            help="Processes that train; with 0, this one does.", max=MOST_WORKERS, show_default="one for each core"
-        ),
-    ] = None,
-    against: Annotated[
-        list[Simulation] | None, typer.Option(help="Time another system on the same work; may be repeated.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Compare rounds under secure aggregation with plain ones, in turns, in one run.
-
-    120 clients of whom 12 train in a round, on random examples. Evaluation is left out. Both sides must arrive at the
-    same model, up to rounding, before any number is shown; so must the systems to compare with, which train the same
-    clients in as many processes, aggregate plainly, and take turns with us.
-    """
+@with_options
+def training(settings: TrainingSettings, as_json: AsJson = False) -> None:
+    """Time rounds of training, and print the costs."""
     with train_extra():
         from coterie.bench.arithmetic_limit import matrix_product_ratio
         from coterie.bench.rivals.compare import SYSTEMS, measure_rivals
         from coterie.bench.training import SCENARIOS
     from coterie.errors import ConfigError
 
-    scenario = SCENARIOS[model.value]
-    names = [rival.value for rival in against or ()]
-    count = cores() if workers is None else workers
+    scenario, rounds, names = SCENARIOS[settings.model], settings.rounds, list(map(str, settings.against))
+    count = cores() if settings.workers is None else settings.workers
     try:
         # Where a run would keep its files: directories for temporary ones may be in memory, and the ledger too fast.
         scratch = TemporaryDirectory(prefix=".coterie-bench-", dir=".")
@@ -74,7 +37,7 @@ def training(
         raise ConfigError(f"cannot write to the current directory: {error.strerror}") from None
     with scratch, progress_bars(as_json) as progress:
         sides = ["secure", "plain", *(SYSTEMS[name].title for name in names)]
-        task = progress.add_task(f"{model.value}: {', '.join(sides)}", total=rounds + 1)
+        task = progress.add_task(f"{settings.model}: {', '.join(sides)}", total=rounds + 1)
         costs, rivals = measure_rivals(
             scenario, rounds, count, Path(scratch.name), names, lambda played: progress.update(task, completed=played)
         )

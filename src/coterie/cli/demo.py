@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coterie.cli.options import MOST_CLIENTS, MOST_LENGTH, MOST_SEED, TopologyOption
+from coterie.cli.options import TopologyOption
 from coterie.reports.words import count, duration, size
+from coterie.settings import MOST_CLIENTS, MOST_LENGTH, MOST_SEED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coterie.cli.common import train_extra
-from coterie.cli.options import MOST_SEED, MOST_TRIALS, MOST_WORKERS
 from coterie.host import cores
+from coterie.settings import MOST_SEED, MOST_TRIALS, MOST_WORKERS
 
 if TYPE_CHECKING:
     from coterie.reproduce.runner import Run
@@ -45,6 +45,7 @@ def reproduce(
     """
     from rich.console import Console
 
+    from coterie.cli.findings import print_headlines
     from coterie.errors import ConfigError
     from coterie.reports.plots import require_matplotlib
     from coterie.reproduce.declarations import FULL, QUICK, declared, read_declaration
@@ -74,7 +75,7 @@ def reproduce(
         if not rewrite:
             interrupted = _work(run, workers or cores())
         report = run.rewrite_report() if rewrite else run.write_report()
-    console.print(*(f"• {headline}" for headline in report.headlines), sep="\n")
+    print_headlines(console, report)
     console.print(f"Everything is in [bold]{folder / REPORT}[/].")
     if interrupted:
         console.print("[yellow]Interrupted: the report is about a part. The same command goes on from here.[/]")

@@ -4,62 +4,111 @@ import contextlib
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 from coterie.deployment.recipe import STATISTICS, VARYING, Metric, RosterRecipe, declared
 from coterie.errors import ConfigError
 from coterie.secagg.terms import ThreatMode
+from coterie.settings import Option, Settings
 
 T = TypeVar("T")
 
-GRACE = 30.0
-"""Seconds for a node that went away to come back; to start one takes five to ten, more on a busy machine."""
-
 LONGEST = 24 * 3600.0
-"""The most seconds that a step may take."""
+"""The most seconds that a step may take, and that a node may take to come back."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivateSettings:
-    """The settings of a private strategy; a :class:`ConfigError` names the one that cannot work."""
+class PrivateSettings(Settings):
+    """The settings of a private deployment; a :class:`ConfigError` names the one that cannot work."""
 
-    privacy: int = 2
-    cohort: int | None = None
-    minimum: int = 2
-    mode: ThreatMode = ThreatMode.ACTIVE_SERVER
-    colluders: int | None = None
-    deadline: float = 120.0
-    grace: float = GRACE
-    empty_rounds: int = 3
-    clip: float = 1.0
-    clips: tuple[tuple[str, float], ...] = ()
-    train_metrics: tuple[Metric, ...] = ()
-    evaluate_metrics: tuple[Metric, ...] = ()
+    privacy: Annotated[
+        int,
+        Option(
+            "T. Over any number of rounds and runs, no client can be told apart from T - 1 others. It is fixed when "
+            "the roster is founded.",
+            least=1,
+        ),
+    ] = 2
+    cohort: Annotated[int | None, Option("Clients in a round, in whole circles.", default="all that are connected")] = (
+        None
+    )
+    minimum: Annotated[int, Option("The fewest clients that are summed.", least=2)] = 2
+    mode: Annotated[
+        ThreatMode,
+        Option(
+            "`active-server` protects against a malicious server; `honest-but-curious` saves one of five trips.",
+        ),
+    ] = ThreatMode.ACTIVE_SERVER
+    colluders: Annotated[
+        int | None,
+        Option("Clients that may collude with a malicious server.", least=0, default="just under a third"),
+    ] = None
+    deadline: Annotated[
+        float, Option("Seconds for each step except training, which has the `timeout` of `start`.", most=LONGEST)
+    ] = 120.0
+    grace: Annotated[
+        float,
+        Option(
+            "Seconds for a node that is reported gone to come back before its step goes on without it; never longer "
+            "than the step itself.",
+            least=0,
+            most=LONGEST,
+        ),
+    ] = 30.0  # a node starts in five to ten seconds, more on a busy machine
+    empty_rounds: Annotated[
+        int,
+        Option(
+            "So many rounds of training in a row without a result end the run, with `NothingTrained` and the reasons; "
+            "so does a run in which no round had a result. 1 ends it at once, 0 never. The checkpoint stays, and the "
+            "next run goes on from it.",
+            least=0,
+        ),
+    ] = 3
+    clip: Annotated[
+        float,
+        Option("How far an entry of the model may move in a round; larger moves are clipped.", least=1e-30, most=1e30),
+    ] = 1.0
+    clips: Annotated[
+        tuple[tuple[str, float], ...],
+        Option('The same for some arrays, by patterns of their names, such as `{"*.running_var": 10.0}`.'),
+    ] = ()
+    train_metrics: Annotated[
+        tuple[Metric, ...],
+        Option(
+            'Metrics of training that are averaged, with their ranges: `{"train_loss": (0, 10)}`. Others never leave '
+            "their node."
+        ),
+    ] = ()
+    evaluate_metrics: Annotated[
+        tuple[Metric, ...], Option("The same for evaluation, which is off unless some are declared.")
+    ] = ()
     weight: str = "num-examples"
-    most_examples: int = 10_000
-    precision: int = 24
-    varying: tuple[str, ...] = ()
+    """The metric that replies are weighted by: ``weighted_by_key`` of the strategy."""
+    most_examples: Annotated[
+        int, Option("The most examples that a client counts for; fewer keep more precision.", least=1)
+    ] = 10_000
+    precision: Annotated[int, Option("Bits of an entry, at full weight.", least=2)] = 24
+    varying: Annotated[
+        tuple[str, ...],
+        Option(
+            'Configuration keys that may change from round to round and from run to run, such as `("lr",)`; all others '
+            "stay as they were when a node first took part. The server, even a malicious one, chooses these values."
+        ),
+    ] = ()
 
     def __post_init__(self) -> None:
-        _check_whole("privacy", self.privacy, 1)
-        _check_whole("minimum", self.minimum, 2)
-        if self.cohort is not None:
-            _check_whole("cohort", self.cohort, max(self.privacy, self.minimum))
-        if self.colluders is not None:
-            _check_whole("colluders", self.colluders, 0)
-        _check_whole("empty_rounds", self.empty_rounds, 0)
-        _check_whole("most_examples", self.most_examples, 1)
-        _check_whole("precision", self.precision, 2)
+        super().__post_init__()
+        least = max(self.privacy, self.minimum)
+        if self.cohort is not None and self.cohort < least:
+            raise ConfigError(f"cohort must be a whole number of at least {least}, not {self.cohort!r}")
         if self.most_examples.bit_length() >= self.precision:
             most = (1 << (self.precision - 1)) - 1
-            raise ConfigError(f"most_examples is at most {most} with a precision of {self.precision} bits")
-        if not _within(self.deadline, 0, LONGEST) or self.deadline == 0:
-            raise ConfigError(f"deadline is a number of seconds above 0 and up to {LONGEST:g}, not {self.deadline!r}")
-        if not _within(self.grace, 0, LONGEST):
-            raise ConfigError(f"grace is a number of seconds from 0 to {LONGEST:g}, not {self.grace!r}")
-        for name, clip in [("clip", self.clip), *((f"clips[{name!r}]", clip) for name, clip in self.clips)]:
+            raise ConfigError(f"most_examples must be at most {most} with a precision of {self.precision} bits")
+        if self.deadline <= 0:
+            raise ConfigError(f"deadline must be a number of seconds above 0, not {self.deadline!r}")
+        for name, clip in self.clips:
             if not _within(clip, 1e-30, 1e30):
-                raise ConfigError(f"{name} is a number from 1e-30 to 1e30, not {clip!r}")
+                raise ConfigError(f"clips[{name!r}] must be a number from 1e-30 to 1e30, not {clip!r}")
         if not _is_text(self.weight):
             raise ConfigError(f"{self.weight!r} cannot be the name of what replies are weighted by")
         _ = self.recipe
@@ -130,11 +179,6 @@ def _is_text(name: object) -> bool:
             name.encode()
             return True
     return False
-
-
-def _check_whole(name: str, value: object, least: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ConfigError(f"{name} is a whole number of at least {least}, not {value!r}")
 
 
 def _within(value: object, least: float, most: float) -> bool:

@@ -1,1 +1,12 @@
-"""The look of findings: pages, pictures, Markdown and words. Nothing here knows of federated learning."""
+"""Findings and how they look: one type, three renderers.
+
+Whatever measures something returns :class:`~coterie.reports.findings.Findings`: headlines, tables, figures, pictures,
+claims, a privacy card and remarks, as plain data. Start with :mod:`coterie.reports.findings`. The renderers are
+:mod:`~coterie.reports.page` (one self-contained HTML file), :mod:`~coterie.reports.markdown` (a report beside its
+figures) and ``coterie.cli.findings`` (a terminal).
+
+Figures on pages are data for plotly.js (:mod:`~coterie.reports.charts`, rendered by :mod:`~coterie.reports.html`).
+Figures beside Markdown are drawn by matplotlib (:mod:`~coterie.reports.plots`, :mod:`~coterie.reports.pictures`);
+``charts`` says why there are two libraries. :mod:`~coterie.reports.intervals` has confidence intervals, and
+:mod:`~coterie.reports.words` sizes, times and verdicts in words. Nothing here knows about federated learning.
+"""

@@ -4,35 +4,20 @@ A page is a template that extends ``page.html.j2``, which brings the styles, the
 policy. The policy names the page's own scripts by their digests and forbids everything else, so that even a report made
 from a hostile log can neither run what the log contains nor call home.
 
-Figures are plain data in plotly's JSON schema. Their colours are names, ``"@accent"`` for the style sheet's
-``--accent``, so that the same figure is drawn for light, for dark and for paper.
+Figures are plain data (:mod:`coterie.reports.charts`).
 """
 
 import base64
 import hashlib
-import html
 import json
-from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any
 
 import jinja2
-import numpy as np
 from markupsafe import Markup
-from numpy.typing import NDArray
 from plotly.offline import get_plotlyjs
 
+from coterie.reports.charts import Figure
 from coterie.version import __version__
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A plot: traces and layout in plotly's schema, its height in pixels, and what it shows for who cannot see it."""
-
-    traces: list[dict[str, Any]]
-    layout: dict[str, Any]
-    height: int
-    alt: str
 
 
 def render(package: str, template: str, figures: dict[str, Figure], **values: object) -> str:
@@ -64,15 +49,3 @@ def _place(name: str, figure: Figure) -> Markup:
         '<div class="plot" id="plot-{}" role="img" aria-label="{}" style="height: {}px">'
         '<script type="application/json">{}</script></div>'
     ).format(name, figure.alt, figure.height, Markup(data))  # noqa: S704
-
-
-def text(value: str) -> str:
-    """Return a string that plotly shows as it is: it reads some tags in its labels, and "@" would name a colour."""
-    return html.escape(value, quote=False).replace("@", "&#64;")
-
-
-def packed(array: NDArray[Any]) -> dict[str, str]:
-    """Return an array in plotly's binary form, a fraction of the size of a list."""
-    codes = {"uint8": "u1", "uint16": "u2", "float32": "f4", "float64": "f8"}
-    data = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
-    return {"dtype": codes[array.dtype.name], "bdata": data, "shape": ", ".join(map(str, array.shape))}

@@ -6,6 +6,8 @@ from math import inf, sqrt
 import numpy as np
 import numpy.typing as npt
 
+from coterie.reports.words import count
+
 CONFIDENCE = 0.95
 
 
@@ -36,6 +38,14 @@ def mean_interval(
         return -inf, inf
     reach = float(t.ppf((1 + confidence) / 2, found.size - 1) * found.std(ddof=1) / sqrt(found.size))
     return float(found.mean()) - reach, float(found.mean()) + reach
+
+
+def write_interval(values: npt.NDArray[np.float64], form: str, unit: str = "") -> str:
+    """Write Student's interval for the mean over trials; for a single trial its value."""
+    if values.size < 2:
+        return f"{values.mean():{form}}{unit} in one trial" if values.size else "not measured"
+    low, high = mean_interval(values)
+    return f"{low:{form}} to {high:{form}}{unit}, {count(values.size, 'trial')}"
 
 
 def share_interval(hits: int, tries: int, confidence: float = CONFIDENCE) -> tuple[float, float]:

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    import numpy as np
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
 
 TEXT, QUIET, HAIRLINE = "#111827", "#6b7280", "#d1d5db"
 BLUE, RUST, GREEN, OCHRE, SKY, SLATE = "#1d3557", "#c1440e", "#2a7f62", "#d99a2b", "#3f8fc4", "#7a8494"
@@ -93,8 +95,15 @@ def save_png(figure: Figure, path: Path) -> None:
     write_output(path, file.getbuffer())
 
 
-def foot_legend(axes: Axes) -> None:
-    """Explain the lines of these axes at the foot of the page, where :func:`page` left room for it."""
+def draw_band(axes: Axes, xs: Sequence[float], curves: NDArray[np.float64], color: str, label: str) -> None:
+    """Draw the mean of curves, one in each row, over a band from the least to the largest of them."""
+    axes.fill_between(xs, curves.min(axis=0), curves.max(axis=0), color=color, alpha=0.1, linewidth=0)
+    axes.plot(xs, curves.mean(axis=0), color=color, linewidth=2, label=label)
+
+
+def foot_legend(*panels: Axes) -> None:
+    """Explain the lines at the foot of the page, where :func:`page` left room: of the panel that has most of them."""
+    axes = max(panels, key=lambda one: len(one.get_legend_handles_labels()[1]))
     handles, labels = axes.get_legend_handles_labels()
     style: dict[str, Any] = {"ncols": max(1, len(labels)), "bbox_to_anchor": (0.5, 0.01), "markerscale": 1.3}
     axes.figure.legend(handles, labels, loc="lower center", fontsize=10, **style)

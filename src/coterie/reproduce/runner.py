@@ -1,8 +1,7 @@
 """The runner of declared experiments: what a paper measured, run again by one command.
 
-A finished job is written down at once, so a run that was interrupted, for whatever reason, goes on where it stopped;
-jobs that take long keep what they have done in a folder, and lose only their last step. A report can be made from
-whatever is there.
+A finished job is written to a journal at once, so that an interrupted run goes on where it stopped. Training runs keep
+what they have done in a folder, and lose only their last round. A report can be made from whatever is there.
 """
 
 from __future__ import annotations
@@ -27,7 +26,9 @@ from coterie.errors import ConfigError
 from coterie.files import write_output
 from coterie.host import cores
 from coterie.reports import markdown
-from coterie.reproduce.declarations import FULL, Declaration, Experiment, Findings, Job, JobContext, Record
+from coterie.reports.findings import Findings
+from coterie.reproduce.declarations import FULL, Declaration
+from coterie.reproduce.experiment import Experiment, Job, JobContext, Record
 from coterie.runs.locks import locked
 from coterie.version import __version__
 
@@ -74,7 +75,7 @@ class Run:
         self.declaration.size(self.size)
 
     @cached_property
-    def experiment(self) -> Experiment:
+    def experiment(self) -> Experiment[Any]:
         """What is run."""
         return self.declaration.experiment(self.size)
 
@@ -126,7 +127,7 @@ class Run:
                 look((job,))
                 return False
 
-            record = self.experiment.run(job, self.seed, JobContext(self.folder, self.data, stop))
+            record = self.experiment.measure(job, self.seed, JobContext(self.folder, self.data, stop))
             if record is not None:
                 finished(job, record)
             look(())
@@ -163,10 +164,10 @@ class Run:
         records = {job: journal[job] for job in self.jobs if job in journal}
         if not records:
             raise ConfigError("no job was finished, so there is nothing to report")
-        return self._write(self.experiment.report(records), len(records), __version__)
+        return self._write(self.experiment.findings(records), len(records), __version__)
 
     def rewrite_report(self) -> Findings:
-        """Write the report again from the results that are there, with today's words and remarks; run nothing."""
+        """Write the report again from the results that are there, in the words of this version; run nothing."""
         try:
             stored = msgspec.json.decode((self.folder / RESULTS).read_bytes(), type=Results)
         except (OSError, msgspec.DecodeError) as error:
@@ -179,8 +180,8 @@ class Run:
         return self._write(self.experiment.retell(stored.results), stored.finished, stored.version)
 
     def _write(self, report: Findings, finished: int, version: str) -> Findings:
-        for name, draw in report.figures.items():
-            draw(self.folder / name)
+        for drawing in report.drawings:
+            drawing.draw(self.folder / drawing.file)
         results = Results(
             experiment=self.name,
             title=self.declaration.title,
@@ -194,7 +195,7 @@ class Run:
             finished=finished,
             settings=self.declaration.settled(self.size),
             headlines=list(report.headlines),
-            results=report.summary,
+            results=dict(report.numbers),
         )
         text = json.dumps(msgspec.to_builtins(results), indent=1)
         write_output(self.folder / RESULTS, f"{text}\n".encode())
@@ -205,12 +206,10 @@ class Run:
         partly = "" if finished == len(self.jobs) else f" **Interrupted: {finished:,} of {len(self.jobs):,} jobs.**"
         note = self.declaration.size(self.size).note
         size = f" Size: {self.size}{f' ({note})' if note else ''}."
-        pictures = "\n\n".join(f"![{name.removesuffix('.png').replace('-', ' ')}]({name})" for name in report.figures)
         return (
             f"# {self.declaration.title}\n\n"
-            f"`{self.command}`, Coterie {version}.{size}{partly} Beside: {self.declaration.paper}.\n\n"
-            f"{markdown.bullets(report.headlines)}\n\n{report.text.strip()}\n"
-            + (f"\n## Figures\n\n{pictures}\n" if pictures else "")
+            f"`{self.command}`, Coterie {version}.{size}{partly} Compared with: {self.declaration.paper}.\n\n"
+            f"{markdown.write_findings(report)}"
         )
 
     @contextmanager
@@ -294,5 +293,5 @@ def _prepare_worker(stop: Event) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted, and tells
 
 
-def _run(experiment: Experiment, job: Job, seed: int, folder: Path, data: Path | None) -> Record | None:
-    return experiment.run(job, seed, JobContext(folder, data, _stop.is_set))
+def _run(experiment: Experiment[Any], job: Job, seed: int, folder: Path, data: Path | None) -> Record | None:
+    return experiment.measure(job, seed, JobContext(folder, data, _stop.is_set))

@@ -8,7 +8,7 @@ import numpy as np
 
 from coterie.auditing.figures import sample
 from coterie.cohorts.ledger import Outcome
-from coterie.reports.html import Figure, text
+from coterie.reports.charts import Figure, text
 from coterie.runs.forecasts import Course, last_hours
 from coterie.runs.records import RoundRecord
 from coterie.runs.yardstick import Yardstick

@@ -7,7 +7,8 @@ from coterie.auditing.auditor import audit
 from coterie.auditing.findings import AuditReport
 from coterie.auditing.logs import Participation
 from coterie.auditing.verdict import Measure, Requirement
-from coterie.reports.html import Figure, render
+from coterie.reports.charts import Figure
+from coterie.reports.html import render
 from coterie.reports.words import Level, duration, size
 from coterie.runs import figures as run_figures
 from coterie.runs.config_file import to_toml

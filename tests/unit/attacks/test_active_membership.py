@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from coterie.attacks.active_membership import PRESETS, ActiveMembership
 from coterie.attacks.active_membership.inference import infer
+from coterie.attacks.active_membership.measure import ActiveMembership
 from coterie.attacks.active_membership.methods import (
     COMMON,
     METHODS,
@@ -25,17 +25,19 @@ from coterie.attacks.active_membership.methods import (
     outputs,
 )
 from coterie.attacks.active_membership.records import MembershipScene
-from coterie.attacks.active_membership.summary import InferenceSuccess, MethodSummary
+from coterie.attacks.active_membership.report import outcome_against
+from coterie.attacks.active_membership.settings import PRESETS
+from coterie.attacks.active_membership.statistics import InferenceSuccess, MethodSummary
 from coterie.attacks.active_membership.tasks import Classification, Regression
 from coterie.attacks.active_membership.trial import AttackSchedule, HonestUtility, MethodTrial, know_nothing, play
-from coterie.attacks.active_membership.verdict import outcome_against
+from coterie.attacks.attack import run_attack
 from coterie.attacks.federation import play_round, public_model
-from coterie.attacks.finding import Effect
 from coterie.attacks.ranking import area_under_curve
 from coterie.cli import app
 from coterie.confined import LOSS_CHECKS, ConfinedDescent, ConstantStep, NoCheck, Offsets
 from coterie.confined.network import loss_and_gradient
 from coterie.errors import ConfigError, InputError
+from coterie.reports.findings import Effect
 from coterie.reports.intervals import mean_interval
 from coterie.reports.words import Level
 from coterie.training.executors.processes import InProcess
@@ -431,10 +433,11 @@ class TestCommand:
         assert "public displacement" in page.read_text()
 
     def test_an_attack_that_does_nothing_judges_nothing(self) -> None:
-        finding = ActiveMembership(
+        attack = ActiveMembership(
             participants=3, examples=20, rounds=3, trials=1, threshold=0.3, strength=0.0, patience=20
-        ).play(lambda _doing, _share: None)
-        assert "says nothing of any defence" in finding.headline
+        )
+        finding = run_attack(attack, lambda _doing, _share: None)
+        assert "says nothing about any defence" in finding.headline
         assert finding.level is Level.NOTHING
         assert {line.outcome for line in finding.card} == {Effect.NOT_SHOWN}
 
@@ -447,7 +450,7 @@ class TestCommand:
             ActiveMembership(**wrong)
 
     def test_presets_fit_their_data_and_what_is_given_wins(self) -> None:
-        attack = ActiveMembership.on("mnist", examples=7, threshold=None)
+        attack = ActiveMembership.of("mnist", examples=7, threshold=None)
         assert attack.examples == 7
         assert attack.threshold == PRESETS["mnist"].threshold
         assert attack.options == {"unit": True}

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from coterie.attacks.attack import run_attack
 from coterie.attacks.differencing import report
 from coterie.attacks.differencing.algebra import (
     circle_bounds,
@@ -22,16 +23,17 @@ from coterie.attacks.differencing.algebra import (
     told_apart,
     unexplained,
 )
-from coterie.attacks.differencing.measure import Differencing, SideTrial
+from coterie.attacks.differencing.measure import Differencing, SideTrial, Windows
 from coterie.attacks.differencing.report import SideResult
-from coterie.attacks.differencing.saved_sums import matched, read_sums
 from coterie.attacks.federation import Federation, Matrix, make_sides
-from coterie.attacks.finding import AttackFinding
+from coterie.attacks.saved_sums.measure import matched, read_sums
 from coterie.cli import app
+from coterie.cli.audit_input import spell
 from coterie.cohorts.circles import Circles, Mask, Reals
 from coterie.cohorts.participation import Label, Participation
 from coterie.cohorts.policies import PolicySettings, make_policy, simulate
-from coterie.errors import ConfigError, InputError
+from coterie.errors import ConfigError, InputError, LogTooLarge
+from coterie.reports.findings import Findings
 from coterie.reports.words import Level
 from coterie.training.local import LocalSGD
 
@@ -169,8 +171,8 @@ def test_circles_survive_losses_only_if_broken_ones_are_left_out() -> None:
 
 
 def test_the_attack_on_digits() -> None:
-    found = SMALL.play(lambda _doing, _share: None)
-    policies = found.measures["policies"]
+    found = run_attack(SMALL, lambda _doing, _share: None)
+    policies = found.numbers["policies"]
     random, circles = policies["random"], policies["multi-round"]
     assert random["median_error"] < 0.05 < 0.3 < circles["median_error"]
     assert random["clients_determined"] == 12
@@ -181,24 +183,24 @@ def test_the_attack_on_digits() -> None:
     assert [str(line.outcome) for line in found.card] == ["not eliminated", "eliminated", "reduced"]
 
 
-def told(finding: AttackFinding) -> str:
-    return " ".join([finding.headline, finding.setting, *finding.remarks, *(line.why for line in finding.card)])
+def told(finding: Findings) -> str:
+    return " ".join([finding.headline, finding.about, *finding.remarks, *(line.why for line in finding.card)])
 
 
-def found_by(attack: Differencing, *errors: list[float]) -> AttackFinding:
+def found_by(attack: Differencing, *errors: list[float]) -> Findings:
     """What is told of errors under random selection and circles, in a single trial."""
     results = {
         side.name: [SideTrial(np.array(one), np.ones(2), 0.5 if side.circles else 1.0, None, 0, attack.rounds)]
         for side, one in zip(attack.sides(0), errors, strict=True)
     }
-    return report.tell(attack, attack.sides(0), results, 0.0)
+    return report.report(attack, Windows(results, 0.0))
 
 
 def test_the_protected_side_comes_first_and_names_who_is_recovered_all_the_same() -> None:
     finding = found_by(SMALL, [0.01, 0.01], [0.01, 0.6])
     assert finding.level is Level.SAFE
-    assert finding.headline.startswith("With circles of 2, nobody is told from its circle (")
-    assert "50% of clients have an error below 0.05); with random selection, single clients'" in finding.headline
+    assert finding.headline.startswith("With circles of 2, no client is distinguished from its circle (")
+    assert "50% of clients have an error below 0.05); with random selection, individual updates" in finding.headline
     assert "with circles of 2, too, 50% of clients have an error below 0.05, because" in told(finding)
 
 
@@ -214,7 +216,7 @@ def test_one_round_is_told_in_the_singular() -> None:
 
 def test_one_trial_has_no_spread() -> None:
     finding = found_by(SMALL, [0.01, 0.01], [0.6, 0.6])
-    assert finding.measures["policies"]["random"]["median_error_spread"] is None
+    assert finding.numbers["policies"]["random"]["median_error_spread"] is None
     assert [row[2] for row in finding.tables[0].rows] == ["", ""]
     assert SideResult(SMALL.sides(0)[0], [trial_of(0.1), trial_of(0.3)]).spread == pytest.approx(0.2 / np.sqrt(2))
 
@@ -225,8 +227,8 @@ def trial_of(error: float) -> SideTrial:
 
 def test_of_circles_of_one_nobody_is_told_from_a_mate() -> None:
     finding = found_by(replace(SMALL, privacy=(1,)), [0.01, 0.01], [0.01, 0.01])
-    assert "told apart" not in told(finding)
-    assert finding.measures["policies"]["multi-round"]["circle_mates_told_apart"] is None
+    assert "distinguished" not in told(finding)
+    assert finding.numbers["policies"]["multi-round"]["circle_mates_told_apart"] is None
     assert finding.level is Level.DANGER
 
 
@@ -339,9 +341,26 @@ def test_damaged_sums_are_refused_or_read_and_nothing_else(data: st.DataObject) 
         read_sums(file)
 
 
+def test_the_log_of_saved_sums_is_read_with_the_options_that_errors_name(tmp_path: Path) -> None:
+    log, kept = tmp_path / "log.csv", tmp_path / "sums.npz"
+    log.write_text("day;who;kind\nmonday;a;train\nmonday;b;train\nmonday;c;test\ntuesday;a;train\n")
+    np.savez(kept, monday=np.ones(3), tuesday=np.zeros(3))
+    saved = ["--ledger", str(log), "--sums", str(kept), "--round-column", "day", "--client-column", "who"]
+    saved += ["--where", "kind=train", "--json"]
+    with pytest.raises(InputError, match="order") as refused:
+        invoke(*saved)
+    assert "--keep-order" in spell(refused.value)
+    assert json.loads(invoke(*saved, "--keep-order"))["determined"] == ["a", "b"]
+    with pytest.raises(LogTooLarge) as refused:
+        invoke(*saved, "--keep-order", "--limit", "0.00001")
+    assert "--limit MB" in spell(refused.value)
+    assert json.loads(invoke(*saved, "--keep-order", "--limit", "1"))["settings"]["limit"] == 1_000_000
+
+
 def test_options_that_contradict_are_refused() -> None:
     for wrong in ["--sums", "x"], ["--out", "x"], ["--run", "x", "--ledger", "y", "--sums", "z"]:
-        assert RUNNER.invoke(app, ["attack", "differencing", *wrong]).exit_code == 2
+        with pytest.raises(ConfigError, match="--run, or --ledger and --sums"):
+            invoke(*wrong)
 
 
 def test_a_run_that_kept_its_sums_is_attacked(tmp_path: Path) -> None:

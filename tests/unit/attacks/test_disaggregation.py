@@ -8,7 +8,6 @@ import pytest
 from typer.testing import CliRunner
 
 from coterie.attacks.differencing.algebra import reconstruct, told_apart
-from coterie.attacks.disaggregation import Disaggregation
 from coterie.attacks.disaggregation.algebra import (
     column_space,
     disaggregate,
@@ -17,14 +16,14 @@ from coterie.attacks.disaggregation.algebra import (
     guess_by_counts,
     period_counts,
 )
-from coterie.attacks.disaggregation.measure import HiddenLogTrial
-from coterie.attacks.disaggregation.report import draw_log, tell
+from coterie.attacks.disaggregation.measure import Disaggregation, HiddenLogTrial
+from coterie.attacks.disaggregation.report import draw_log, report
 from coterie.attacks.federation import Matrix, make_sides
-from coterie.attacks.finding import Effect
 from coterie.cli import app
 from coterie.cohorts.circles import Circles, Mask
 from coterie.cohorts.policies import PolicySettings, make_policy, simulate
 from coterie.errors import ConfigError, InputError
+from coterie.reports.findings import Effect
 
 RUNNER = CliRunner()
 
@@ -119,13 +118,12 @@ def trial(error: float, told: float) -> HiddenLogTrial:
 def test_what_hiding_the_log_does_follows_the_numbers(error: float, told: float, said: str, outcome: Effect) -> None:
     """Of 25 pairs, 14 told apart may be chance; 20 are not."""
     attack = Disaggregation()
-    sides = make_sides(("random", "multi-round"), (2,), 10, 4, 0, naive=False)
-    finding = tell(attack, sides, {"random": [trial(error, told)], "multi-round": [trial(0.5, 0.5)]})
-    assert finding.headline.startswith("With circles of 2 10% of the hidden log come out of the sums, and nobody is")
+    finding = report(attack, {"random": [trial(error, told)], "multi-round": [trial(0.5, 0.5)]})
+    assert finding.headline.startswith("With circles of 2 10% of the hidden log are recovered from the sums, and no")
     assert said in finding.headline
     line = finding.card[2]
     assert line.outcome is outcome
-    assert line.why.startswith(f"two clients are told apart in {told:.0%} of 25 pairs")
+    assert line.why.startswith(f"two clients are distinguished in {told:.0%} of 25 pairs")
 
 
 def test_wrong_entries_stand_out_in_the_picture_of_the_log() -> None:

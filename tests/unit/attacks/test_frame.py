@@ -9,21 +9,12 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from coterie.attacks.finding import (
-    Adversary,
-    AttackFinding,
-    CardLine,
-    Effect,
-    OnProgress,
-    Plot,
-    Strip,
-    WordTable,
-    record,
-)
-from coterie.attacks.page import attack_page
+from coterie.attacks.attack import Adversary, OnProgress, make_record, run_attack
 from coterie.cli.attack_show import show
 from coterie.errors import ConfigError
-from coterie.reports.html import Figure
+from coterie.reports.charts import Figure
+from coterie.reports.findings import CardLine, Effect, Findings, Plot, Strip, Table
+from coterie.reports.page import findings_page
 from coterie.reports.words import Level
 
 EVIL = "<b>[red]x[/red]</b>"  # neither a page nor a terminal may take it for markup
@@ -41,38 +32,42 @@ class Guess:
     def threat(self) -> Adversary:
         return Adversary("anybody", "nothing", f"the rules {EVIL}", "guess")
 
-    def play(self, watch: OnProgress) -> AttackFinding:
+    def measure(self, watch: OnProgress) -> int:
         watch("guessing", 1.0)
+        return 0
+
+    def report(self, right: int) -> Findings:
         bars = Figure([{"type": "bar", "x": [1], "y": [2]}], {}, 200, "a bar")
-        return AttackFinding(
-            Level.SAFE,
-            "Nothing was guessed.",
-            f"{self.tries} guesses, at {EVIL}",
-            {"right": 0, "policies": {"random": {"median_error": 1.0}}},
-            [WordTable("Guesses", ["who", "right"], [["anybody", "0"]], "none at all")],
-            [CardLine("guess", "anything", Effect.ELIMINATED, "there is nothing to see")],
-            [Plot("Guesses drawn", bars)],
-            [Strip("Guesses seen", [("truth", np.zeros((2, 4, 4))), ("guess", np.ones((2, 4, 4, 3)))])],
-            ["Not much of an attack."],
+        return Findings(
+            level=Level.SAFE,
+            headlines=["Nothing was guessed."],
+            about=f"{self.tries} guesses, at {EVIL}",
+            numbers={"right": right, "policies": {"random": {"median_error": 1.0}}},
+            tables=[Table("Guesses", ["who", "right"], [["anybody", "0"]], "none at all")],
+            card=[CardLine("guess", "anything", Effect.ELIMINATED, "there is nothing to see")],
+            plots=[Plot("Guesses drawn", bars)],
+            pictures=[Strip("Guesses seen", [("truth", np.zeros((2, 4, 4))), ("guess", np.ones((2, 4, 4, 3)))])],
+            remarks=["Not much of an attack."],
         )
 
 
-def played() -> AttackFinding:
-    return Guess().play(lambda *_: None)
+def found() -> Findings:
+    return run_attack(Guess(), lambda *_: None)
 
 
 def test_record_is_plain_and_keeps_the_order_of_reading() -> None:
-    found = json.loads(json.dumps(record(Guess(5), played())))
-    assert list(found) == [
+    record = json.loads(json.dumps(make_record(Guess(5), found())))
+    assert list(record) == [
         "attack", "threat_model", "settings", "setting", "right", "policies", "verdict", "remarks", "card",
     ]  # fmt: skip
-    assert found["settings"] == {"tries": 5}
-    assert found["card"][0]["outcome"] == "eliminated"
-    assert found["policies"]["random"]["median_error"] == 1
+    assert record["settings"] == {"tries": 5}
+    assert record["card"][0]["outcome"] == "eliminated"
+    assert record["policies"]["random"]["median_error"] == 1
 
 
 def test_page_has_everything_and_escapes_it() -> None:
-    page = attack_page(Guess(), played()).partition("<noscript>")[0]  # the scripts come after it
+    page = findings_page("Guessing", "Attack", Guess().threat.facts(), found())
+    page = page.partition("<noscript>")[0]  # the scripts come after it
     for said in "Nothing was guessed.", "Guesses drawn", "Guesses seen", "Privacy card", "Not much of an attack.":
         assert said in page
     assert "<b>[red]" not in page
@@ -98,7 +93,7 @@ def test_json_and_page_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 def test_page_that_cannot_be_written_is_refused_before_any_work(tmp_path: Path) -> None:
     class Never(Guess):
-        def play(self, watch: OnProgress) -> AttackFinding:
+        def measure(self, watch: OnProgress) -> int:
             raise AssertionError("it was played all the same")
 
     with pytest.raises(ConfigError, match="cannot write"):
@@ -109,7 +104,7 @@ def test_page_that_cannot_be_written_is_refused_before_any_work(tmp_path: Path) 
 
 def test_an_attack_that_fails_leaves_no_page_and_an_old_one_as_it_was(tmp_path: Path) -> None:
     class Fails(Guess):
-        def play(self, watch: OnProgress) -> AttackFinding:
+        def measure(self, watch: OnProgress) -> int:
             raise ConfigError("no such data")
 
     old = tmp_path / "old.html"

@@ -15,10 +15,10 @@ from torch import nn
 from torch.nn.utils.parametrizations import orthogonal
 from typer.testing import CliRunner
 
-from coterie.attacks.imprint import Imprint, Imprinter, craft, examples_in
+from coterie.attacks.attack import run_attack
 from coterie.attacks.imprint.defences import refused_for_architecture, refused_for_length
-from coterie.attacks.imprint.layer import network
-from coterie.attacks.imprint.measure import compare
+from coterie.attacks.imprint.layer import Imprinter, craft, examples_in, network
+from coterie.attacks.imprint.measure import Imprint, compare
 from coterie.cli import app
 from coterie.errors import ConfigError, InputError, PeerProtocolError
 from coterie.training.architecture import architecture, check_architecture
@@ -75,8 +75,8 @@ def test_a_real_session_over_circles_gives_examples_away_and_noise_does_not() ->
 
 @pytest.mark.parametrize("noise", [1e200, 1e308])
 def test_noise_beyond_all_numbers_leaves_nothing_and_still_has_a_story(noise: float) -> None:
-    told = replace(SMALL, noise=(noise,)).play(lambda *_: None)
-    assert told.measures["noise"] == {f"{noise:g}": 0}
+    told = run_attack(replace(SMALL, noise=(noise,)), lambda *_: None)
+    assert told.numbers["noise"] == {f"{noise:g}": 0}
     assert told.card[-1].why.startswith("0% recovered exactly")
 
 
@@ -163,7 +163,7 @@ def test_settings_that_make_no_sense_are_refused(change: dict[str, tuple[int, ..
 
 
 def test_a_layer_too_narrow_to_keep_examples_apart_shows_nothing_of_noise() -> None:
-    finding = Imprint(cohorts=(4,), bins=(2,), noise=(1.0,), trials=1).play(lambda _doing, _share: None)
+    finding = run_attack(Imprint(cohorts=(4,), bins=(2,), noise=(1.0,), trials=1), lambda _doing, _share: None)
     assert finding.level == "nothing"
     assert [line.outcome for line in finding.card] == ["not shown", "reduced", "not shown"]  # a pin refuses in any case
 

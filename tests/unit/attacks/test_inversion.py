@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from coterie.attacks.attack import run_attack
 from coterie.attacks.federation import Federation, make_sides, shaped
-from coterie.attacks.inversion import Budget, Inversion, exact_input, invert
+from coterie.attacks.inversion.descent import Budget, exact_input, invert
+from coterie.attacks.inversion.measure import Inversion
 from coterie.attacks.inversion.target import ALONE, TARGET, TOGETHER, Origin, Scene
 from coterie.attacks.similarity import psnr
 from coterie.cli import app
@@ -100,8 +102,8 @@ def test_a_budget_has_steps() -> None:
 
 def test_the_finding_follows_from_the_numbers() -> None:
     attack = Inversion(examples=1, privacy=(2,), trials=2, steps=120)
-    finding = attack.play(lambda _doing, _share: None)
-    rows = finding.measures["rows"]
+    finding = run_attack(attack, lambda _doing, _share: None)
+    rows = finding.numbers["rows"]
     assert rows["T = 1"]["recognised"]["mean"] == 1
     assert finding.card[0].outcome == "not eliminated"
     assert finding.card[1].outcome == "not eliminated"  # of single examples, a pair is given away, and it says so
@@ -110,7 +112,7 @@ def test_the_finding_follows_from_the_numbers() -> None:
 
 
 def test_an_attack_that_fails_on_a_client_alone_shows_nothing_of_circles() -> None:
-    finding = Inversion(examples=8, privacy=(2,), trials=2, steps=1).play(lambda _doing, _share: None)
+    finding = run_attack(Inversion(examples=8, privacy=(2,), trials=2, steps=1), lambda _doing, _share: None)
     assert finding.level == "nothing"
     assert {line.outcome for line in finding.card} == {"not shown"}
 

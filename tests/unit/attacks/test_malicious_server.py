@@ -14,19 +14,20 @@ pytest.importorskip("torch", reason="training needs coterie[train]")
 from typer.testing import CliRunner
 
 from coterie.arithmetic.ring import Ring
+from coterie.attacks.attack import make_record, run_attack
 from coterie.attacks.federation import Federation
-from coterie.attacks.finding import Effect, record
 from coterie.attacks.malicious_server import actions, inconsistency, invitations, sessions
 from coterie.attacks.malicious_server.ablation import RULES, without
 from coterie.attacks.malicious_server.knowledge import leaks
 from coterie.attacks.malicious_server.measure import LIES, MaliciousServer
+from coterie.attacks.malicious_server.results import SIGNIFICANT, LieResult, chance_of
 from coterie.attacks.malicious_server.scenario import Attempt, Lie, Scenario
-from coterie.attacks.malicious_server.told import SIGNIFICANT, Told, chance_of
 from coterie.attacks.malicious_server.variants import VaryingServer
 from coterie.cli import app
 from coterie.crypto.signing import each_signature_once
 from coterie.errors import ConfigError, PeerProtocolError, RoundAborted
 from coterie.graphs.topology import Complete, Harary
+from coterie.reports.findings import Effect
 from coterie.reports.words import Level
 from coterie.runs.secrets import digest_of
 from coterie.secagg import Server, ThreatMode
@@ -332,14 +333,14 @@ def unwatched(_doing: str, share: float) -> None:
 
 def test_the_finding_says_what_was_found() -> None:
     attack = small()
-    finding = attack.play(unwatched)
+    finding = run_attack(attack, unwatched)
     assert finding.level is Level.SAFE
     assert "2 of 2 lies obtained a client's input exactly; with all rules, none did" in finding.headline
     assert [line.outcome for line in finding.card] == [Effect.ELIMINATED, Effect.REDUCED]
-    lies = record(attack, finding)["lies"]
+    lies = make_record(attack, finding)["lies"]
     assert lies["both-shares"]["without_rule"] == {"exact": 1, "resemblance": pytest.approx(1)}
     assert lies["splitting"]["clients_in_what_is_left"] == 3
-    (both, split) = finding.strips
+    (both, split) = finding.pictures
     (_, victim), (_, without_rule), (_, with_rule) = both.rows
     assert (victim == without_rule).all()
     assert not (victim == with_rule).all()
@@ -348,29 +349,29 @@ def test_the_finding_says_what_was_found() -> None:
 
 def test_it_depends_on_the_settings_alone() -> None:
     attack = small(lies=("stranding",))
-    one, other = (record(attack, attack.play(unwatched)) for _ in range(2))
+    one, other = (make_record(attack, run_attack(attack, unwatched)) for _ in range(2))
     assert one == other
     again = small(lies=("stranding",), seed=1)
-    assert record(again, again.play(unwatched))["lies"] != one["lies"]
+    assert make_record(again, run_attack(again, unwatched))["lies"] != one["lies"]
 
 
 def test_terms_of_trust_are_not_called_safe() -> None:
-    finding = small(lies=("key-substitution", "both-shares"), active=False).play(unwatched)
+    finding = run_attack(small(lies=("key-substitution", "both-shares"), active=False), unwatched)
     assert finding.level is Level.DANGER
     assert finding.headline.startswith("1 of 2 lies obtained a client's input with all rules in place: substituted")
     assert [line.outcome for line in finding.card] == [Effect.NOT_ELIMINATED, Effect.ELIMINATED]
 
 
 def test_a_lie_that_cannot_be_told_is_not_called_shown() -> None:
-    finding = small(lies=("splitting", "copied-keys"), privacy=1, colluders=0).play(unwatched)
+    finding = run_attack(small(lies=("splitting", "copied-keys"), privacy=1, colluders=0), unwatched)
     assert finding.headline.startswith("Nothing is shown")
-    assert finding.strips == []
-    assert ["Cannot be told here" in line.why for line in finding.card] == [True, True]
+    assert finding.pictures == []
+    assert ["Not possible here" in line.why for line in finding.card] == [True, True]
 
 
 def test_a_find_by_a_variation_counts() -> None:
     attempt = Attempt(Ring(8), np.zeros(4, np.uint16))
-    told = Told(LIES["stranding"], [attempt], [attempt], [], 1.0)
+    told = LieResult(LIES["stranding"], [attempt], [attempt], [], 1.0)
     assert told.outcome is Effect.ELIMINATED
     broken = replace(told, varied=[type("V", (), {"broken": True})()])
     assert broken.outcome is Effect.NOT_ELIMINATED
@@ -379,17 +380,20 @@ def test_a_find_by_a_variation_counts() -> None:
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"lies": ("white",)}, "no lie 'white'; there are both-shares"),
-        ({"lies": ()}, "at least one lie"),
-        ({"trials": 0}, "one trial"),
+        ({"lies": ("white",)}, "no lie 'white'; known are both-shares"),
+        ({"trials": 0}, "trials must be a whole number from 1"),
         ({"privacy": 7}, "T = 7"),
-        ({"clients": 3}, "not 3 clients"),
-        ({"colluders": 6}, "between 0 and 5 collude"),
+        ({"clients": 3}, "clients must be a whole number from 4 to 100, not 3"),
+        ({"colluders": 6}, "between 0 and 5 may collude"),
     ],
 )
 def test_settings_that_cannot_be_played(changes: dict[str, object], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         small(**changes)
+
+
+def test_all_lies_are_tried_unless_some_are_named() -> None:
+    assert small(lies=()).lies == tuple(LIES)
 
 
 def test_the_command(tmp_path: Path) -> None:

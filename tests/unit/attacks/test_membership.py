@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from coterie.attacks.federation import flat
 from coterie.attacks.membership.candidates import Candidates, SumNoise, Training
 from coterie.attacks.membership.measure import CLIENT, NOTHING, SECURE, SPARSE, Game, Measured, play_trial
-from coterie.attacks.membership.summary import InferenceSummary
+from coterie.attacks.membership.statistics import InferenceSummary
 from coterie.cli import app
 from coterie.errors import ConfigError
 from coterie.training.local import LocalSGD

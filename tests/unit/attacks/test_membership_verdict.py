@@ -4,38 +4,39 @@ from dataclasses import replace
 
 import pytest
 
-from coterie.attacks.finding import AttackFinding, Effect
-from coterie.attacks.membership import passive
+from coterie.attacks.attack import run_attack
+from coterie.attacks.membership import measure
 from coterie.attacks.membership.measure import CLIENT, NOTHING, SECURE, SPARSE, Game, Measured, PassiveTrial
-from coterie.attacks.membership.passive import PassiveMembership
 from coterie.attacks.membership.rates import Decisions
+from coterie.attacks.membership.statistics import ATTACKS
 from coterie.attacks.one_sum.bounds import Bound, ceiling
-from coterie.attacks.one_sum.measure import OneSum
-from coterie.attacks.one_sum.telling import CRAFTED, PAIRS, Audited, tell
+from coterie.attacks.one_sum.measure import CRAFTED, PAIRS, Audited, Audits, OneSum
+from coterie.attacks.one_sum.report import report
+from coterie.reports.findings import Effect, Findings
 from coterie.reports.words import Level
 
 SUM, NOISY = "sum-4", "noisy-sum-4"
 AUDIT = OneSum(cohorts=(4,), noise=(1.0,), tries=1000, trials=1)
 
 
-def told(monkeypatch: pytest.MonkeyPatch, **areas: float) -> AttackFinding:
+def told(monkeypatch: pytest.MonkeyPatch, **areas: float) -> Findings:
     """Return the finding of trials in which every attack has these AUCs, and 0.5 where none is given."""
 
     def trial(_game: Game, seed: int, _watch: object) -> PassiveTrial:
         wobble = 0.01 * (seed % 3 - 1)
         views = {
-            view: dict.fromkeys(passive.ATTACKS, Measured(area + wobble, Decisions(1, 1, 1, 1), (0, 0), (0, 0)))
+            view: dict.fromkeys(ATTACKS, Measured(area + wobble, Decisions(1, 1, 1, 1), (0, 0), (0, 0)))
             for view, area in {**dict.fromkeys((NOTHING, CLIENT, SECURE, SPARSE, SUM, NOISY), 0.5), **areas}.items()
         }
         budget = {CLIENT: {"lira": [(2, 0.5)], "rmia": [(2, 0.5)]}}
         return PassiveTrial(views, {}, budget)
 
-    monkeypatch.setattr(passive, "play_trial", trial)
-    monkeypatch.setattr(passive, "trial_seed", lambda _seed, trial: trial)
-    return PassiveMembership(cohorts=(4,), trials=6).play(lambda _what, _share: None)
+    monkeypatch.setattr(measure, "play_trial", trial)
+    monkeypatch.setattr(measure, "trial_seed", lambda _seed, trial: trial)
+    return run_attack(measure.PassiveMembership(cohorts=(4,), trials=6), lambda _what, _share: None)
 
 
-def outcomes(finding: AttackFinding) -> list[Effect]:
+def outcomes(finding: Findings) -> list[Effect]:
     """Of a client's model, the masked uploads, the sum and the noisy sum."""
     return [line.outcome for line in finding.card]
 
@@ -51,7 +52,7 @@ def test_an_attack_that_fails_on_the_baseline_says_nothing(monkeypatch: pytest.M
 def test_what_a_sum_tells_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     finding = told(monkeypatch, **{CLIENT: 0.9, SUM: 0.7})
     assert finding.level is Level.CAUTION
-    assert "a masked upload tells nothing; the sum still tells: AUC 0.70" in finding.headline
+    assert "a masked upload reveals nothing; the sum still reveals it: AUC 0.70" in finding.headline
     assert outcomes(finding) == [
         Effect.NOT_ELIMINATED,
         Effect.ELIMINATED,
@@ -63,7 +64,7 @@ def test_what_a_sum_tells_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_sum_that_shows_nothing_is_not_called_safe(monkeypatch: pytest.MonkeyPatch) -> None:
     finding = told(monkeypatch, **{CLIENT: 0.9})
-    assert "of the sum, nothing could be shown" in finding.headline
+    assert "for the sum, nothing could be shown" in finding.headline
     assert outcomes(finding)[3] is Effect.REDUCED
     assert finding.level is Level.CAUTION
 
@@ -75,7 +76,7 @@ def test_a_sum_as_bad_as_the_client_is_no_defence(monkeypatch: pytest.MonkeyPatc
 def test_a_mask_that_leaks_is_an_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
     finding = told(monkeypatch, **{CLIENT: 0.9, SECURE: 0.6})
     assert finding.level is Level.DANGER
-    assert "something of it is seen in its masked upload, SA" in finding.headline
+    assert "something is visible in its masked upload, SA" in finding.headline
     assert outcomes(finding)[1:3] == [Effect.NOT_ELIMINATED, Effect.ELIMINATED]
 
 
@@ -95,7 +96,7 @@ def audited(plain: float, noisy: float) -> list[Audited]:
     ],
 )
 def test_an_audit_is_told_as_it_is(plain: float, noisy: float, level: Level, said: str) -> None:
-    finding = tell(AUDIT, [audited(plain, noisy)], 0.0)
+    finding = report(AUDIT, Audits([audited(plain, noisy)], 0.0))
     assert finding.level is level
     assert said in finding.headline
     assert finding.card[0].outcome is Effect.NOT_ELIMINATED

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from coterie.attacks.one_sum.bounds import DOUBT, audit, ceiling, least_epsilons
-from coterie.attacks.one_sum.measure import OneSum, choose_pair
+from coterie.attacks.one_sum.measure import CLIENT, CRAFTED, EXAMPLE, PAIRS, OneSum, choose_pair
 from coterie.attacks.one_sum.population import Population, Uncertainty, draw_sums
-from coterie.attacks.one_sum.telling import CLIENT, CRAFTED, EXAMPLE, PAIRS
 from coterie.cli import app
 from coterie.errors import ConfigError, InputError
 from coterie.training.local import LocalSGD
@@ -108,7 +107,7 @@ def test_audits_that_cannot_be_made_are_refused(wrong: dict[str, float]) -> None
 
 def test_clients_that_learn_nothing_are_refused() -> None:
     with pytest.raises(ConfigError, match="learn nothing"):
-        OneSum(cohorts=(4,), population=8, tries=8, learning_rate=0.0, trials=1).play(lambda *_: None)
+        OneSum(cohorts=(4,), population=8, tries=8, learning_rate=0.0, trials=1).measure(lambda *_: None)
 
 
 def test_the_command(tmp_path: Path) -> None:

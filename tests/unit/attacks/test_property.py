@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from scipy.stats import mannwhitneyu
 from typer.testing import CliRunner
 
-from coterie.attacks.finding import AttackFinding, Effect
 from coterie.attacks.property.detector import (
     Detector,
     attribute,
@@ -17,12 +16,13 @@ from coterie.attacks.property.detector import (
     ranking_among_mates,
 )
 from coterie.attacks.property.measure import PropertyInference, PropertyTrial
-from coterie.attacks.property.report import chance_of_ranking, draw_scores, tell
+from coterie.attacks.property.report import chance_of_ranking, draw_scores, report
 from coterie.attacks.ranking import area_under_curve
 from coterie.cli import app
 from coterie.cohorts.circles import Circles, Mask, Reals
 from coterie.cohorts.policies import PolicySettings, make_policy, simulate
 from coterie.errors import ConfigError, InputError
+from coterie.reports.findings import Effect, Findings
 from coterie.reports.words import Level
 
 RUNNER = CliRunner()
@@ -126,7 +126,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert printed["no_information"] == {"auc": 0.5, "accuracy": 0.75}
     shown = page.read_text()
     assert "upside down" in shown
-    assert "What the server makes of each client" in shown
+    assert "Score of each client" in shown
 
 
 def test_the_figure_has_every_client_on_the_line_of_its_side() -> None:
@@ -183,7 +183,7 @@ def test_chances_of_rankings() -> None:
     assert chance_of_ranking([trial_of(np.zeros(40), having, alone)]) == 1
 
 
-def judged(random: float, circles: float) -> AttackFinding:
+def judged(random: float, circles: float) -> Findings:
     """What is told where so many clients with the property, of 8, rank first under each way to choose cohorts."""
     attack = PropertyInference(privacy=(2,), dropouts=0.0, trials=1)
     having = np.arange(40) < 8
@@ -194,18 +194,18 @@ def judged(random: float, circles: float) -> AttackFinding:
         for circle in side.mates if side.circles else ():
             scores[list(circle)] = scores[list(circle)].max()
         found[side.name] = [trial_of(scores, having, side.mates)]
-    return tell(attack, attack.sides(0), found)
+    return report(attack, found)
 
 
 def test_a_server_that_guesses_judges_nothing() -> None:
     """An AUC above 0.5 in the only trial proves nothing."""
     finding = judged(0.25, 0.0)
     assert finding.level is Level.NOTHING
-    assert finding.measures["policies"]["random"]["auc"] > 0.55
+    assert finding.numbers["policies"]["random"]["auc"] > 0.55
     assert "is not shown to find clients" in finding.headline
     assert finding.headline.endswith("So this run says nothing of circles.")
     assert [line.outcome for line in finding.card] == [Effect.NOT_SHOWN, Effect.ELIMINATED, Effect.NOT_SHOWN]
-    assert finding.measures["policies"]["random"]["auc_spread"] is None
+    assert finding.numbers["policies"]["random"]["auc_spread"] is None
     assert [row[2] for row in finding.tables[0].rows] == ["", ""]
 
 

@@ -21,6 +21,7 @@ from coterie.auditing.logs import Label, Participation, UnusedLine
 from coterie.auditing.page import audit_page
 from coterie.auditing.verdict import Requirement
 from coterie.reports import html as pages
+from coterie.reports.charts import Figure
 
 HOSTILE = (
     "<script>hack()</script>",
@@ -105,7 +106,7 @@ def test_names_are_shown_and_never_act(names: list[str], word: str) -> None:
 
 
 def test_figures_cannot_end_their_script() -> None:
-    figure = pages.Figure([{"name": "</script><script>hack()</script>"}], {}, 100, '"><b>')
+    figure = Figure([{"name": "</script><script>hack()</script>"}], {}, 100, '"><b>')
     page = Reader(pages._place("x", figure))
     assert page.figures()["x"]["data"] == figure.traces
     assert [tag for tag, _ in page.tags] == ["div", "script"]

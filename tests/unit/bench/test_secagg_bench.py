@@ -13,15 +13,18 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from coterie.arithmetic.ring import Ring
-from coterie.bench import SessionCosts, Workload, choose, compare, keystream_ratio, measure, peak_rss_bytes, topologies
+from coterie.bench import topologies
+from coterie.bench.machine import keystream_ratio
 from coterie.bench.rivals import flower_secagg as flower_bench
-from coterie.bench.secagg import check_flower
+from coterie.bench.secagg import SessionCosts, check_flower, measure
+from coterie.bench.topologies import compare
+from coterie.bench.workload import Workload, choose
 from coterie.cli import app, main
 from coterie.cli import bench as bench_cli
 from coterie.errors import ConfigError, RoundAborted, ThresholdError
 from coterie.graphs.guarantees import majority_threshold, paper_parameters
 from coterie.graphs.topology import Complete, ErdosRenyi, Harary
-from coterie.host import install_command
+from coterie.host import install_command, peak_rss_bytes
 from coterie.secagg.server import Aggregate, Step
 from coterie.transports.memory import OnAnswer, Session
 

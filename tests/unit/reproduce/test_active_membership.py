@@ -12,9 +12,10 @@ from coterie.attacks.active_membership.inference import Inferred
 from coterie.attacks.active_membership.methods import COMMON, OWN, PUBLIC
 from coterie.attacks.active_membership.trial import AttackCourse, AttackLook, HonestUtility, MethodTrial
 from coterie.errors import ConfigError
-from coterie.reproduce.active_membership.experiment import AttackClaim, AttackExperiment
-from coterie.reproduce.claims import Judgement
-from coterie.reproduce.declarations import FULL, QUICK, Job, declared, read_declaration
+from coterie.reports.findings import Judgement
+from coterie.reproduce.active_membership import AttackClaim, AttackExperiment
+from coterie.reproduce.declarations import FULL, QUICK, declared, read_declaration
+from coterie.reproduce.experiment import Job
 from coterie.reproduce.runner import REPORT, Run
 
 NAMES = ("cgd-active", "cgd-active-energy", "cgd-active-scale")
@@ -42,7 +43,7 @@ def told(claim: AttackClaim, rows: dict[str, list[dict[str, object]]]) -> Judgem
         for method, found in rows.items()
         for number, record in enumerate(found)
     }
-    (judged,) = experiment.report(records).summary["claims"]
+    (judged,) = experiment.findings(records).numbers["claims"]
     return Judgement(judged["judgement"])
 
 
@@ -118,11 +119,11 @@ def test_a_small_experiment_is_reported_and_can_be_told_again(tmp_path: Path) ->
     run.work()
     report = run.write_report()
     text = (tmp_path / REPORT).read_text()
-    assert {row["method"] for row in report.summary["outcomes"]} == {"fedavg", "ditto", "confined", "confined-checked"}
-    assert all(np.shape(row["trials"]) == (2,) for row in report.summary["outcomes"])
+    assert {row["method"] for row in report.numbers["outcomes"]} == {"fedavg", "ditto", "confined", "confined-checked"}
+    assert all(np.shape(row["trials"]) == (2,) for row in report.numbers["outcomes"])
     assert "public displacement" in text
     assert (tmp_path / "inference.png").stat().st_size > 0
     run.rewrite_report()
     assert (tmp_path / REPORT).read_text() == text
-    with pytest.raises(ConfigError, match="do not hold the outcomes"):
+    with pytest.raises(ConfigError, match="do not hold"):
         run.experiment.retell({})

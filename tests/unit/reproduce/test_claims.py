@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coterie.reports.findings import Claim, Findings, Judgement, judge
 from coterie.reports.intervals import mean_interval, share_interval
-from coterie.reproduce.claims import Claim, Judgement, judge, write_claims
+from coterie.reports.markdown import write_findings
 
 numbers = st.floats(-1e6, 1e6)
 
@@ -46,5 +47,5 @@ def test_mean_intervals_hold_the_mean_in_19_of_20_samples() -> None:
 
 
 def test_claims_are_written_with_statistic_and_judgement() -> None:
-    text = write_claims([Claim("It works", "9 of 10", Judgement.OPEN)])
-    assert text.endswith("| It works | 9 of 10 | cannot be judged at this size |")
+    text = write_findings(Findings(headlines=[], about="", claims=[Claim("It works", "9 of 10", Judgement.OPEN)]))
+    assert text.endswith("| It works | 9 of 10 | cannot be judged at this size |\n")

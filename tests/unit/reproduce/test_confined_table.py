@@ -10,12 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie.errors import ConfigError
-from coterie.reproduce.claims import Judgement
-from coterie.reproduce.confined_table.claims import DISPLACEMENT, learner_claims
-from coterie.reproduce.confined_table.experiment import ConfinedTable, LearnerClaim, LearnerRow
+from coterie.reports.findings import Judgement
+from coterie.reports.markdown import write_findings
+from coterie.reproduce.confined_table.experiment import ConfinedTable
 from coterie.reproduce.confined_table.grid import GridCase, load_rows, play, spread_members
 from coterie.reproduce.confined_table.outcomes import Evaluation, Finding, Learnt
-from coterie.reproduce.declarations import FULL, QUICK, Declaration, Job, JobContext, declared, read_declaration
+from coterie.reproduce.confined_table.report import DISPLACEMENT, learner_claims
+from coterie.reproduce.confined_table.settings import LearnerClaim, LearnerRow
+from coterie.reproduce.declarations import FULL, QUICK, Declaration, declared, read_declaration
+from coterie.reproduce.experiment import Job, JobContext
 from coterie.reproduce.runner import REPORT, Run
 
 SHIPPED = ("cgd-accuracy", "cgd-fairness", "cgd-lambda", "cgd-mu", "cgd-scale", "cgd-scale-cifar10")
@@ -174,7 +177,9 @@ def test_shipped_tables_can_be_run_and_are_about_their_own_rows(name: str) -> No
             if experiment.row(job).by == "grid":
                 assert experiment.case(job).step_size(1) > 0
             else:
-                assert experiment.config(job, 0, None).rounds > 0
+                config = experiment.config(job, 0, None)
+                assert config is not None
+                assert config.rounds > 0
 
 
 def test_tables_are_written_and_can_be_told_again(tmp_path: Path) -> None:
@@ -183,15 +188,15 @@ def test_tables_are_written_and_can_be_told_again(tmp_path: Path) -> None:
     report = run.write_report()
     text = (tmp_path / REPORT).read_text()
     assert "12.34" in text
-    assert [claim["judgement"] for claim in report.summary["claims"]] == [Judgement.HOLDS]
+    assert [claim["judgement"] for claim in report.numbers["claims"]] == [Judgement.HOLDS]
     assert "80 participants" in report.headlines[-1]
-    assert set(report.figures) == {"learning.png", "participants.png", "growth.png"}
-    told = {(one["table"], one["row"]): one for one in report.summary["outcomes"]}
+    assert {drawing.file for drawing in report.drawings} == {"learning.png", "participants.png", "growth.png"}
+    told = {(one["table"], one["row"]): one for one in report.numbers["outcomes"]}
     assert set(told) == {("few", "CGD"), ("few", "local"), ("few", "FedAvg"), ("many", "CGD"), ("many", "local")}
     assert told["few", "FedAvg"]["findings"][0]["curve"][-1]["displacement"] is not None
     run.rewrite_report()
     assert (tmp_path / REPORT).read_text() == text
-    with pytest.raises(ConfigError, match="do not hold the outcomes"):
+    with pytest.raises(ConfigError, match="do not hold"):
         run.experiment.retell({})
 
 
@@ -266,12 +271,12 @@ def test_what_rows_differ_in_is_drawn(rows: list[dict[str, Any]], figures: set[s
         rows=tuple(LearnerRow(name=str(number), by="grid", settings=each) for number, each in enumerate(rows)),
     )
     context = JobContext(tmp_path, None, lambda: False)
-    found = {job: experiment.run(job, 0, context) for job in experiment.jobs(2)}
-    report = experiment.report({job: record for job, record in found.items() if record})
-    assert set(report.figures) == figures
-    for name, draw in report.figures.items():
-        draw(tmp_path / name)
-        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+    found = {job: experiment.measure(job, 0, context) for job in experiment.jobs(2)}
+    report = experiment.findings({job: record for job, record in found.items() if record})
+    assert {drawing.file for drawing in report.drawings} == figures
+    for drawing in report.drawings:
+        drawing.draw(tmp_path / drawing.file)
+        assert (tmp_path / drawing.file).read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize(
@@ -297,12 +302,12 @@ def test_a_printed_epsilon_is_judged_by_the_theorem_and_drawn_beside_one_that_ho
     (judged,) = learner_claims(experiment, [row])
     assert (judged.judgement, judged.statistic) == (expected, written)
     report = experiment.retell({"outcomes": msgspec.to_builtins([row])})
-    assert "| paper's epsilon |" in report.text
-    assert "| 0.54 |" in report.text
-    assert set(report.figures) == ({"epsilon.png"} if sound else set())
-    for name, draw in report.figures.items():
-        draw(tmp_path / name)
-        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+    assert "| paper's epsilon |" in write_findings(report)
+    assert "| 0.54 |" in write_findings(report)
+    assert {drawing.file for drawing in report.drawings} == ({"epsilon.png"} if sound else set())
+    for drawing in report.drawings:
+        drawing.draw(tmp_path / drawing.file)
+        assert (tmp_path / drawing.file).read_bytes().startswith(b"\x89PNG")
 
 
 def test_squared_errors_are_told_as_they_are() -> None:
@@ -312,7 +317,7 @@ def test_squared_errors_are_told_as_they_are() -> None:
     experiment = msgspec.structs.replace(experiment, tables=(few,), claims=(claim,))
     rows = [outcome("CGD", 0.02, 0.03), outcome("local", 0.12, 0.13)]
     report = experiment.retell({"outcomes": msgspec.to_builtins(rows)})
-    assert report.summary["claims"] == [
+    assert report.numbers["claims"] == [
         {"claim": "few: so", "statistic": "-0.1 to -0.1, 2 trials", "judgement": "holds"}
     ]
-    assert "| CGD | 12.34 | 0.025 ± 0.007071 |" in report.text
+    assert "| CGD | 12.34 | 0.025 ± 0.007071 |" in write_findings(report)

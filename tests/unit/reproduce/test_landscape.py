@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from coterie.errors import ConfigError
 from coterie.reproduce.declarations import FULL, QUICK, declared, read_declaration
-from coterie.reproduce.landscape.experiment import Landscape, Plane
+from coterie.reproduce.landscape import Landscape, Plane
 from coterie.reproduce.runner import REPORT, Run
 
 
@@ -43,7 +43,7 @@ def test_a_landscape_is_drawn_and_can_be_told_again(tmp_path: Path) -> None:
     run.work()
     report = run.write_report()
     text = (tmp_path / REPORT).read_text()
-    (view, _) = report.summary["views"]
+    (view, _) = report.numbers["views"]
     assert np.shape(view["losses"]) == (5, 5)
     assert np.shape(view["paths"]) == (3, 4, 2)  # three models, at the start and three times after it
     assert min(map(min, view["losses"])) > 0
@@ -51,5 +51,5 @@ def test_a_landscape_is_drawn_and_can_be_told_again(tmp_path: Path) -> None:
     assert (tmp_path / "landscape.png").stat().st_size > 0
     run.rewrite_report()
     assert (tmp_path / REPORT).read_text() == text
-    with pytest.raises(ConfigError, match="do not hold the views"):
+    with pytest.raises(ConfigError, match="do not hold"):
         run.experiment.retell({})

@@ -8,9 +8,10 @@ import pytest
 
 from coterie.attacks.membership.measure import CLIENT, NOTHING, SECURE, SPARSE, Measured, PassiveTrial
 from coterie.errors import ConfigError
-from coterie.reproduce.claims import Judgement
-from coterie.reproduce.declarations import FULL, QUICK, Declaration, Job, declared, read_declaration
-from coterie.reproduce.membership.experiment import MembershipTable
+from coterie.reports.findings import Judgement
+from coterie.reproduce.declarations import FULL, QUICK, Declaration, declared, read_declaration
+from coterie.reproduce.experiment import Job
+from coterie.reproduce.membership import MembershipTable
 from coterie.reproduce.runner import REPORT, Run
 
 
@@ -44,6 +45,8 @@ def test_totals_that_cannot_be_dealt_are_refused() -> None:
         experiment.settled(301)
     with pytest.raises(ConfigError, match="settings of the game"):
         msgspec.structs.replace(experiment, game={**experiment.game, "rounds": "many"}).settled(300)
+    with pytest.raises(ConfigError, match="settings of the game: there is no setting 'round'"):
+        msgspec.structs.replace(experiment, game={**experiment.game, "round": 3}).settled(300)
 
 
 def test_claims_are_judged_by_the_trials() -> None:
@@ -59,8 +62,8 @@ def test_claims_are_judged_by_the_trials() -> None:
 
     def judged(client: dict[str, Measured]) -> list[str]:
         record = msgspec.to_builtins(PassiveTrial({**hidden, CLIENT: client}, {}, budget))
-        report = experiment.report({Job("membership", "300", trial): record for trial in range(3)})
-        return [claim["judgement"] for claim in report.summary["claims"]]
+        report = experiment.findings({Job("membership", "300", trial): record for trial in range(3)})
+        return [claim["judgement"] for claim in report.numbers["claims"]]
 
     assert judged(right) == [Judgement.HOLDS] * 4
     assert judged(blind) == [Judgement.FAILS, Judgement.HOLDS, Judgement.HOLDS, Judgement.FAILS]
@@ -77,12 +80,12 @@ def test_reports_judge_draw_and_can_be_retold(tmp_path: Path) -> None:
     run.work()
     report = run.write_report()
     text = (tmp_path / REPORT).read_text()
-    assert len(report.summary["claims"]) == 4
-    assert len(report.summary["trials"]["40"]) == 2
-    assert 0.2 < report.summary["summaries"]["40"][SECURE]["rmia"]["auc"] < 0.8
+    assert len(report.numbers["claims"]) == 4
+    assert len(report.numbers["trials"]["40"]) == 2
+    assert 0.2 < report.numbers["summaries"]["40"][SECURE]["rmia"]["auc"] < 0.8
     assert "5,000, paper | 72.49" in text
     assert (tmp_path / "membership.png").stat().st_size > 0
     run.rewrite_report()
     assert (tmp_path / REPORT).read_text() == text
-    with pytest.raises(ConfigError, match="do not hold the trials"):
+    with pytest.raises(ConfigError, match="do not hold"):
         run.experiment.retell({})

@@ -19,8 +19,12 @@ from coterie.cli.reproduce import reproduce
 from coterie.cohorts.circles import Mask
 from coterie.cohorts.policies import Random, simulate
 from coterie.errors import ConfigError
-from coterie.reproduce.declarations import FULL, Declaration, Job, JobContext, Record, Size, declared, read_declaration
-from coterie.reproduce.multi_round.experiment import LEAKS, METRICS, MultiRoundMetrics, weak_bounds
+from coterie.reports.markdown import write_findings
+from coterie.reproduce.declarations import FULL, Declaration, Size, declared, read_declaration
+from coterie.reproduce.experiment import Job, JobContext, Record
+from coterie.reproduce.multi_round.experiment import MultiRoundMetrics
+from coterie.reproduce.multi_round.measure import weak_bounds
+from coterie.reproduce.multi_round.settings import LEAKS, METRICS
 from coterie.reproduce.runner import JOURNAL, REPORT, RESULTS, Run
 from coterie.runs.locks import locked
 
@@ -108,14 +112,14 @@ def test_the_shipped_experiment_is_the_papers() -> None:
     assert (experiment.population, experiment.cohort, experiment.rounds) == (120, 12, 200)
     assert declaration.size(FULL).trials == 200
     assert len(experiment.jobs(3)) == 3 * (9 + 6)
-    record = experiment.run(Job(METRICS, "T=6", 0), 0, CONTEXT)
+    record = experiment.measure(Job(METRICS, "T=6", 0), 0, CONTEXT)
     assert record["strong"][-1] == record["weak_at_least"][-1] == record["weak_at_most"][-1] == 6
     assert record["first_exposed"] is None
     assert set(record["aggregated"]) <= {0, 12}
 
 
 def test_random_selection_exposes_everybody(declaration: Declaration) -> None:
-    record = declaration.experiment(FULL).run(Job(METRICS, "random", 0), 0, CONTEXT)
+    record = declaration.experiment(FULL).measure(Job(METRICS, "random", 0), 0, CONTEXT)
     assert record is not None
     assert 10 <= record["first_exposed"] <= record["all_exposed"] <= 25
     assert record["weak_at_most"].index(1) + 1 == record["first_exposed"]
@@ -124,7 +128,7 @@ def test_random_selection_exposes_everybody(declaration: Declaration) -> None:
 def test_losses_expose_clients_unless_unmasking_is_circle_aligned(declaration: Declaration) -> None:
     experiment = declaration.experiment(FULL)
     (job,) = (job for job in experiment.jobs(1) if job.part == LEAKS)
-    record = experiment.run(job, 0, CONTEXT)
+    record = experiment.measure(job, 0, CONTEXT)
     assert record is not None
     naive, aligned = record["naive"], record["aligned"]
     assert naive["broken"] <= naive["exposed"] == naive["rounds"] < 60
@@ -245,9 +249,9 @@ def test_a_size_changes_settings_and_the_report_says_which_it_is(declaration: De
 def test_a_report_is_possible_after_the_first_job(declaration: Declaration) -> None:
     experiment = declaration.experiment(FULL)
     for job in experiment.jobs(1):
-        report = experiment.report({job: experiment.run(job, 0, CONTEXT) or {}})
-        assert len(report.figures) == (3 if job.part == METRICS else 2)
-        assert "## Where the authors and this report differ" in report.text
+        report = experiment.findings({job: experiment.measure(job, 0, CONTEXT) or {}})
+        assert len(report.drawings) == (3 if job.part == METRICS else 2)
+        assert "## Where the authors and this report differ" in write_findings(report)
 
 
 @pytest.mark.parametrize(
@@ -299,14 +303,14 @@ def test_a_report_that_shows_every_trial_is_not_written_from_a_summary(cli: type
 def test_an_interrupted_command_reports_on_what_is_there(
     cli: typer.Typer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = MultiRoundMetrics.run
+    measure = MultiRoundMetrics.measure
 
     def interrupt(self: MultiRoundMetrics, job: Job, seed: int, context: JobContext) -> Record:
         if job.trial == 1:
             raise KeyboardInterrupt
-        return run(self, job, seed, context)
+        return measure(self, job, seed, context)
 
-    monkeypatch.setattr(MultiRoundMetrics, "run", interrupt)
+    monkeypatch.setattr(MultiRoundMetrics, "measure", interrupt)
     arguments = ["small", "--workers", "1", "--out", str(tmp_path / "out")]
     result = CliRunner().invoke(cli, arguments)
     assert result.exit_code == 130

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from coterie.errors import ConfigError
-from coterie.reproduce.claims import Judgement
+from coterie.reports.findings import Judgement
 from coterie.reproduce.declarations import FULL, QUICK, Declaration, declared, read_declaration
-from coterie.reproduce.pictures.experiment import PictureAttack
+from coterie.reproduce.pictures import PictureAttack
 from coterie.reproduce.runner import REPORT, Run
 
 NAMES = ("ccesa-inversion", "multi-round-inversion")
@@ -40,13 +40,13 @@ def test_pictures_are_reported_and_can_be_told_again(tmp_path: Path) -> None:
     run.work()
     findings = run.write_report()
     text = (tmp_path / REPORT).read_text()
-    first = findings.summary["claims"][0]
+    first = findings.numbers["claims"][0]
     assert first["judgement"] == Judgement.HOLDS
-    assert len(findings.summary["claims"]) == len(inversion.remarks["claims"])
+    assert len(findings.numbers["claims"]) == len(inversion.remarks["claims"])
     assert (tmp_path / "pictures.png").stat().st_size > 0
     run.rewrite_report()
     assert (tmp_path / REPORT).read_text() == text
-    with pytest.raises(ConfigError, match="do not hold the readings"):
+    with pytest.raises(ConfigError, match="do not hold"):
         run.experiment.retell({})
 
 

@@ -6,9 +6,11 @@ import msgspec
 import pytest
 
 from coterie.errors import ConfigError
-from coterie.reproduce.claims import Judgement
-from coterie.reproduce.declarations import FULL, QUICK, Job, JobContext, Record, declared, read_declaration
-from coterie.reproduce.reconstruction.experiment import (
+from coterie.reports.findings import Judgement
+from coterie.reports.markdown import write_findings
+from coterie.reproduce.declarations import FULL, QUICK, declared, read_declaration
+from coterie.reproduce.experiment import Job, JobContext, Record
+from coterie.reproduce.reconstruction import (
     LOSSY,
     ORDINARY,
     SMALL,
@@ -24,7 +26,7 @@ EXPERIMENT = Reconstruction(clients=12, cohort=4, privacy=(2, 4), rounds=30, los
 
 def test_a_small_run() -> None:
     (job,) = EXPERIMENT.jobs(1)
-    record = EXPERIMENT.run(job, 0, CONTEXT)
+    record = EXPERIMENT.measure(job, 0, CONTEXT)
     assert record is not None
     windows = record["windows"]
     assert list(windows[SMALL]) == ["random", "multi-round", "multi-round T=4"]
@@ -32,7 +34,7 @@ def test_a_small_run() -> None:
     assert list(windows[LOSSY]) == ["multi-round", "multi-round naive"]
     assert windows[SMALL]["random"]["exposed"] == 12
     assert windows[LOSSY]["multi-round"]["exposed"] == 0 < windows[LOSSY]["multi-round naive"]["exposed"]
-    assert EXPERIMENT.run(job, 0, JobContext(Path("unused"), None, lambda: True)) is None
+    assert EXPERIMENT.measure(job, 0, JobContext(Path("unused"), None, lambda: True)) is None
 
 
 def made_up(random: float, circles: float, ordinary: float = 2.0) -> Record:
@@ -53,8 +55,8 @@ def made_up(random: float, circles: float, ordinary: float = 2.0) -> Record:
 
 
 def judged(*records: Record) -> list[str]:
-    findings = EXPERIMENT.report({Job("windows", "digits", number): one for number, one in enumerate(records)})
-    return [claim["judgement"] for claim in findings.summary["claims"]]
+    findings = EXPERIMENT.findings({Job("windows", "digits", number): one for number, one in enumerate(records)})
+    return [claim["judgement"] for claim in findings.numbers["claims"]]
 
 
 def test_claims_are_judged_by_the_numbers() -> None:
@@ -67,29 +69,29 @@ def test_claims_are_judged_by_the_numbers() -> None:
 
 
 def test_a_report_is_told_again_from_its_summary(tmp_path: Path) -> None:
-    findings = EXPERIMENT.report({Job("windows", "digits", number): made_up(0.01, 0.5) for number in range(2)})
-    again = EXPERIMENT.retell(findings.summary)
-    assert (again.text, again.headlines) == (findings.text, findings.headlines)
+    findings = EXPERIMENT.findings({Job("windows", "digits", number): made_up(0.01, 0.5) for number in range(2)})
+    again = EXPERIMENT.retell(findings.numbers)
+    assert write_findings(again) == write_findings(findings)
     assert (
         "survivors of broken circles determine 7 clients, and sums that leave broken circles out 0"
         in again.headlines[0]
     )
-    for name, draw in again.figures.items():
-        draw(tmp_path / name)
-        assert (tmp_path / name).stat().st_size > 10_000
-    with pytest.raises(ConfigError, match="do not hold the errors"):
+    for drawing in again.drawings:
+        drawing.draw(tmp_path / drawing.file)
+        assert (tmp_path / drawing.file).stat().st_size > 10_000
+    with pytest.raises(ConfigError, match="do not hold"):
         EXPERIMENT.retell({})
 
 
 def test_headline_and_table_have_one_median_and_our_means_stand_beside_the_published() -> None:
     medians = (0.01, 0.02, 0.09)
-    findings = EXPERIMENT.report({Job("windows", "digits", one): made_up(m, 0.5) for one, m in enumerate(medians)})
+    findings = EXPERIMENT.findings({Job("windows", "digits", one): made_up(m, 0.5) for one, m in enumerate(medians)})
     assert "the median error is 0.04 with random selection" in findings.headlines[0]
-    assert "| small steps | random | 0.04 ± 0.044 | 0.04 |" in findings.text  # the pooled median is 0.02
-    assert "| ours, digits, small steps | 0.04 | 0.5 |" in findings.text
-    assert "| ours, digits, ordinary steps | 2 | 0.5 |" in findings.text
-    alone = EXPERIMENT.report({Job("windows", "digits", 0): made_up(0.01, 0.5)})
-    assert "| small steps | random | 0.01 | 0.01 |" in alone.text
+    assert "| small steps | random | 0.04 ± 0.044 | 0.04 |" in write_findings(findings)  # the pooled median is 0.02
+    assert "| ours, digits, small steps | 0.04 | 0.5 |" in write_findings(findings)
+    assert "| ours, digits, ordinary steps | 2 | 0.5 |" in write_findings(findings)
+    alone = EXPERIMENT.findings({Job("windows", "digits", 0): made_up(0.01, 0.5)})
+    assert "| small steps | random | 0.01 | 0.01 |" in write_findings(alone)
 
 
 def test_the_declaration_has_its_sizes() -> None:

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from coterie.errors import ConfigError
 from coterie.graphs.topology import ErdosRenyi, build
-from coterie.reproduce.claims import Judgement
-from coterie.reproduce.declarations import FULL, Job, JobContext, declared, read_declaration
-from coterie.reproduce.reliability.experiment import GraphSetting, Reliability, reliable
+from coterie.reports.findings import Judgement
+from coterie.reproduce.declarations import FULL, declared, read_declaration
+from coterie.reproduce.experiment import Job, JobContext
+from coterie.reproduce.reliability import GraphSetting, Reliability, reliable
 from coterie.reproduce.runner import REPORT, Run
 
 CONTEXT = JobContext(Path("unused"), None, lambda: False)
@@ -46,7 +47,7 @@ def test_theorem_one_as_the_paper_words_it(data: st.DataObject) -> None:
 @given(st.integers(0, 2**32), st.sampled_from([0.0, 0.2]))
 def test_a_reliable_round_is_completed_by_our_rule_too(seed: int, dropout: float) -> None:
     setting = msgspec.structs.replace(SPARSE, dropout=dropout)
-    record = Reliability(settings=(setting,)).run(Job("graphs", setting.name, 0), seed, CONTEXT)
+    record = Reliability(settings=(setting,)).measure(Job("graphs", setting.name, 0), seed, CONTEXT)
     assert record["aggregated"] <= setting.clients
     if record["reliable"]:
         assert record["aggregated"] >= setting.threshold
@@ -56,7 +57,7 @@ def test_our_rule_goes_on_without_those_who_have_too_few_holders() -> None:
     """Of the first graphs of the face experiment, Theorem 1 gives some up, and most of those are completed."""
     experiment = shipped()
     (name,) = (one.name for one in experiment.settings if one.played and not one.dropout)
-    records = [experiment.run(Job("graphs", name, trial), 0, CONTEXT) for trial in range(40)]
+    records = [experiment.measure(Job("graphs", name, trial), 0, CONTEXT) for trial in range(40)]
     given_up = [record["aggregated"] for record in records if not record["reliable"]]
     assert given_up
     assert all(record["aggregated"] == 40 for record in records if record["reliable"])
@@ -73,17 +74,17 @@ def test_reports_count_judge_and_can_be_retold(tmp_path: Path) -> None:
     run = Run("sparse", declaration, tmp_path, trials=30)
     run.work()
     report = run.write_report()
-    counts = report.summary["settings"][0]
+    counts = report.numbers["settings"][0]
     assert counts["graphs"] == 30
     assert counts["unreliable"] > 0
     assert len(counts["saved"]) == counts["unreliable"] - counts["aborted"] + counts["refused"]
-    assert report.summary["claims"][0]["judgement"] == Judgement.FAILS
+    assert report.numbers["claims"][0]["judgement"] == Judgement.FAILS
     text = (tmp_path / REPORT).read_text()
     assert f"{counts['unreliable']} of 30" in text
     assert "## Figures" not in text
     run.rewrite_report()
     assert (tmp_path / REPORT).read_text() == text
-    with pytest.raises(ConfigError, match="do not hold the counts"):
+    with pytest.raises(ConfigError, match="do not hold"):
         run.experiment.retell({})
 
 

@@ -9,20 +9,13 @@ from matplotlib.image import imread
 
 from coterie.cli.reproduce import _work
 from coterie.errors import ConfigError
-from coterie.reproduce.claims import Judgement
-from coterie.reproduce.declarations import (
-    FULL,
-    QUICK,
-    Declaration,
-    Job,
-    JobContext,
-    Record,
-    declared,
-    read_declaration,
-)
-from coterie.reproduce.playing import RUNS
+from coterie.reports.findings import Judgement
+from coterie.reports.markdown import write_findings
+from coterie.reproduce.declarations import FULL, QUICK, Declaration, declared, read_declaration
+from coterie.reproduce.experiment import Job, JobContext, Record
 from coterie.reproduce.runner import JOURNAL, REPORT, RESULTS, Run
-from coterie.reproduce.training_table.experiment import TrainingTable
+from coterie.reproduce.training import RUNS
+from coterie.reproduce.training_table import TrainingTable
 from coterie.runs.run import TrainingRun
 
 SMALL = """
@@ -97,7 +90,7 @@ def test_tables_of_the_six_schemes_have_the_papers_values_and_settings() -> None
 
 def test_a_job_is_the_run_with_its_settings(declaration: Declaration, tmp_path: Path) -> None:
     experiment, job = table(declaration), Job("IID", "T=2", 1)
-    record = experiment.run(job, 3, JobContext(tmp_path, None, lambda: False))
+    record = experiment.measure(job, 3, JobContext(tmp_path, None, lambda: False))
     assert record is not None
     config = experiment.config(job, 3, None)
     assert (config.seed, config.cohort.privacy, config.partition.kind) == (4, 2, "iid")
@@ -121,7 +114,7 @@ def test_interrupted_jobs_go_on_and_workers_change_nothing(declaration: Declarat
         return asked[-1]
 
     assert experiment.progress(job, parts.folder) == 0
-    assert experiment.run(job, 0, JobContext(parts.folder, None, stop_at_second)) is None
+    assert experiment.measure(job, 0, JobContext(parts.folder, None, stop_at_second)) is None
     assert experiment.progress(job, parts.folder) == pytest.approx(2 / 3)
     seen: list[float] = []
     parts.work(watch=seen.append)
@@ -140,9 +133,9 @@ def test_interrupted_jobs_go_on_and_workers_change_nothing(declaration: Declarat
 def test_a_report_is_possible_after_the_first_job(declaration: Declaration, tmp_path: Path) -> None:
     run = Run("small", declaration, tmp_path, QUICK)
     experiment = table(declaration, QUICK)
-    record = experiment.run(run.jobs[1], 0, JobContext(tmp_path, None, lambda: False))
+    record = experiment.measure(run.jobs[1], 0, JobContext(tmp_path, None, lambda: False))
     assert record is not None
-    report = experiment.report({run.jobs[1]: record})
+    report = experiment.findings({run.jobs[1]: record})
     assert report.headlines == ["IID: no number of the paper to compare with (1 run)."]
 
 
@@ -192,10 +185,10 @@ def test_claims_are_judged_by_runs_with_the_same_seed(
     declaration: Declaration, remarks: dict[str, object], gains: list[float], judgement: Judgement
 ) -> None:
     found = records({"random": [60.0, 70.0, 80.0][: len(gains)], "T=2": [60 + 10 * i + g for i, g in enumerate(gains)]})
-    report = claiming(declaration, **remarks).report(found)
-    (claim,) = report.summary["claims"]
+    report = claiming(declaration, **remarks).findings(found)
+    (claim,) = report.numbers["claims"]
     assert claim["judgement"] == judgement
-    assert f"| {claim['claim']} | {claim['statistic']} | {judgement} |" in report.text
+    assert f"| {claim['claim']} | {claim['statistic']} | {judgement} |" in write_findings(report)
     assert judgement in report.headlines[0]
 
 
@@ -204,16 +197,16 @@ def test_claims_about_rounds_are_judged_by_how_many_were_aborted(
     declaration: Declaration, aborted: int, judgement: Judgement
 ) -> None:
     experiment = claiming(declaration, claims=({**WORDS[0], "measure": "rounds"},))
-    report = experiment.report(records({"random": [50.0], "T=2": [50.0]}, rounds=400, aborted=aborted))
-    (claim,) = report.summary["claims"]
+    report = experiment.findings(records({"random": [50.0], "T=2": [50.0]}, rounds=400, aborted=aborted))
+    (claim,) = report.numbers["claims"]
     assert claim["judgement"] == judgement
     assert claim["statistic"].startswith(f"{aborted} of 400 rounds aborted")
 
 
 def test_what_was_never_summed_has_no_cardinality_and_exposes_nobody(declaration: Declaration) -> None:
     experiment, accuracy = claiming(declaration), {"random": [50.0], "T=2": [60.0]}
-    assert "| 1 | 2 | 3 | 4.00 | 0.500 | 0.0 | 0.0 |" in experiment.report(records(accuracy)).text
-    assert "| 1 | – | – | – | – | 0.0 | 1.0 |" in experiment.report(records(accuracy, aborted=1)).text
+    assert "| 1 | 2 | 3 | 4.00 | 0.500 | 0.0 | 0.0 |" in write_findings(experiment.findings(records(accuracy)))
+    assert "| 1 | – | – | – | – | 0.0 | 1.0 |" in write_findings(experiment.findings(records(accuracy, aborted=1)))
 
 
 def test_a_report_is_written_again_from_its_results_with_other_remarks(
@@ -234,7 +227,7 @@ def test_a_report_is_written_again_from_its_results_with_other_remarks(
     stored = json.loads(results)
     del stored["results"]["rows"][0]["curves"]
     (tmp_path / RESULTS).write_text(json.dumps(stored))
-    with pytest.raises(ConfigError, match="do not hold the rows"):
+    with pytest.raises(ConfigError, match="do not hold"):
         run.rewrite_report()
     (tmp_path / RESULTS).unlink()
     with pytest.raises(ConfigError, match="cannot read the results"):
@@ -257,11 +250,11 @@ def test_committed_reports_are_what_their_results_give(folder: Path, tmp_path: P
 
 def test_a_folder_with_other_settings_is_refused(declaration: Declaration, tmp_path: Path) -> None:
     experiment, job = table(declaration), Job("IID", "random", 0)
-    assert experiment.run(job, 0, JobContext(tmp_path, None, lambda: True)) is None
+    assert experiment.measure(job, 0, JobContext(tmp_path, None, lambda: True)) is None
     config = next((tmp_path / RUNS).iterdir()) / "config.toml"
     config.write_text(config.read_text().replace("epochs = 1", "epochs = 2"))
     with pytest.raises(ConfigError, match="other settings"):
-        experiment.run(job, 0, JobContext(tmp_path, None, lambda: False))
+        experiment.measure(job, 0, JobContext(tmp_path, None, lambda: False))
 
 
 def test_missing_data_is_told_in_words_from_any_worker(declaration: Declaration, tmp_path: Path) -> None:

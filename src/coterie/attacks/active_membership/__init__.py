@@ -3,7 +3,3 @@
 If honest participants decrease the loss of a record again, they train on it (Nasr et al. 2019; CGD, Section 5). FedAvg,
 Ditto and confined descent are attacked in the same way; with FedAvg, everybody downloads the common model.
 """
-
-from coterie.attacks.active_membership.measure import PRESETS, ActiveMembership
-
-__all__ = ["PRESETS", "ActiveMembership"]

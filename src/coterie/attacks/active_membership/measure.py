@@ -1,20 +1,18 @@
-"""The attack as a whole: strength tuned on FedAvg, then all methods under the same attack, and what came of it."""
+"""Active membership inference: the strength is tuned on FedAvg, then every method meets the same attack."""
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
-from coterie.attacks.active_membership.methods import COMMON, METHODS, AttackedDescent, MethodName, Recipe
+from coterie.attacks.active_membership.inference import Inferred
+from coterie.attacks.active_membership.methods import COMMON, METHODS, NAMES, AttackedDescent, MethodName, Recipe
 from coterie.attacks.active_membership.records import MembershipScene
-from coterie.attacks.active_membership.summary import InferenceSuccess, MethodSummary
+from coterie.attacks.active_membership.settings import ActiveMembershipSettings
+from coterie.attacks.active_membership.tasks import InferenceTask
 from coterie.attacks.active_membership.trial import AttackSchedule, MethodTrial, know_nothing, play
-from coterie.attacks.active_membership.verdict import NAMES, tell
+from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.federation import flat
-from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
 from coterie.attacks.session import session_error
-from coterie.confined import LOSS_CHECKS
-from coterie.errors import ConfigError
 from coterie.training.streams import sequence
 
 TUNING = -1
@@ -24,67 +22,26 @@ STRENGTHS = (0.25, 0.5, 0.75, 1.0)
 
 
 @dataclass(frozen=True)
-class Preset:
-    """What fits a data set: how much everybody has of it, and when attackers attack, and for how long."""
+class AttackResults:
+    """The results of all trials."""
 
-    examples: int
-    threshold: float
-    rounds: int
-    step: float = 0.5
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Of the data set's reader."""
-
-
-PRESETS = {
-    "digits": Preset(examples=40, threshold=0.9, rounds=400),
-    "location30": Preset(examples=200, threshold=0.5, rounds=150),
-    "mnist": Preset(examples=200, threshold=0.85, rounds=150, options={"unit": True}),
-    "cifar10-features": Preset(examples=200, threshold=0.35, rounds=150, options={"train_rows": 5000}),
-    "energy": Preset(examples=40, threshold=0.9, rounds=1500, step=0.02, options={"window": 72}),
-    "pjm": Preset(examples=50, threshold=0.9, rounds=4000, step=0.01, options={"regions": "DAYTON", "window": 100}),
-}
+    task: InferenceTask
+    strength: float
+    tuning: Mapping[float, float]
+    """What each strength that was tried came to; empty where the strength was given."""
+    nothing: Sequence[Inferred]
+    """Inferred from a model that saw no target, in each trial."""
+    trials: Mapping[MethodName, Sequence[MethodTrial]]
+    secure_error: float
+    """By how much a sum made by additive sharing differs."""
 
 
 @dataclass(frozen=True)
-class ActiveMembership:
+class ActiveMembership(ActiveMembershipSettings):
     """Active membership inference by malicious participants (CGD, Tables 3, 4 and 7)."""
 
     name: ClassVar[str] = "active-membership"
     title: ClassVar[str] = "Active membership inference"
-
-    data: str = "digits"
-    options: Mapping[str, Any] = field(default_factory=dict)
-    data_dir: str | None = None
-    participants: int = 8
-    """Honest ones."""
-    malicious: int = 2
-    examples: int = 40
-    threshold: float = 0.9
-    patience: int = 300
-    rounds: int = 400
-    strength: float | None = None
-    """If not given, the one that does best on FedAvg, in a trial of its own."""
-    step: float = 0.5
-    spread: float = 0.1
-    penalty: float = 0.1
-    check: str = "increase"
-    train_on_targets: bool = False
-    trials: int = 5
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.check not in LOSS_CHECKS:
-            raise ConfigError(f"unknown loss check {self.check!r}; known are {', '.join(LOSS_CHECKS)}")
-        if self.strength is not None and not 0 <= self.strength < math.inf:
-            raise ConfigError(f"the strength of the attack is a number of at least 0, not {self.strength}")
-        if self.trials < 1 or self.rounds < 1 or self.patience < 1 or not 0 <= self.threshold <= 1:
-            raise ConfigError("trials and rounds are 1 at least, and the threshold is a share")
-
-    @classmethod
-    def on(cls, data: str, **settings: Any) -> Self:  # noqa: ANN401  (those of this class)
-        """Return the attack on a data set, with what fits that one wherever a setting is not given, or None."""
-        preset = vars(PRESETS.get(data, PRESETS["digits"]))
-        return cls(data=data, **{**preset, **{name: value for name, value in settings.items() if value is not None}})
 
     @property
     def threat(self) -> Adversary:
@@ -109,7 +66,7 @@ class ActiveMembership:
         """When attackers attack."""
         return AttackSchedule(self.threshold, self.patience, self.rounds)
 
-    def play(self, watch: OnProgress) -> AttackFinding:
+    def measure(self, watch: OnProgress) -> AttackResults:
         """Tune the strength on FedAvg, then attack every method."""
         watch("tuning the strength on FedAvg", 0.0)
         tuning = self.tune() if self.strength is None else {}
@@ -123,8 +80,7 @@ class ActiveMembership:
                 done = (1 + trial * len(METHODS) + position) / (1 + self.trials * len(METHODS))
                 watch(f"trial {trial + 1} of {self.trials}: {NAMES[method]}", done)
                 played[method].append(play(method, scene, self.recipe, self.schedule, (0.0, strength)))
-        summaries = {method: MethodSummary(method, trials) for method, trials in played.items()}
-        return tell(self, scene.task, strength, tuning, InferenceSuccess(nothing), summaries)
+        return AttackResults(scene.task, strength, tuning, nothing, played, self.secure_error(strength))
 
     def tune(self) -> dict[float, float]:
         """Return the accuracy of each strength against FedAvg, in a trial that is used for nothing else."""

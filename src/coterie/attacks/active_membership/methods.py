@@ -61,6 +61,14 @@ from coterie.training.streams import stream
 
 MethodName: TypeAlias = Literal["fedavg", "ditto", "confined", "confined-checked", "confined-anchored"]
 METHODS: tuple[MethodName, ...] = get_args(MethodName)
+NAMES: Mapping[MethodName, str] = {
+    "fedavg": "FedAvg",
+    "ditto": "Ditto",
+    "confined": "confined, no loss check",
+    "confined-checked": "confined, loss check",
+    "confined-anchored": "confined, loss check, anchored attackers",
+}
+"""The methods as they are called in texts."""
 CHECKED: tuple[MethodName, ...] = ("confined-checked", "confined-anchored")
 COMMON, OWN, PUBLIC = "common model", "own confined model", "public displacement"
 """What attackers infer from."""

@@ -1,13 +1,13 @@
 """Differencing tried on real training: random cohorts against circles, judged by what was really sent."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar, Literal
 
 import numpy as np
 
-from coterie.attacks.differencing import report
+from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.differencing.algebra import (
     circle_bounds,
     guess_mean,
@@ -15,14 +15,13 @@ from coterie.attacks.differencing.algebra import (
     relative_errors,
     told_apart,
 )
+from coterie.attacks.differencing.settings import DifferencingSettings
 from coterie.attacks.federation import Federation, Observations, ObservedRound, Side, make_sides
-from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
 from coterie.attacks.progress import OnShare, ignore_progress, within
 from coterie.attacks.session import session_error
 from coterie.auditing.auditor import audit
 from coterie.cohorts.circles import Mask, Reals
 from coterie.cohorts.participation import Participation
-from coterie.errors import ConfigError
 from coterie.training.flatten import ModelArrays
 from coterie.training.local import LocalSGD
 
@@ -46,8 +45,17 @@ class SideTrial:
     """How many revealed a sum."""
 
 
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """The results of all trials, by the name of the side."""
+
+    trials: Mapping[str, Sequence[SideTrial]]
+    session_off: float
+    """By how much the mean of a real session differed."""
+
+
 @dataclass(frozen=True)
-class Differencing:
+class Differencing(DifferencingSettings):
     """Least squares on a window of rounds, after training for a while (So et al. 2023).
 
     With ``small`` steps the learning rate in the window is that of training divided by the number of rounds before it,
@@ -56,32 +64,6 @@ class Differencing:
 
     name: ClassVar[str] = "differencing"
     title: ClassVar[str] = "Differencing over rounds"
-
-    clients: int = 40
-    cohort: int = 8
-    policies: tuple[str, ...] = ("random", "multi-round")
-    privacy: tuple[int, ...] = (2, 4)
-    rounds: int = 60
-    trials: int = 3
-    steps: Steps = "small"
-    dropouts: float = 0.0
-    data: str = "digits"
-    model: str = "mlp"
-    data_dir: str | None = None
-    examples: int = 0
-    by_label: bool = True
-    before: int = 100
-    learning_rate: float = 0.1
-    batch_size: int = 20
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not self.policies or not self.privacy:
-            raise ConfigError("at least one policy and one T are needed")
-        if min(self.rounds, self.trials, self.before) < 1:
-            raise ConfigError("rounds, trials and rounds before must be at least 1")
-        if not 0 <= self.dropouts < 1:
-            raise ConfigError(f"dropouts must be a probability below 1, not {self.dropouts}")
 
     @property
     def threat(self) -> Adversary:
@@ -98,7 +80,7 @@ class Differencing:
         """The clients' learning rate while the attacker watches."""
         return self.learning_rate / self.before if self.steps == "small" else self.learning_rate
 
-    def play(self, watch: OnProgress) -> AttackFinding:
+    def measure(self, watch: OnProgress) -> Windows:
         """Train, watch the same clients under every policy, and reconstruct."""
         found: dict[str, list[SideTrial]] = {}
         off = 0.0
@@ -112,8 +94,7 @@ class Differencing:
             if not trial:
                 first = next(self.window(federation, state, sides[0]))
                 off = session_error(list(first.updates), first.number)
-        watch("telling", 1.0)
-        return report.tell(self, self.sides(0), found, off)
+        return Windows(found, off)
 
     def prepare(self, trial: int, watch: OnShare = ignore_progress) -> tuple[Federation, ModelArrays]:
         """Return the clients of a trial, and the model that random cohorts have trained before the window begins."""

@@ -1,20 +1,20 @@
-"""The report on simulated differencing: numbers, histogram, verdict and card, each as the numbers have it."""
+"""The report on differencing: how far reconstructed updates are from what clients sent, with each way to select."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coterie.attacks.finding import AttackFinding, CardLine, Effect, Plot, WordTable
-from coterie.reports.html import Figure
+from coterie.reports.charts import Figure, draw_line, make_layout
+from coterie.reports.findings import CardLine, Effect, Findings, Plot, Table
 from coterie.reports.intervals import spread, spread_cell
 from coterie.reports.words import Level, count
 
 if TYPE_CHECKING:
-    from coterie.attacks.differencing.measure import Differencing, SideTrial
+    from coterie.attacks.differencing.measure import Differencing, SideTrial, Windows
     from coterie.attacks.federation import Side
     from coterie.cohorts.circles import Reals
 
@@ -58,7 +58,7 @@ class SideResult:
 
     @property
     def told_apart(self) -> float | None:
-        """How often circle mates are told apart; None where each is alone, as T = 1 has it."""
+        """How often circle mates are distinguished; None without circles (T = 1)."""
         if self.side.mates.privacy < 2:
             return None
         return float(np.mean([trial.told_apart for trial in self.trials]))
@@ -76,7 +76,7 @@ class SideResult:
 
     @property
     def protected(self) -> bool:
-        """Whether circles were kept together, and none of their members were told apart in any trial."""
+        """Whether circles were kept together, and their members were not distinguished in any trial."""
         kept = self.side.circles and self.side.aligned
         return kept and all(trial.told_apart == 0.5 and not trial.exposed for trial in self.trials)
 
@@ -98,22 +98,20 @@ class SideResult:
         }
 
 
-def tell(
-    attack: Differencing, sides: Sequence[Side], found: Mapping[str, Sequence[SideTrial]], session_off: float
-) -> AttackFinding:
-    """Put the finding together; ``session_off`` is by how much a real session's mean differed."""
-    results = [SideResult(side, found[side.name]) for side in sides]
+def report(attack: Differencing, measured: Windows) -> Findings:
+    """Report on the windows of all trials."""
+    results = [SideResult(side, measured.trials[side.name]) for side in attack.sides(0)]
     judged = next((result for result in results if result.side.circles), results[0])
     guesses = np.concatenate([trial.guesses for result in results for trial in result.trials])
-    return AttackFinding(
+    return Findings(
         level=Level.SAFE if judged.protected else Level.DANGER if judged.median < judged.guess else Level.CAUTION,
-        headline=_headline(attack, results),
-        setting=_setting(attack),
-        measures={
+        headlines=[_headline(attack, results)],
+        about=_setting(attack),
+        numbers={
             "window": {"steps": attack.steps, "rounds": attack.rounds, "learning_rate": attack.window_rate},
             "policies": {result.side.name: result.numbers() for result in results},
             "guessing_the_mean": {"median_error": float(np.median(guesses))},
-            "secure_session": {"largest_difference": session_off},
+            "secure_session": {"largest_difference": measured.session_off},
         },
         tables=[_table(results)],
         card=[line for result in results for line in _card(attack, result)],
@@ -124,7 +122,7 @@ def tell(
 
 _CAPTION = (
     "Share of clients by relative squared error, over all trials. At 0 an update is known exactly; guessing zero for "
-    "everybody has error 1."
+    "every client has error 1."
 )
 
 
@@ -157,11 +155,11 @@ def _verdict(attack: Differencing, result: SideResult) -> str:
     few = f"{count(attack.rounds, 'round')} {'is' if attack.rounds == 1 else 'are'} too few"
     if result.protected:
         alike = f"; {_recovered(result)}" if result.recovered else ""
-        return f"{name}, nobody is told from its circle ({error}{alike})"
+        return f"{name}, no client is distinguished from its circle ({error}{alike})"
     if result.side.circles:
         return f"{name}, {result.exposed:.3g} of {attack.clients} updates are determined ({error})"
     if result.median < RECOVERED:
-        return f"{name}, single clients' updates come out ({error})"
+        return f"{name}, individual updates are recovered ({error})"
     if result.median < result.guess:
         return f"{name}, the server gets nearer to single updates, but {few} ({error})"
     return f"{name}, {few} for the server ({error})"
@@ -178,8 +176,8 @@ def _card(attack: Differencing, result: SideResult) -> Iterator[CardLine]:
         why = f"{error}; the sums determine {result.exposed:.3g} of {attack.clients} clients"
         if result.told_apart is not None:
             why += (
-                f"; two of a group of {result.side.mates.privacy} are told apart in {result.told_apart:.0%} of cases, "
-                "by guessing in 50%"
+                f"; two of a group of {result.side.mates.privacy} are distinguished in {result.told_apart:.0%} of "
+                "cases, by guessing in 50%"
             )
         yield CardLine("single out a client's update", name, Effect.NOT_ELIMINATED, why)
         return
@@ -187,8 +185,8 @@ def _card(attack: Differencing, result: SideResult) -> Iterator[CardLine]:
         "single out a client's update",
         name,
         Effect.ELIMINATED,
-        "circle mates have equal columns in every history, so they get equal estimates: told apart in exactly half of "
-        "the cases, as by guessing",
+        "circle mates have equal columns in every history, so they get equal estimates: distinguished in exactly half "
+        "of the cases, as by guessing",
     )
     bound = "" if result.bound is None else f"; no estimate from these sums has a mean error below {result.bound:.2g}"
     yield CardLine("learn the mean of its circle", name, Effect.REDUCED, f"that is what a sum says: {error}{bound}")
@@ -209,10 +207,10 @@ def _remarks(attack: Differencing, judged: SideResult) -> Iterator[str]:
         )
 
 
-def _table(results: Sequence[SideResult]) -> WordTable:
-    return WordTable(
+def _table(results: Sequence[SideResult]) -> Table:
+    return Table(
         "Relative squared error of the reconstructed updates",
-        ("selection", "median", "± over trials", "mean", "recovered", "guessing the mean", "mates told apart"),
+        ("selection", "median", "± over trials", "mean", "recovered", "guessing the mean", "mates distinguished"),
         [
             (
                 result.side.words,
@@ -226,7 +224,7 @@ def _table(results: Sequence[SideResult]) -> WordTable:
             for result in results
         ],
         "Median and mean: over the clients of all trials; ± is the sample deviation of the trials' medians. "
-        f"Recovered: error below {RECOVERED:g}. Mates told apart: how often two members of a circle, or of a group "
+        f"Recovered: error below {RECOVERED:g}. Mates distinguished: how often two members of a circle, or of a group "
         "drawn like one, are matched with their updates; 50% is guessing.",
     )
 
@@ -242,26 +240,22 @@ def draw_errors(results: Sequence[SideResult]) -> Figure:
         shares = np.histogram(values, edges)[0] / values.size
         color = "@caution" if not result.side.aligned else next(kept if result.side.circles else plain)
         traces.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": result.side.words,
-                "x": edges.tolist(),
-                "y": [*shares.tolist(), 0],
-                "line": {
-                    "shape": "hv",
-                    "color": color,
-                    "width": 2.5,
-                    "dash": "solid" if result.side.aligned else "dot",
-                },
-                "hovertemplate": "error from %{x:.2g}<br>%{y:.0%} of clients<extra></extra>",
-            }
+            draw_line(
+                result.side.words,
+                edges.tolist(),
+                [*shares.tolist(), 0],
+                hover="error from %{x:.2g}<br>%{y:.0%} of clients",
+                color=color,
+                shape="hv",
+                width=2.5,
+                dash="solid" if result.side.aligned else "dot",
+            )
         )
-    layout = {
-        "xaxis": {"type": "log", "title": {"text": "relative squared error"}, "dtick": 1, "tickformat": "~g"},
-        "yaxis": {"title": {"text": "share of clients"}, "tickformat": ".0%", "rangemode": "tozero"},
-        "showlegend": True,
-        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"},
-    }
+    layout = make_layout(
+        "relative squared error",
+        "share of clients",
+        xaxis={"type": "log", "dtick": 1, "tickformat": "~g"},
+        yaxis={"tickformat": ".0%", "rangemode": "tozero"},
+    )
     told = "; ".join(f"{result.side.words}: median {result.median:.2g}" for result in results)
     return Figure(traces, layout, 340, f"Histograms of reconstruction errors. {told}.")

@@ -1,5 +1,1 @@
 """Disaggregation: who was in which sum, found from the sums themselves, where the log is hidden."""
-
-from coterie.attacks.disaggregation.measure import Disaggregation
-
-__all__ = ["Disaggregation"]

@@ -1,20 +1,20 @@
 """Disaggregation on simulated rounds: train, hide the log, find it again, and take the sums apart with it."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
+from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.differencing.algebra import guess_mean, reconstruct, relative_errors, told_apart
-from coterie.attacks.differencing.measure import Differencing, Steps
+from coterie.attacks.differencing.measure import Differencing
 from coterie.attacks.disaggregation.algebra import disaggregate, entries_right_by_counts, guess_by_counts, period_counts
-from coterie.attacks.disaggregation.report import tell
+from coterie.attacks.disaggregation.settings import DisaggregationSettings
 from coterie.attacks.federation import Observations, Side
-from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
 from coterie.attacks.progress import within
 from coterie.cohorts.circles import Mask, Reals
-from coterie.errors import ConfigError
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,30 +44,11 @@ class HiddenLogTrial:
 
 
 @dataclass(frozen=True)
-class Disaggregation:
+class Disaggregation(DisaggregationSettings):
     """The attack on a window of rounds whose log is hidden."""
 
     name: ClassVar[str] = "disaggregation"
     title: ClassVar[str] = "Disaggregation without the log"
-
-    clients: int = 10
-    cohort: int = 4
-    privacy: int = 2
-    rounds: int = 40
-    period: int = 8
-    trials: int = 2
-    steps: Steps = "small"
-    data: str = "digits"
-    model: str = "mlp"
-    data_dir: str | None = None
-    before: int = 60
-    learning_rate: float = 0.1
-    batch_size: int = 20
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.period <= self.rounds:
-            raise ConfigError(f"a period must have from 1 to {self.rounds} rounds, not {self.period}")
 
     @property
     def threat(self) -> Adversary:
@@ -80,8 +61,8 @@ class Disaggregation:
             may="compute",
         )
 
-    def play(self, watch: OnProgress) -> AttackFinding:
-        """Train, hide the log, find it again, and take the sums apart with it."""
+    def measure(self, watch: OnProgress) -> Mapping[str, Sequence[HiddenLogTrial]]:
+        """Train, hide the log, find it again, and take the sums apart with it; return the trials of each side."""
         training = self._training
         found: dict[str, list[HiddenLogTrial]] = {}
         for trial in range(self.trials):
@@ -91,8 +72,12 @@ class Disaggregation:
                 watch(side.name, began + length * (0.5 + number / 4))
                 seen = Observations.of(training.window(federation, state, side), self.clients)
                 found.setdefault(side.name, []).append(self.attack(seen, side))
-        watch("telling", 1.0)
-        return tell(self, training.sides(0), found)
+        return found
+
+    @property
+    def sides(self) -> list[Side]:
+        """What is compared, in the first trial."""
+        return self._training.sides(0)
 
     def attack(self, seen: Observations, side: Side) -> HiddenLogTrial:
         """Find P from the sums and the counts, and compare with what it was."""

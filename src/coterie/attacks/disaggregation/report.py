@@ -1,4 +1,4 @@
-"""The report on disaggregation: numbers, the log as it was and as it was found, verdict and card."""
+"""The report on disaggregation: how much of the hidden log is found, and what it reveals of single updates."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coterie.attacks.finding import AttackFinding, CardLine, Effect, Plot, WordTable
-from coterie.reports.html import Figure, packed
+from coterie.reports.charts import Figure, packed
+from coterie.reports.findings import CardLine, Effect, Findings, Plot, Table
 from coterie.reports.intervals import share_interval, spread, spread_cell
 from coterie.reports.words import Level, count
 
@@ -24,24 +24,27 @@ _CAPTION = (
 )
 
 
-def tell(attack: Disaggregation, sides: Sequence[Side], found: Mapping[str, Sequence[HiddenLogTrial]]) -> AttackFinding:
-    """Put the finding together, from the trials of each side."""
+def report(attack: Disaggregation, found: Mapping[str, Sequence[HiddenLogTrial]]) -> Findings:
+    """Report on the trials of each side."""
+    sides = attack.sides
     results = {side.name: _numbers(found[side.name]) for side in sides}
     held = all(trial.told_apart == 0.5 for trial in found["multi-round"])
     random, circles = results["random"], results["multi-round"]
     steps = "hardly change" if attack.steps == "small" else "change as in ordinary training"
-    return AttackFinding(
+    return Findings(
         level=Level.SAFE if held else Level.DANGER,
-        headline=f"With circles of {attack.privacy} {circles['columns_recovered']:.0%} of the hidden log come out of "
-        f"the sums, and {'nobody is told from its circle' if held else 'circles did not hold'}. "
-        f"{_helps(random)} with random selection: {random['columns_recovered']:.0%} of it come out, and updates with a "
-        f"median error of {random['median_error']:.2g} ({random['median_error_with_log']:.2g} with the log); "
-        f"{_told_apart(random)}.",
-        setting=f"{attack.clients} clients with few labels each of {attack.data} train {attack.model}, {attack.cohort} "
+        headlines=[
+            f"With circles of {attack.privacy} {circles['columns_recovered']:.0%} of the hidden log are recovered from "
+            f"the sums, and {'no client is distinguished from its circle' if held else 'circles did not hold'}. "
+            f"{_helps(random)} with random selection: {random['columns_recovered']:.0%} of it are recovered, and "
+            f"updates with a median error of {random['median_error']:.2g} ({random['median_error_with_log']:.2g} with "
+            f"the log); {_told_apart(random)}."
+        ],
+        about=f"{attack.clients} clients with few labels each of {attack.data} train {attack.model}, {attack.cohort} "
         f"in a round; then sums of {attack.rounds} rounds are watched in which updates {steps}. The attacker knows how "
         f"many clients are in a sum, and each client's number of rounds out of every {attack.period}. "
         f"{count(attack.trials, 'trial')}. Sums are added up in the clear, since nothing else of a round is used.",
-        measures={"policies": results},
+        numbers={"policies": results},
         tables=[_table(sides, results)],
         card=list(_card(attack, results, held=held)),
         plots=[
@@ -66,7 +69,7 @@ def _helps(random: Mapping[str, Any]) -> str:
 
 
 def _told_apart(one: Mapping[str, Any]) -> str:
-    return f"two clients are told apart in {one['circle_mates_told_apart']:.0%} of {count(one['pairs'], 'pair')}"
+    return f"two clients are distinguished in {one['circle_mates_told_apart']:.0%} of {count(one['pairs'], 'pair')}"
 
 
 def _numbers(trials: Sequence[HiddenLogTrial]) -> dict[str, Any]:
@@ -83,8 +86,8 @@ def _numbers(trials: Sequence[HiddenLogTrial]) -> dict[str, Any]:
     }
 
 
-def _table(sides: Sequence[Side], results: Mapping[str, Mapping[str, Any]]) -> WordTable:
-    return WordTable(
+def _table(sides: Sequence[Side], results: Mapping[str, Mapping[str, Any]]) -> Table:
+    return Table(
         "The log as found, and what it is good for",
         (
             "selection",
@@ -95,7 +98,7 @@ def _table(sides: Sequence[Side], results: Mapping[str, Mapping[str, Any]]) -> W
             "error",
             "with the log",
             "of the mean",
-            "told apart",
+            "distinguished",
         ),
         [
             (
@@ -111,10 +114,10 @@ def _table(sides: Sequence[Side], results: Mapping[str, Mapping[str, Any]]) -> W
             )
             for side, one in ((side, results[side.name]) for side in sides)
         ],
-        "Columns, entries: of the log, what was found right; ±: over the trials. By counts: entries that who does not "
-        "look at the sums gets right at best. Error: median, of updates, with the log that was found, with the true "
-        "one, and of the mean of all updates as the guess for everybody. Told apart: two members of a circle, or of a "
-        "group drawn like one, matched with their updates; 50% is guessing.",
+        "Columns, entries: of the log, what was found right; ±: over the trials. By counts: the most entries that "
+        "counts alone give right. Error: median, of updates, with the log that was found, with the true "
+        "one, and of the mean of all updates as the guess for every client. Distinguished: two members of a circle, or "
+        "of a group drawn like one, matched with their updates; 50% is guessing.",
     )
 
 
@@ -140,9 +143,9 @@ def _card(attack: Disaggregation, results: Mapping[str, Mapping[str, Any]], *, h
         "single out a client's update",
         f"circles of {attack.privacy}, log hidden",
         Effect.ELIMINATED if held else Effect.NOT_ELIMINATED,
-        "circle mates have one and the same column, found or not: told apart as by guessing"
+        "circle mates have one and the same column, found or not: distinguished as by guessing"
         if held
-        else "circle mates were told apart",
+        else "circle mates were distinguished",
     )
 
 

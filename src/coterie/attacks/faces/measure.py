@@ -15,44 +15,29 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from coterie.attacks.faces_outcome import CCESA, GLOBAL, GUESS, PLAIN, SA, make_finding
+from coterie.attacks.attack import Adversary, OnProgress
+from coterie.attacks.faces.settings import FacesSettings
 from coterie.attacks.federation import Federation, Vector, shaped
-from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
 from coterie.attacks.reconstructions import Trial
 from coterie.attacks.session import play_session
 from coterie.attacks.similarity import Pictures, PixelScale
-from coterie.errors import ConfigError
 from coterie.graphs.topology import Complete, ErdosRenyi
 from coterie.training.data.partitions import by_person
 from coterie.training.flatten import ModelArrays, difference, moved
 from coterie.training.local import LocalSGD
 from coterie.training.streams import stream
 
+PLAIN, SA, CCESA = "plain averaging: a client's model", "SA: what the client sent", "CCESA: what the client sent"
+GLOBAL, GUESS = "all three: everybody's model", "guess: the mean picture"
 _STEPS, _STEP = 25, 0.02  # so that a pixel may just come from grey to black or white
 
 
 @dataclass(frozen=True)
-class Faces:
+class Faces(FacesSettings):
     """Model inversion against what each party sees of a client, and against the model that all get."""
 
     name: ClassVar[str] = "faces"
     title: ClassVar[str] = "Model inversion: the face behind a class"
-
-    data: str = "digits"
-    rounds: int = 5
-    """Rounds of training; the last is listened to."""
-    epochs: int = 10
-    """Of each client in a round."""
-    learning_rate: float = 0.05
-    connection: float = 0.7
-    """The probability of an edge in CCESA's graph."""
-    trials: int = 3
-    seed: int = 0
-    data_dir: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.rounds < 1 or self.trials < 1:
-            raise ConfigError("model inversion needs at least one round of training, and one trial")
 
     @property
     def threat(self) -> Adversary:
@@ -66,13 +51,13 @@ class Faces:
             may="compute; it sends nothing",
         )
 
-    def play(self, watch: OnProgress) -> AttackFinding:
-        """Train, listen and invert, for every trial with another model."""
+    def measure(self, watch: OnProgress) -> list[Trial]:
+        """Train, listen and invert, in every trial with another model."""
         trials = []
         for number in range(self.trials):
             watch(f"training model {number + 1} of {self.trials}, one person a client", number / self.trials)
             trials.append(self.trial(number))
-        return make_finding(self, trials)
+        return trials
 
     def trial(self, number: int) -> Trial:
         """Train one model, listen to its last round, and invert what was heard for every person."""

@@ -4,21 +4,20 @@ Secure aggregation opens the sum over whole circles and nothing else; examples t
 are in it as they were. Everything here is one round: a crafted model, a real session, one look at what it opened.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
 
+from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.federation import Federation, Vector, shaped
-from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
 from coterie.attacks.imprint.defences import refused_for_architecture, refused_for_length
 from coterie.attacks.imprint.layer import Imprinter, craft, examples_in, network
-from coterie.attacks.imprint.outcome import Caught, CraftedRound, make_finding
+from coterie.attacks.imprint.settings import ImprintSettings
 from coterie.attacks.session import play_session
 from coterie.attacks.similarity import Pictures, PixelScale, psnr
 from coterie.cohorts.circles import random_circles
-from coterie.errors import ConfigError
 from coterie.privacy.encoding import clip_norm
 from coterie.training.local import LocalSGD, Problem
 from coterie.training.streams import stream
@@ -29,33 +28,49 @@ EXACT = 1 / 32
 """How near every pixel must be: half of a step of the bundled digits' grey, so that rounding gives the very picture."""
 
 
+@dataclass(frozen=True, eq=False)
+class Caught:
+    """What an attacker has of the examples of a round."""
+
+    exact: int
+    """How many are recovered to every pixel."""
+    psnr: float
+    """Of each example and the nearest of what was recovered, on average."""
+    originals: Pictures = field(repr=False)
+    nearest: Pictures = field(repr=False)
+
+    @property
+    def share(self) -> float:
+        """The share that is recovered to every pixel."""
+        return self.exact / len(self.originals)
+
+
+@dataclass(frozen=True, eq=False)
+class CraftedRound:
+    """One round with a crafted model."""
+
+    cohort: int
+    bins: int
+    expected: float
+    """How many examples should have a bin to themselves."""
+    bare: Caught
+    """From the sum over whole circles that secure aggregation opened."""
+    noisy: Mapping[float, Caught]
+    """From such sums with noise."""
+    guess: Caught
+    """From public pictures, as many as there are bins."""
+    refused_for_length: bool
+    refused_for_architecture: bool
+    refused_where_wide: bool
+    """Whether the pin helps where the agreed model has such a layer anyway, and only its numbers are crafted."""
+
+
 @dataclass(frozen=True)
-class Imprint:
+class Imprint(ImprintSettings):
     """Imprinting: how many examples a crafted model leaves in the sum of a cohort of whole circles."""
 
     name: ClassVar[str] = "imprint"
     title: ClassVar[str] = "A crafted model: examples out of any sum"
-
-    data: str = "digits"
-    cohorts: tuple[int, ...] = (8, 32)
-    """Clients in the sum."""
-    bins: tuple[int, ...] = (64, 256, 1024)
-    examples: int = 8
-    """Of each client."""
-    privacy: int = 4
-    noise: tuple[float, ...] = (1e-6, 1e-5, 1e-4, 0.01, 1.0)
-    """Multipliers z: noise of the deviation z C goes into each entry of a sum of updates of a length of C at most."""
-    trials: int = 3
-    seed: int = 0
-    data_dir: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.trials < 1 or self.examples < 1 or not self.bins or min(self.bins) < 2:
-            raise ConfigError("imprinting needs at least one trial, one example of each client, and two bins")
-        if not self.cohorts or any(cohort % self.privacy or cohort < 2 for cohort in self.cohorts):
-            raise ConfigError(f"cohorts are whole circles of {self.privacy}, not {self.cohorts}")
-        if any(not 0 < multiplier < float("inf") for multiplier in self.noise):
-            raise ConfigError("noise is given by multipliers above 0")
 
     @property
     def threat(self) -> Adversary:
@@ -67,7 +82,7 @@ class Imprint:
             may="send any model; the protocol it follows to the letter",
         )
 
-    def play(self, watch: OnProgress) -> AttackFinding:
+    def measure(self, watch: OnProgress) -> list[CraftedRound]:
         """Send crafted models to cohorts, with each defence off and on."""
         rounds: list[CraftedRound] = []
         for number in range(self.trials):
@@ -75,7 +90,7 @@ class Imprint:
                 share = (number + done / len(self._cases())) / self.trials
                 watch(f"a crafted model with {bins} bins for {cohort} clients", share)
                 rounds.append(self.round(number, cohort, bins))
-        return make_finding(self, rounds)
+        return rounds
 
     def round(self, number: int, cohort: int, bins: int) -> CraftedRound:
         """Play one round, unprotected but for secure aggregation over circles, then with noise."""

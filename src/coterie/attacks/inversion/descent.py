@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 from coterie.arithmetic import FloatArray
+from coterie.attacks.inversion.settings import InversionSettings
 from coterie.attacks.similarity import PixelScale
 from coterie.cohorts.circles import Indices
 from coterie.errors import ConfigError, InputError
@@ -34,10 +35,10 @@ _SMOOTH, _SMOOTH_SQUARES = 0.9, 0.999
 class Budget:
     """The effort of an inversion; tuned on updates of single clients, and the same for circles."""
 
-    steps: int = 600
-    step_size: float = 0.1
+    steps: int = InversionSettings.steps
+    step_size: float = InversionSettings.step_size
     """As a share of the range from the darkest to the brightest pixel."""
-    variation: float = 1e-4
+    variation: float = InversionSettings.variation
     """The weight v of the total variation: how smooth the attacker expects pictures to be."""
 
     def __post_init__(self) -> None:

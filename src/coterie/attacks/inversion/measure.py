@@ -9,45 +9,25 @@ whole circle at once, which asks for nothing that the attacker does not have, an
 from dataclasses import dataclass
 from typing import ClassVar
 
+from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.federation import Federation
-from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
 from coterie.attacks.inversion.descent import Budget
-from coterie.attacks.inversion.outcome import make_finding
+from coterie.attacks.inversion.settings import InversionSettings
 from coterie.attacks.inversion.target import ALONE, TOGETHER, Origin, Scene, Telling
 from coterie.attacks.reconstructions import Trial
 from coterie.attacks.similarity import Pictures
-from coterie.errors import ConfigError
 from coterie.training.streams import stream
 
 
 @dataclass(frozen=True)
-class Inversion:
+class Inversion(InversionSettings):
     """Gradient inversion: the pictures behind a client's update, and behind its circle's."""
 
     name: ClassVar[str] = "inversion"
     title: ClassVar[str] = "Gradient inversion: pictures out of an update"
 
-    data: str = "digits"
-    model: str = "softmax-regression"
-    clients: int = 16
-    examples: int = 8
-    """Each client's pictures, all in one step of descent."""
-    privacy: tuple[int, ...] = (2, 4)
-    """The sizes T of circles, beside T = 1."""
-    trained: int = 0
-    """Rounds of federated averaging before the attack; 0 attacks the first round, when updates say most."""
-    steps: int = Budget.steps
-    step_size: float = Budget.step_size
-    variation: float = Budget.variation
-    trials: int = 6
-    seed: int = 0
-    data_dir: str | None = None
-
     def __post_init__(self) -> None:
-        if self.trials < 1 or self.examples < 1 or self.trained < 0:
-            raise ConfigError("an inversion needs at least one trial, and one picture of each client")
-        if not self.privacy or any(not 2 <= privacy <= self.clients for privacy in self.privacy):
-            raise ConfigError(f"circles have from 2 to {self.clients} clients, not {self.privacy}")
+        super().__post_init__()
         _ = self.budget
 
     @property
@@ -78,7 +58,7 @@ class Inversion:
             self.data, self.model, self.clients, seed, examples=self.examples, data_dir=self.data_dir
         )
 
-    def play(self, watch: OnProgress) -> AttackFinding:
+    def measure(self, watch: OnProgress) -> list[Trial]:
         """Invert the update of another client in every trial, its own and that of its circles."""
         trials = []
         for number in range(self.trials):
@@ -87,7 +67,12 @@ class Inversion:
                 watch(f"inverting the updates of client {number + 1} of {self.trials}", (number + share) / self.trials)
 
             trials.append(self.trial(number, progress))
-        return make_finding(self, trials, sum(array.size for array in self.federation(self.seed).start))
+        return trials
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers an update has."""
+        return sum(array.size for array in self.federation(self.seed).start)
 
     def trial(self, number: int, watch: Telling = lambda _: None) -> Trial:
         """Attack one client, among clients, circles and a model of this trial's own."""

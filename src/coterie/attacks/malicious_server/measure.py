@@ -8,12 +8,12 @@ from typing import ClassVar
 import numpy as np
 
 from coterie.arithmetic.quantize import Quantizer
-from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
+from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.malicious_server import inconsistency, invitations, rewinding, sessions
 from coterie.attacks.malicious_server.knowledge import leaks
-from coterie.attacks.malicious_server.report import report
+from coterie.attacks.malicious_server.results import LieResult, Variation, chance_of
 from coterie.attacks.malicious_server.scenario import Lie, Picture, Scenario, as_picture
-from coterie.attacks.malicious_server.told import Told, Variation, chance_of
+from coterie.attacks.malicious_server.settings import MaliciousServerSettings
 from coterie.attacks.malicious_server.variants import VaryingServer
 from coterie.errors import ConfigError
 from coterie.training.data.datasets import load
@@ -31,39 +31,17 @@ PRECISION = 8
 
 
 @dataclass(frozen=True)
-class MaliciousServer:
+class MaliciousServer(MaliciousServerSettings):
     """Settings of the attack."""
 
     name: ClassVar[str] = "malicious-server"
     title: ClassVar[str] = "A server that lies"
 
-    lies: tuple[str, ...] = tuple(LIES)
-    active: bool = True
-    """Whether clients take the server for one that may lie; otherwise they trust it to follow the protocol."""
-    privacy: int = 3
-    """T, the size of a circle; 1 is no circles."""
-    clients: int = 12
-    colluders: int = 3
-    trials: int = 3
-    """Victims, each in sessions of its own."""
-    tries: int = 4
-    """How often each lie within a session is told again, varied at random."""
-    data: str = "digits"
-    data_dir: str | None = None
-    seed: int = 0
-
     def __post_init__(self) -> None:
+        object.__setattr__(self, "lies", self.lies or tuple(LIES))
+        super().__post_init__()
         if unknown := [name for name in self.lies if name not in LIES]:
-            raise ConfigError(f"there is no lie {unknown[0]!r}; there are {', '.join(LIES)}")
-        if not self.lies or self.trials < 1 or self.tries < 0:
-            raise ConfigError("there is at least one lie and one trial, and no negative number of tries")
-        if self.clients < FEWEST or not 1 <= self.privacy <= self.clients // 2:
-            raise ConfigError(
-                f"a session has at least {FEWEST} clients, in circles of at most half of them: not {self.clients} "
-                f"clients with T = {self.privacy}"
-            )
-        if not 0 <= self.colluders <= (self.clients - 1) // 2:
-            raise ConfigError(f"of {self.clients} clients between 0 and {(self.clients - 1) // 2} collude here")
+            raise ConfigError(f"there is no lie {unknown[0]!r}; known are {', '.join(LIES)}")
 
     @property
     def threat(self) -> Adversary:
@@ -77,10 +55,10 @@ class MaliciousServer:
             "It cannot break ciphers or forge signatures.",
         )
 
-    def play(self, watch: OnProgress) -> AttackFinding:
+    def measure(self, watch: OnProgress) -> list[LieResult]:
         """Tell every lie to the same victims, without the rule against it and with it."""
         total = len(self.lies) * (self.trials + self.tries)
-        told = []
+        results = []
         for place, name in enumerate(self.lies):
             lie, begun = LIES[name], place * (self.trials + self.tries)
             attempts = []
@@ -94,8 +72,8 @@ class MaliciousServer:
                 varied += self._vary(lie, trial)
             without, against = zip(*attempts, strict=True)
             chance = chance_of(against, stream(self.seed, "guesses", name))
-            told.append(Told(lie, without, against, varied, chance))
-        return report(self, told, self._quantizer, np.mean(self._pictures, axis=0))
+            results.append(LieResult(lie, without, against, varied, chance))
+        return results
 
     def _scenario(self, trial: int) -> Scenario:
         chosen = stream(self.seed, "inputs", trial).permutation(len(self._pictures))[: self.clients]
@@ -105,8 +83,8 @@ class MaliciousServer:
             self.privacy,
             self.clients,
             self.colluders,
-            self._quantizer.ring,
-            [self._quantizer.encode(self._pictures[index].ravel(), rounding).vector for index in chosen],
+            self.quantizer.ring,
+            [self.quantizer.encode(self._pictures[index].ravel(), rounding).vector for index in chosen],
             seed=1_000_000 * self.seed + trial,
             data=self.data,
             data_dir=self.data_dir,
@@ -127,6 +105,11 @@ class MaliciousServer:
         (baseline, _), (broken, asked) = sides
         return (Variation(baseline, broken, asked),)
 
+    @property
+    def typical(self) -> Picture:
+        """The mean of all pictures: the best guess of somebody who knows what they look like, and nothing else."""
+        return np.asarray(np.mean(self._pictures, axis=0))
+
     @cached_property
     def _pictures(self) -> Sequence[Picture]:
         dataset = load(self.data, self.data_dir)
@@ -135,5 +118,6 @@ class MaliciousServer:
         return [as_picture(example) for example in dataset.test_x[:MOST]]
 
     @property
-    def _quantizer(self) -> Quantizer:
+    def quantizer(self) -> Quantizer:
+        """How pictures are encoded."""
         return Quantizer(1.0, PRECISION, self.clients)

@@ -1,19 +1,17 @@
-"""The account of the lies: pictures of what was recovered, a table, the verdict and the privacy card."""
+"""The report on a lying server: what each lie obtains with and without the rule against it."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from coterie.arithmetic.quantize import Quantizer
 from coterie.arithmetic.ring import RingVector
-from coterie.attacks.finding import AttackFinding, CardLine, Effect, Strip, WordTable
+from coterie.attacks.malicious_server.measure import MaliciousServer
+from coterie.attacks.malicious_server.results import SIGNIFICANT, LieResult, resemblance
 from coterie.attacks.malicious_server.scenario import Attempt, Picture
-from coterie.attacks.malicious_server.told import SIGNIFICANT, Told, resemblance
+from coterie.reports.findings import CardLine, Effect, Findings, Strip, Table
 from coterie.reports.words import Level
-
-if TYPE_CHECKING:
-    from coterie.attacks.malicious_server.measure import MaliciousServer
 
 READ_OFF = (
     " The input is the update of one step on one example, recovered exactly but for the last layer's biases; the "
@@ -23,24 +21,21 @@ NOTHING = 0.5
 """The grey of a picture of nothing."""
 
 
-def report(attack: "MaliciousServer", told: Sequence[Told], quantizer: Quantizer, typical: Picture) -> AttackFinding:
-    """Put together all that is said about the lies.
-
-    Vectors are pictures, encoded by that quantizer. ``typical`` is the mean of all of them: the best guess of somebody
-    who knows what such pictures look like, and nothing else.
-    """
+def report(attack: MaliciousServer, results: Sequence[LieResult]) -> Findings:
+    """Report on all lies."""
+    quantizer, typical = attack.quantizer, attack.typical
     shape = typical.shape
-    usual = _usual(told, quantizer, typical)
-    safe = all(each.outcome is not Effect.NOT_ELIMINATED for each in told)
-    return AttackFinding(
+    usual = _usual(results, quantizer, typical)
+    safe = all(each.outcome is not Effect.NOT_ELIMINATED for each in results)
+    return Findings(
         level=Level.SAFE if safe else Level.DANGER,
-        headline=_headline(attack, told),
-        setting=_setting(attack, quantizer, shape),
-        measures={"lies": {each.lie.name: _measures(each) for each in told}, "typical_resemblance": usual},
-        tables=[_table(told, usual)],
-        card=[_card_line(attack, each) for each in told],
-        strips=[_strip(each, quantizer, shape) for each in told if not each.impossible],
-        remarks=tuple(_remarks(attack, told)),
+        headlines=[_headline(attack, results)],
+        about=_setting(attack, quantizer, shape),
+        numbers={"lies": {each.lie.name: _measures(each) for each in results}, "typical_resemblance": usual},
+        tables=[_table(results, usual)],
+        card=[_card_line(attack, each) for each in results],
+        pictures=[_strip(each, quantizer, shape) for each in results if not each.impossible],
+        remarks=tuple(_remarks(attack, results)),
     )
 
 
@@ -52,7 +47,7 @@ def draw(vector: RingVector | None, among: int, quantizer: Quantizer, shape: tup
     return np.asarray(np.clip(values, 0, 1)).reshape(shape)
 
 
-def _strip(told: Told, quantizer: Quantizer, shape: tuple[int, ...]) -> Strip:
+def _strip(result: LieResult, quantizer: Quantizer, shape: tuple[int, ...]) -> Strip:
     def pictured(attempt: Attempt) -> tuple[Picture, Picture]:
         if attempt.pictures is not None:
             planted, seen = attempt.pictures
@@ -60,33 +55,33 @@ def _strip(told: Told, quantizer: Quantizer, shape: tuple[int, ...]) -> Strip:
         planted = draw(attempt.planted, 1, quantizer, shape)
         return planted, draw(attempt.recovered, attempt.among, quantizer, shape)
 
-    without, against = ([pictured(attempt) for attempt in side] for side in (told.without, told.against))
-    read = READ_OFF if told.without[0].pictures is not None else ""
-    sent = "" if any(attempt.recovered is not None for attempt in told.against) else " Grey: it has nothing at all."
-    among = max(attempt.among for attempt in told.against)
+    without, against = ([pictured(attempt) for attempt in side] for side in (result.without, result.against))
+    read = READ_OFF if result.without[0].pictures is not None else ""
+    sent = "" if any(attempt.recovered is not None for attempt in result.against) else " Grey: it has nothing at all."
+    among = max(attempt.among for attempt in result.against)
     blend = f" With the rule it has the sum of {among} clients, drawn as their mean." if among > 1 else ""
     return Strip(
-        told.lie.title,
+        result.lie.title,
         [
             ("The victim's input", np.stack([planted for planted, _ in without])),
             ("Recovered without the rule", np.stack([seen for _, seen in without])),
             ("Recovered with it", np.stack([seen for _, seen in against])),
         ],
-        f"The server {told.lie.told}. The rule: {told.lie.rule}.{read}{blend}{sent}",
+        f"The server {result.lie.told}. The rule: {result.lie.rule}.{read}{blend}{sent}",
     )
 
 
-def _usual(told: Sequence[Told], quantizer: Quantizer, typical: Picture) -> float:
+def _usual(results: Sequence[LieResult], quantizer: Quantizer, typical: Picture) -> float:
     """Return how much the typical picture resembles the victims' inputs."""
-    planted = [attempt.planted for each in told for attempt in each.without if attempt.pictures is None]
+    planted = [attempt.planted for each in results for attempt in each.without if attempt.pictures is None]
     pictures = [draw(vector, 1, quantizer, typical.shape) for vector in planted]
     alike = [np.corrcoef(picture.ravel(), typical.ravel())[0, 1] for picture in pictures]
     return float(np.mean(alike)) if alike else 0.0
 
 
-def _table(told: Sequence[Told], usual: float) -> WordTable:
+def _table(results: Sequence[LieResult], usual: float) -> Table:
     rows = []
-    for each in told:
+    for each in results:
         trials, varied = len(each.without), len(each.varied)
         rows.append(
             (
@@ -101,30 +96,32 @@ def _table(told: Sequence[Told], usual: float) -> WordTable:
     columns = "lie", "obtained without the rule", "with it", "resemblance", "p", "varied: without / with"
     note = (
         "Obtained: the victim's input to the last bit. Resemblance: the correlation with it of the best that the "
-        "server makes of all it holds with the rule, and p, how often random guesses come as near; the mean of all "
-        f"pictures, for whoever knows it, has {usual:.2f}. Varied: the same lie with messages altered, left out, "
+        "server makes of all it holds with the rule, and p, how often random guesses are as close; the mean of all "
+        f"pictures, for someone who knows it, has {usual:.2f}. Varied: the same lie with messages altered, left out, "
         "exchanged and repeated at random, and asked again where it is refused."
     )
-    return WordTable("What the server obtained", columns, rows, note)
+    return Table("What the server obtained", columns, rows, note)
 
 
-def _headline(attack: "MaliciousServer", told: Sequence[Told]) -> str:
-    obtained = [each for each in told if each.outcome is Effect.NOT_ELIMINATED]
-    worked = sum(each.worked > 0 for each in told)
-    lies = "lie" if len(told) == 1 else "lies"
+def _headline(attack: MaliciousServer, results: Sequence[LieResult]) -> str:
+    obtained = [each for each in results if each.outcome is Effect.NOT_ELIMINATED]
+    worked = sum(each.worked > 0 for each in results)
+    lies = "lie" if len(results) == 1 else "lies"
     if not worked:
-        return f"Nothing is shown: no lie of {len(told)} obtains anything here, not even without the rule against it."
+        return (
+            f"Nothing is shown: no lie of {len(results)} obtains anything here, not even without the rule against it."
+        )
     if not obtained:
         return (
-            f"Without the rule against it, {worked} of {len(told)} {lies} obtained a client's input exactly; "
+            f"Without the rule against it, {worked} of {len(results)} {lies} obtained a client's input exactly; "
             "with all rules, none did."
         )
     names = ", ".join(each.lie.title.lower() for each in obtained)
-    found = f"{len(obtained)} of {len(told)} {lies} obtained a client's input with all rules in place: {names}."
+    found = f"{len(obtained)} of {len(results)} {lies} obtained a client's input with all rules in place: {names}."
     return found if attack.active else f"{found} Honest-but-curious terms promise nothing against a server that lies."
 
 
-def _setting(attack: "MaliciousServer", quantizer: Quantizer, shape: tuple[int, ...]) -> str:
+def _setting(attack: MaliciousServer, quantizer: Quantizer, shape: tuple[int, ...]) -> str:
     circles = f"circles of {attack.privacy}" if attack.privacy > 1 else "no circles"
     mode = (
         "The terms are for an active server: clients sign what they say and check each other's word."
@@ -134,61 +131,61 @@ def _setting(attack: "MaliciousServer", quantizer: Quantizer, shape: tuple[int, 
     return (
         f"Sessions of up to {attack.clients} clients in {circles}, on the complete graph; {attack.colluders} of them "
         f"collude. {mode} An input is a picture of {attack.data}, {int(np.prod(shape))} numbers in a ring of "
-        f"{quantizer.ring.bits} bits; each lie is told about {attack.trials} victims. Clients, keys, shares and masks "
+        f"{quantizer.ring.bits} bits; each lie is tried on {attack.trials} victims. Clients, keys, shares and masks "
         "are those of the product; what is recovered is a masked input less the keystreams whose seeds the server put "
         "together."
     )
 
 
-def _measures(told: Told) -> dict[str, Any]:
+def _measures(result: LieResult) -> dict[str, Any]:
     return {
-        "title": told.lie.title,
-        "possible": not told.impossible,
-        "trials": len(told.without),
-        "without_rule": {"exact": told.worked, "resemblance": resemblance(told.without)},
-        "with_rule": {"exact": told.obtained, "resemblance": resemblance(told.against), "p": told.chance},
-        "clients_in_what_is_left": max(attempt.among for attempt in told.against),
-        "refusals": list(told.refusals[:3]),
+        "title": result.lie.title,
+        "possible": not result.impossible,
+        "trials": len(result.without),
+        "without_rule": {"exact": result.worked, "resemblance": resemblance(result.without)},
+        "with_rule": {"exact": result.obtained, "resemblance": resemblance(result.against), "p": result.chance},
+        "clients_in_what_is_left": max(attempt.among for attempt in result.against),
+        "refusals": list(result.refusals[:3]),
         "varied": {
-            "tries": len(told.varied),
-            "messages": sum(each.asked for each in told.varied),
-            "exact_without_rule": sum(each.baseline for each in told.varied),
-            "broken_with_rule": told.broken,
+            "tries": len(result.varied),
+            "messages": sum(each.asked for each in result.varied),
+            "exact_without_rule": sum(each.baseline for each in result.varied),
+            "broken_with_rule": result.broken,
         },
-        "outcome": told.outcome,
+        "outcome": result.outcome,
     }
 
 
-def _card_line(attack: "MaliciousServer", told: Told) -> CardLine:
+def _card_line(attack: MaliciousServer, result: LieResult) -> CardLine:
     mode = "active" if attack.active else "honest"
     circles = f"T = {attack.privacy}" if attack.privacy > 1 else "no circles"
     against = f"{mode} mode, {circles}, {attack.colluders} of {attack.clients} collude"
-    return CardLine(told.lie.title, against, told.outcome, _why(attack, told))
+    return CardLine(result.lie.title, against, result.outcome, _why(attack, result))
 
 
-def _why(attack: "MaliciousServer", told: Told) -> str:
-    rule = told.lie.rule[0].upper() + told.lie.rule[1:]
-    if told.impossible:
-        return f"Cannot be told here: {told.impossible}."
-    if told.outcome is Effect.NOT_ELIMINATED:
+def _why(attack: MaliciousServer, result: LieResult) -> str:
+    rule = result.lie.rule[0].upper() + result.lie.rule[1:]
+    if result.impossible:
+        return f"Not possible here: {result.impossible}."
+    if result.outcome is Effect.NOT_ELIMINATED:
         if not attack.active:
             return "These terms promise nothing against a server that lies; active-server terms do."
         return "This must not happen: please report it with the command and its seed."
-    if not told.worked:
-        return "Fails here even without its rule, so nothing is shown: other rules or numbers stand in its way."
-    if told.outcome is Effect.REDUCED:
-        among = max(attempt.among for attempt in told.against)
+    if not result.worked:
+        return "Fails here even without its rule, so nothing is shown: other rules or numbers prevent it."
+    if result.outcome is Effect.REDUCED:
+        among = max(attempt.among for attempt in result.against)
         return f"{rule}. What is left is a sum over {among} clients, a whole circle, as any two rounds may show."
     return f"{rule}."
 
 
-def _remarks(attack: "MaliciousServer", told: Sequence[Told]) -> Iterator[str]:
-    tries, asked = sum(len(each.varied) for each in told), sum(v.asked for each in told for v in each.varied)
-    broken = sum(each.broken for each in told)
+def _remarks(attack: MaliciousServer, results: Sequence[LieResult]) -> Iterator[str]:
+    tries, asked = sum(len(each.varied) for each in results), sum(v.asked for each in results for v in each.varied)
+    broken = sum(each.broken for each in results)
     if tries:
         judged = "by linear algebra over all that the server holds" if attack.active else "by the recovered vector"
         yield (
-            f"Varied at random, lies within a session were told {tries} more times with all rules on, in {asked:,} "
+            f"Varied at random, lies within a session were tried {tries} more times with all rules on, in {asked:,} "
             f"messages; {broken} of them obtained what they must not, judged {judged}."
         )
     yield (
@@ -200,6 +197,7 @@ def _remarks(attack: "MaliciousServer", told: Sequence[Told]) -> Iterator[str]:
         f"{SIGNIFICANT:.1%} of cases."
     )
     yield (
-        "A circle counts its honest members only. A server can always end a round by lying; then nobody learns "
-        "anything. A model that was crafted for everybody alike is another attack, which no comparison of models finds."
+        "A circle counts its honest members only. A server can always end a round by lying; then no one learns "
+        "anything. A crafted model that is the same for every client is another attack; comparing models does not "
+        "find it."
     )

@@ -1,20 +1,22 @@
-"""One trial of passive membership inference: the same attacks on everything that is seen of a federation."""
+"""Passive membership inference: the same attacks on everything that is seen of a federation, trial by trial."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import floor
+from typing import ClassVar
 
 import msgspec
 import numpy as np
 
+from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.membership.candidates import Candidates, FederatedRun, SumNoise, Training
 from coterie.attacks.membership.rates import Decisions, Roc
 from coterie.attacks.membership.scores import SCORES, MembershipScore, References, Sight
+from coterie.attacks.membership.settings import MembershipSettings
 from coterie.attacks.progress import within
 from coterie.attacks.session import play_session
 from coterie.cohorts.circles import Mask, Reals
-from coterie.errors import ConfigError
 from coterie.graphs.guarantees import paper_threshold
 from coterie.graphs.topology import Complete, ErdosRenyi, Topology
 from coterie.training.flatten import ModelArrays
@@ -41,38 +43,8 @@ def sum_of(clients: int, *, noisy: bool = False) -> str:
 
 
 @dataclass(frozen=True)
-class Game:
+class Game(MembershipSettings):
     """The settings of a trial; tuned so that the attack works on what plain federated averaging shows."""
-
-    data: str = "digits"
-    model: str = "mlp"
-    examples: int = 30
-    """Of each client; the candidates are twice as many."""
-    cohorts: tuple[int, ...] = (4, 10)
-    """How many clients there are; the last is what clients and uploads are looked at in."""
-    rounds: int = 3
-    epochs: int = 10
-    learning_rate: float = 0.2
-    batch_size: int = 10
-    references: int = 16
-    victims: int = 8
-    strangers: int = 300
-    connection: float = 0.9
-    """Of the Erdős-Rényi graph."""
-    noise: float = 1.0
-    """The noise multiplier of the further, noisy federation of the last size; 0: there is none."""
-    norm: float = 2.0
-    """What updates are clipped to where there is noise."""
-    delta: float = 1e-5
-    data_dir: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.references < 4 or self.references % 2:
-            raise ConfigError(f"reference models come in pairs, two or more of them, not {self.references}")
-        if not self.cohorts or min(self.cohorts) < 2:
-            raise ConfigError("a sum is over two clients or more")
-        if self.noise < 0 or self.norm <= 0:
-            raise ConfigError("a noise multiplier is 0 or more, and updates are clipped to more than 0")
 
     @property
     def threshold(self) -> int:
@@ -236,3 +208,44 @@ def rehearse(score: MembershipScore, references: References) -> float:
 
 def _scores(score: MembershipScore, sights: Sequence[Sight], references: References) -> Reals:
     return np.stack([score(sight, references) for sight in sights])
+
+
+@dataclass(frozen=True)
+class PassiveMembership(Game):
+    """Membership inference by somebody who only looks."""
+
+    name: ClassVar[str] = "membership"
+    title: ClassVar[str] = "Passive membership inference"
+
+    @property
+    def threat(self) -> Adversary:
+        """Two who look: at the wire, and at the server."""
+        return Adversary(
+            who="an eavesdropper at a client's wire, or the server; honest but curious",
+            sees=(
+                "the eavesdropper: the global models and one client's upload in the last round; "
+                "the server: the global models, which are the sums"
+            ),
+            knows=(
+                "the model, how it is trained, other data from the same source, and a list of candidates of which half "
+                "are the client's; may train reference models with candidates in them and out of them"
+            ),
+            may="look, and nothing else",
+        )
+
+    @property
+    def epsilon(self) -> float | None:
+        """The privacy budget that the noise spends; None where there is none."""
+        noise = self.training(self.cohorts[-1], noisy=True).noise
+        return noise.epsilon(self.rounds, self.delta) if noise and self.noise else None
+
+    def measure(self, watch: OnProgress) -> list[PassiveTrial]:
+        """Run every attack on every view, in every trial."""
+        trials = []
+        for trial in range(self.trials):
+
+            def progress(what: str, done: float, trial: int = trial) -> None:
+                within(partial(watch, f"trial {trial + 1}: {what}"), trial / self.trials, 1 / self.trials)(done)
+
+            trials.append(play_trial(self, trial_seed(self.seed, trial), progress))
+        return trials

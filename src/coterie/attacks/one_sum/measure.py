@@ -1,58 +1,62 @@
 """The audit of one sum: two updates of a client that the server knows, and a sum that holds one of them."""
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
+from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.federation import Vector
-from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
-from coterie.attacks.one_sum.bounds import audit
+from coterie.attacks.one_sum.bounds import Bound, audit
 from coterie.attacks.one_sum.population import Population, Uncertainty, draw_sums
-from coterie.attacks.one_sum.telling import CLIENT, CRAFTED, PAIRS, Audited, tell
+from coterie.attacks.one_sum.settings import OneSumSettings
 from coterie.attacks.progress import OnShare, ignore_progress, within
 from coterie.attacks.session import play_session
-from coterie.errors import ConfigError
 from coterie.privacy import Concentrated
 from coterie.privacy.accounting import composed_epsilon
 from coterie.training.local import LocalSGD
 from coterie.training.streams import stream, torch_seed
 
 _PRECISION = 16  # bits of an entry in the session that is played for comparison
+EXAMPLE, CLIENT, CRAFTED = "example", "client", "crafted"
+PAIRS = {
+    EXAMPLE: "one example replaced",
+    CLIENT: "another client's update",
+    CRAFTED: "the worst direction",
+}
+"""What the two updates are: one client's, with one example or another in its place; those of two clients; or any of the
+norm that updates are clipped to, this way and that, where other clients' updates scatter least."""
 
 
 @dataclass(frozen=True)
-class OneSum:
-    """What a single secure sum says about one of its clients."""
+class Audited:
+    """One audit: with how many clients, of which pair, with how much noise."""
 
-    data: str = "digits"
-    model: str = "softmax-regression"
-    cohorts: tuple[int, ...] = (4, 12, 100)
-    examples: int = 20
-    epochs: int = 5
-    learning_rate: float = 0.1
-    batch_size: int = 10
-    population: int = 1500
-    """Clients that the attacker simulates, and as many that sums are drawn from."""
-    tries: int = 10_000
-    """Sums under each hypothesis; half of them choose the test, the others judge it."""
-    noise: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
-    """Noise multipliers: deviations in units of the norm that updates are clipped to."""
-    delta: float = 1e-5
-    trials: int = 3
-    seed: int = 0
-    data_dir: str | None = None
+    clients: int
+    pair: str
+    multiplier: float
+    distance: float
+    """Of the two hypotheses in deviations, by the normal approximation."""
+    bound: Bound
+
+
+@dataclass(frozen=True)
+class Audits:
+    """The audits of all trials."""
+
+    trials: Sequence[Sequence[Audited]]
+    session_gap: float
+    """How far the sum of a real session was from the one in the clear."""
+
+
+@dataclass(frozen=True)
+class OneSum(OneSumSettings):
+    """What a single secure sum says about one of its clients."""
 
     name: ClassVar[str] = "one-sum"
     title: ClassVar[str] = "What one sum says"
-
-    def __post_init__(self) -> None:
-        if not self.cohorts or not 2 <= min(self.cohorts) <= max(self.cohorts) <= self.population:
-            raise ConfigError(f"sums are over 2 clients or more, and no more than the {self.population} there are")
-        if not 0 < self.delta < 1 or not all(0 < multiplier < math.inf for multiplier in self.noise):
-            raise ConfigError("delta lies between 0 and 1, and noise multipliers are above 0")
 
     @property
     def threat(self) -> Adversary:
@@ -67,7 +71,7 @@ class OneSum:
             may="compute",
         )
 
-    def play(self, watch: OnProgress) -> AttackFinding:
+    def measure(self, watch: OnProgress) -> Audits:
         """Audit sums without noise and with it."""
         audits, gap = [], 0.0
         for trial in range(self.trials):
@@ -86,7 +90,7 @@ class OneSum:
             if not trial:
                 gap = max(self._session_gap(people, clients, seed) for clients in self.cohorts)
             audits.append(self.audit(people, seed, within(told, 0.5, 0.5)))
-        return tell(self, audits, gap)
+        return Audits(audits, gap)
 
     def limit(self, multiplier: float) -> float:
         """Return the epsilon that noise guarantees: one update of the norm replaced by any other, twice the norm."""

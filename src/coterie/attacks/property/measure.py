@@ -1,19 +1,26 @@
 """Property inference tried on real training: some clients' pictures are upside down, and the server looks for them."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 
-from coterie.attacks.federation import Federation, ObservedRound, Side, make_problem, make_sides
-from coterie.attacks.finding import Adversary, AttackFinding, OnProgress
-from coterie.attacks.property import report
+from coterie.attacks.attack import Adversary, OnProgress
+from coterie.attacks.federation import (
+    Federation,
+    ObservedRound,
+    Side,
+    make_problem,
+    make_sides,
+)
 from coterie.attacks.property.detector import (
     Auxiliary,
     attribute,
     best_by_circles,
     ranking_among_mates,
 )
+from coterie.attacks.property.settings import PropertySettings
 from coterie.attacks.ranking import area_under_curve
 from coterie.cohorts.circles import Mask, Reals
 from coterie.errors import ConfigError
@@ -42,39 +49,11 @@ class PropertyTrial:
 
 
 @dataclass(frozen=True)
-class PropertyInference:
+class PropertyInference(PropertySettings):
     """The attack on training from its first round on, with steps as usual."""
 
     name: ClassVar[str] = "property"
     title: ClassVar[str] = "Property inference over rounds"
-
-    clients: int = 40
-    cohort: int = 8
-    holders: int = 8
-    privacy: tuple[int, ...] = (2, 4)
-    dropouts: float = 0.1
-    rounds: int = 80
-    trials: int = 3
-    data: str = "digits"
-    model: str = "mlp"
-    data_dir: str | None = None
-    examples: int = 16
-    share: float = 0.5
-    own_clients: int = 20
-    ridge: float = 3.0  # chosen under random selection, and the same everywhere
-    learning_rate: float = 0.1
-    batch_size: int = 8
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.holders < self.clients:
-            raise ConfigError(f"of {self.clients} clients, {self.holders} cannot have the property and others not")
-        if not 0 < self.share <= 1:
-            raise ConfigError(f"a share of examples lies above 0 and up to 1, not at {self.share}")
-        if not 0 <= self.dropouts < 1:
-            raise ConfigError(f"dropouts must be a probability below 1, not {self.dropouts}")
-        if self.own_clients < 4 or not self.privacy:
-            raise ConfigError("the attacker needs at least four clients of its own, and circles one T")
 
     @property
     def threat(self) -> Adversary:
@@ -87,8 +66,8 @@ class PropertyInference:
             may="compute, and train clients of its own",
         )
 
-    def play(self, watch: OnProgress) -> AttackFinding:
-        """Train under every way to choose cohorts, and attribute the property."""
+    def measure(self, watch: OnProgress) -> Mapping[str, Sequence[PropertyTrial]]:
+        """Train under every way to choose cohorts, and attribute the property; return the trials of each side."""
         found: dict[str, list[PropertyTrial]] = {}
         steps = self.trials * len(self.sides(0))
         for trial in range(self.trials):
@@ -96,8 +75,7 @@ class PropertyInference:
             for side in self.sides(trial):
                 watch(side.name, sum(map(len, found.values())) / steps)
                 found.setdefault(side.name, []).append(self.attack(federation, auxiliary, having, side))
-        watch("telling", 1.0)
-        return report.tell(self, self.sides(0), found)
+        return found
 
     def sides(self, trial: int) -> list[Side]:
         """Return what is compared."""

@@ -1,4 +1,4 @@
-"""The report on property inference: numbers, scores of all clients, verdict and card."""
+"""The report on property inference: how well the server finds the clients that have a property."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coterie.attacks.finding import AttackFinding, CardLine, Effect, Plot, WordTable
-from coterie.reports.html import Figure
+from coterie.reports.charts import Figure, make_layout
+from coterie.reports.findings import CardLine, Effect, Findings, Plot, Table
 from coterie.reports.intervals import spread, spread_cell
 from coterie.reports.words import Level, count
 
@@ -24,31 +24,30 @@ _SCORES = (
 )
 
 
-def tell(
-    attack: PropertyInference, sides: Sequence[Side], found: Mapping[str, Sequence[PropertyTrial]]
-) -> AttackFinding:
-    """Tell what came of all trials under every way to choose cohorts."""
+def report(attack: PropertyInference, found: Mapping[str, Sequence[PropertyTrial]]) -> Findings:
+    """Report on the trials of every way to choose cohorts."""
+    sides = attack.sides(0)
     results = {side.name: _numbers(found[side.name]) for side in sides}
     held = {
         side.name: side.circles and side.aligned and all(one.equal_scores for one in found[side.name]) for side in sides
     }
     random, circles = results["random"], results["multi-round"]
     works = _works(random) or _works(circles)
-    return AttackFinding(
+    return Findings(
         level=Level.DANGER if not held["multi-round"] else Level.CAUTION if works else Level.NOTHING,
-        headline=_headline(attack.privacy[0], random, circles, held=held["multi-round"]),
-        setting=f"{attack.clients} clients with {attack.examples} examples each of {attack.data} train {attack.model} "
+        headlines=[_headline(attack.privacy[0], random, circles, held=held["multi-round"])],
+        about=f"{attack.clients} clients with {attack.examples} examples each of {attack.data} train {attack.model} "
         f"for {count(attack.rounds, 'round')} of {attack.cohort}, with ordinary steps; a client is lost inside a round "
         f"with {attack.dropouts:.0%}. The property: {attack.share:.0%} of the pictures are upside down; "
         f"{attack.holders} clients have it. In every round the server trains {attack.own_clients} clients of its own "
         "to fit a detector. "
         f"{count(attack.trials, 'trial')}. Sums are added up in the clear, since nothing else of a round is used.",
-        measures={
+        numbers={
             "policies": results,
             "no_information": {"auc": 0.5, "accuracy": _majority(attack)},
         },
         tables=[_table(attack, sides, results)],
-        plots=[Plot("What the server makes of each client", draw_scores(sides, found), _SCORES)],
+        plots=[Plot("Score of each client", draw_scores(sides, found), _SCORES)],
         card=[line for side in sides for line in _card(side, results[side.name], held=held[side.name])],
         remarks=[
             "Circles do not hide that one of their members has the property: with few members it says much about each "
@@ -58,7 +57,7 @@ def tell(
 
 
 def chance_of_ranking(trials: Sequence[PropertyTrial]) -> float:
-    """Return how likely who guesses ranks clients with the property so high, over all trials.
+    """Return how likely guessing ranks clients with the property so high, over all trials.
 
     Mann and Whitney's test, one-sided, by the normal law, with ranks taken within each trial. Who has the property is
     drawn by lot in each trial, whatever the circles: for who learns nothing, every set of so many clients is as likely
@@ -95,8 +94,8 @@ def _headline(privacy: int, random: Mapping[str, Any], circles: Mapping[str, Any
         return f"{said} So this run says nothing of circles."
     learns = "learns" if _works(circles) else "is not shown to learn"
     return (
-        f"{said} With circles of {privacy} it {learns} which circles have such a member, {found}, and tells nobody "
-        f"from its circle: {within}."
+        f"{said} With circles of {privacy} it {learns} which circles have such a member, {found}, and distinguishes no "
+        f"client from its circle: {within}."
     )
 
 
@@ -112,8 +111,8 @@ def _numbers(trials: Sequence[PropertyTrial]) -> dict[str, Any]:
     }
 
 
-def _table(attack: PropertyInference, sides: Sequence[Side], results: Mapping[str, Mapping[str, Any]]) -> WordTable:
-    return WordTable(
+def _table(attack: PropertyInference, sides: Sequence[Side], results: Mapping[str, Mapping[str, Any]]) -> Table:
+    return Table(
         "How well clients with the property are found",
         ("selection", "AUC", "± over trials", "by chance", "among mates", "by circles' counts", "accuracy"),
         [
@@ -145,7 +144,7 @@ def _card(side: Side, one: Mapping[str, Any], *, held: bool) -> Iterator[CardLin
         "tell a client from its circle by a property",
         side.words,
         Effect.ELIMINATED,
-        "circle mates have equal columns in every history, so they get equal scores: told apart as by guessing",
+        "circle mates have equal columns in every history, so they get equal scores: distinguished as by guessing",
     )
     yield CardLine(
         "find circles that have a property",
@@ -188,11 +187,7 @@ def draw_scores(sides: Sequence[Side], found: Mapping[str, Sequence[PropertyTria
                 "hovertemplate": "score %{x:.2f}<extra></extra>",
             }
         )
-    layout = {
-        "xaxis": {"title": {"text": "score: about 1 for who has the property"}},
-        "yaxis": {"tickvals": list(range(len(sides))), "ticktext": names[::-1], "automargin": True},
-        "showlegend": True,
-        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"},
-    }
+    ticks = {"tickvals": list(range(len(sides))), "ticktext": names[::-1], "automargin": True}
+    layout = make_layout("score: about 1 for clients with the property", "", yaxis=ticks)
     apart = "; ".join(f"{side.words}: AUC {np.mean([trial.auc for trial in found[side.name]]):.2f}" for side in sides)
     return Figure(traces, layout, 120 + 70 * len(sides), f"The score of every client. {apart}.")

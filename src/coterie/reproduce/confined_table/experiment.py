@@ -1,175 +1,27 @@
-"""Tables of confined descent beside its baselines: rows are ways to learn, tables are data sets or grids.
-
-A row is learnt in one of two ways. ``grid`` rows are computed by :mod:`coterie.reproduce.confined_table.grid`: up to
-hundreds of thousands of participants, each with some rows and some columns. ``run`` rows are training runs with
-everything that belongs to them, secure aggregation included. Trial number i has the seed ``seed + i`` in every row.
-"""
+"""Tables of confined descent beside its baselines: the experiment."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
 
-import msgspec
-
-from coterie.errors import ConfigError
-from coterie.reproduce.declarations import Job, Record
-from coterie.reproduce.playing import RUNS, play_run, share_played
-from coterie.reproduce.training_table.experiment import folder_name
-from coterie.runs.config_file import make_config
-
-if TYPE_CHECKING:
-    from coterie.confined import StepSize
-    from coterie.reproduce.confined_table.grid import GridCase
-    from coterie.reproduce.declarations import Findings, JobContext
-    from coterie.runs.config import RunConfig
+from coterie.reports.findings import Findings
+from coterie.reproduce.confined_table import measure, report
+from coterie.reproduce.confined_table.outcomes import Learnt
+from coterie.reproduce.confined_table.settings import ConfinedSettings
+from coterie.reproduce.experiment import Job, JobContext, Record
 
 
-class LearnerRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One way to learn."""
+class ConfinedTable(ConfinedSettings, frozen=True, kw_only=True):
+    """The experiment; see its settings, one trial of it, and its report in the modules of these names."""
 
-    name: str
-    by: Literal["grid", "run"]
-    settings: dict[str, Any] = msgspec.field(name="set", default={})
-
-
-class LearnerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What all rows of a table share: settings of grids, and settings of runs; and which rows it has."""
-
-    name: str
-    grids: dict[str, Any] = {}
-    runs: dict[str, Any] = {}
-    rows: tuple[LearnerRow, ...] = ()
-    """Rows that this table has in place of those of the same name."""
-    without: tuple[str, ...] = ()
-    """Rows that make no sense in this table."""
-    fewer: str = ""
-    """What it has less of than the paper, to be said with every judgement: ``6,000 of 60,000 examples``."""
-    squared_error: bool = False
-    """Whether models are judged by their mean squared error, not by their accuracy."""
-
-
-class LearnerClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A claim that a number lies in a range: of a row, or by how much it exceeds that of another, trial by trial.
-
-    Accuracies and their spreads are in points, squared errors as they are. An epsilon is that of the paper's Theorem 1.
-    """
-
-    says: str
-    table: str
-    row: str
-    against: str = ""
-    """The other row; or ``displacement``, for what observers of this row's sums have."""
-    measure: Literal["score", "spread", "epsilon"] = "score"
-    least: float = float("-inf")
-    most: float = float("inf")
-    short: bool = False
-    """Whether fewer iterations than the paper's can decide it."""
-
-
-class ConfinedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The experiment, an :class:`~coterie.reproduce.declarations.Experiment`: a part is a table and a case a row."""
-
-    grids: dict[str, Any] = {}
-    """Settings of all grids (:class:`~coterie.reproduce.confined_table.grid.GridCase`)."""
-    runs: dict[str, Any] = {}
-    """Settings of all runs, keyed like ``"cohort.size"``."""
-    tables: tuple[LearnerTable, ...]
-    rows: tuple[LearnerRow, ...]
-    paper: dict[str, dict[str, float]] = {}
-    """What the paper printed, in percent or as a squared error: by row, then by table."""
-    paper_spread: dict[str, dict[str, float]] = {}
-    """The same for the standard deviation over participants."""
-    paper_epsilon: dict[str, dict[str, float]] = {}
-    """The same for epsilon, whatever it stands for there."""
-    paper_iterations: int = 0
-    claims: tuple[LearnerClaim, ...] = ()
-    growth: bool = False
-    """Whether tables differ in the number of participants, so that growth is drawn."""
-    notes: tuple[str, ...] = ()
-
-    @property
-    def spreads(self) -> dict[str, tuple[float, float]]:
-        """The least and the largest lambda of each row, where rows differ in it."""
-        found = {row.name: row.settings for row in self.rows if "spread" in row.settings}
-        return {
-            name: (settings["spread"], settings.get("most", settings["spread"])) for name, settings in found.items()
-        }
-
-    @property
-    def steps(self) -> dict[str, StepSize]:
-        """The steps of each row, where rows differ in mu."""
-        if not any("mu" in row.settings for row in self.rows):
-            return {}
-        return {row.name: self.case(Job(self.tables[0].name, row.name, 0)).step_size for row in self.rows}
-
-    def jobs(self, trials: int) -> list[Job]:
-        """Each row of each table in every trial."""
-        return [
-            Job(table.name, row.name, trial)
-            for trial in range(trials)
-            for table in self.tables
-            for row in self.rows
-            if row.name not in table.without
-        ]
-
-    def row(self, job: Job) -> LearnerRow:
-        """Return the way to learn of a job."""
-        return next(row for row in (*self._table(job).rows, *self.rows) if row.name == job.case)
-
-    def case(self, job: Job) -> GridCase:
-        """Return the grid of a job."""
-        from coterie.reproduce.confined_table.grid import GridCase
-
-        settings = {**self.grids, **self._table(job).grids, **self.row(job).settings}
-        try:
-            return msgspec.convert(settings, GridCase)
-        except msgspec.ValidationError as error:
-            raise ConfigError(f"{job.part}, {job.case}: {error}") from None
-
-    def config(self, job: Job, seed: int, data: Path | None) -> RunConfig:
-        """Return the settings of a job's run."""
-        own = {
-            "name": folder_name(job),
-            "seed": seed + job.trial,
-            "data.folder": str(data.absolute()) if data else "",
-            # Several runs share the machine; neither number changes a result.
-            "training.workers": 0,
-            "aggregation.threads": 1,
-        }
-        return make_config({**self.runs, **self._table(job).runs, **self.row(job).settings, **own})
-
-    def run(self, job: Job, seed: int, context: JobContext) -> Record | None:
+    def measure(self, job: Job, seed: int, context: JobContext) -> Record | None:
         """Learn in the way of the row."""
-        from coterie.reproduce.confined_table.grid import play
-        from coterie.reproduce.confined_table.trained import told
+        return measure.measure(self, job, seed, context)
 
-        if self.row(job).by == "grid":
-            found = play(self.case(job), seed + job.trial, context.data, context.stop)
-        else:
-            config = self.config(job, seed, context.data)
-            result = play_run(config, context.folder / RUNS / folder_name(job), context.stop)
-            found = told(result) if result else None
-        return msgspec.to_builtins(found) if found else None
+    def collect(self, records: Mapping[Job, Record]) -> list[Learnt]:
+        """Return the trials of every row in every table."""
+        return [Learnt.of(*case, found) for case, found in self.group(records).items()]
 
-    def progress(self, job: Job, folder: Path) -> float:
-        """Tell which share of its rounds a run has played; grids do not tell."""
-        if self.row(job).by == "grid":
-            return 0.0
-        return share_played(folder / RUNS / folder_name(job), self.config(job, 0, None).rounds)
-
-    def report(self, records: Mapping[Job, Record]) -> Findings:
-        """Tables and curves beside the paper's; see :mod:`coterie.reproduce.confined_table.report`."""
-        from coterie.reproduce.confined_table.report import make_report
-
-        return make_report(self, records)
-
-    def retell(self, summary: Record) -> Findings:
-        """The same from the outcomes of a summary."""
-        from coterie.reproduce.confined_table.report import retell_report
-
-        return retell_report(self, summary)
-
-    def _table(self, job: Job) -> LearnerTable:
-        return next(table for table in self.tables if table.name == job.part)
+    def report(self, outcomes: list[Learnt]) -> Findings:
+        """Report tables and curves beside the paper's."""
+        return report.report(self, outcomes)

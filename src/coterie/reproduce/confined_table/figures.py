@@ -1,4 +1,4 @@
-"""Figures of confined descent: learning curves, how far participants are apart, and growth with their number."""
+"""Figures of confined descent: learning curves, spreads over participants, growth, and what is varied on purpose."""
 
 from __future__ import annotations
 
@@ -6,15 +6,31 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coterie.reports.plots import BLUE, GREEN, OCHRE, RUST, SKY, SLATE, TEXT, count_axis, foot_legend, page
+from coterie.reports.plots import (
+    BLUE,
+    GREEN,
+    OCHRE,
+    QUIET,
+    RUST,
+    SKY,
+    SLATE,
+    TEXT,
+    count_axis,
+    draw_band,
+    foot_legend,
+    page,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from coterie.cohorts.circles import Reals
+    from coterie.confined import StepSize
     from coterie.reproduce.confined_table.outcomes import Learnt
 
+Printed = dict[str, dict[str, float]]
+"""What the paper printed: by row, then by table."""
 _COLORS = (RUST, BLUE, OCHRE, SLATE, GREEN, SKY, TEXT)
 # Inches: a panel, a row's place in the legend, the page, and what panels below others add to it.
 _PANEL, _ROW, _HEIGHT, _BELOW = 4.6, 2.0, 5.8, 3.9
@@ -29,14 +45,13 @@ def draw_curves(tables: Mapping[str, Sequence[Learnt]], errors: Iterable[str], p
             scale = 1 if name in errors else 100
             for outcome in outcomes:
                 xs, curves, color = _steps(outcome), scale * _curve(outcome, "score"), colors[outcome.row]
-                axes.fill_between(xs, curves.min(axis=0), curves.max(axis=0), color=color, alpha=0.1, linewidth=0)
-                axes.plot(xs, curves.mean(axis=0), color=color, linewidth=2, label=outcome.row)
+                draw_band(axes, xs, curves, color, outcome.row)
                 public = scale * _curve(outcome, "displacement")
                 if not np.isnan(public).any():
                     axes.plot(xs, public.mean(axis=0), color=color, linewidth=1.2, linestyle="--")
             axes.set(xlabel="iteration", ylabel="mean squared error" if name in errors else "accuracy, %")
             count_axis(axes, log=_uneven(outcomes))
-        foot_legend(max(panels, key=lambda axes: len(axes.get_legend_handles_labels()[1])))
+        foot_legend(*panels)
 
 
 def draw_spreads(tables: Mapping[str, Sequence[Learnt]], errors: Iterable[str], path: Path) -> None:
@@ -56,7 +71,7 @@ def draw_spreads(tables: Mapping[str, Sequence[Learnt]], errors: Iterable[str], 
             axes.set(xlabel="iteration", ylabel="mean squared error" if name in errors else "points")
             axes.set_ylim(bottom=0)
             count_axis(axes, log=_uneven(outcomes))
-        foot_legend(max(panels, key=lambda axes: len(axes.get_legend_handles_labels()[1])))
+        foot_legend(*panels)
 
 
 def draw_growth(outcomes: Sequence[Learnt], paper: Mapping[str, Mapping[str, float]], path: Path) -> None:
@@ -121,3 +136,106 @@ def page_layout(tables: Mapping[str, Sequence[Learnt]]) -> dict[str, Any]:
     lines = -(-len(tables) // columns)
     width = max(9.0, 2.5 + _PANEL * columns, _ROW * len(row_colors(tables)))
     return {"size": (width, _HEIGHT + _BELOW * (lines - 1)), "legend": True, "columns": columns}
+
+
+def draw_epsilons(
+    tables: Mapping[str, Sequence[Learnt]], errors: set[str], paper: Printed, epsilons: Printed, path: Path
+) -> None:
+    """Draw what is learnt against the epsilon that it is learnt with, beside the paper's (its Figure 4)."""
+    subtitle = (
+        "Lines: learnt without noise, so without any epsilon. Points: DP-SGD, whose epsilon holds. Diamonds: what\n"
+        "Theorem 1 would have for CGD; it is not sound. Grey: printed in the paper, for other notions of epsilon."
+    )
+    with page(path, "What is learnt, and with which epsilon", subtitle, list(tables), **page_layout(tables)) as panels:
+        colors = row_colors(tables)
+        for axes, (name, outcomes) in zip(panels, tables.items(), strict=True):
+            scale = 1 if name in errors else 100
+            for outcome in outcomes:
+                color, score = colors[outcome.row], scale * outcome.last("score").mean()
+                sound, claimed = outcome.each("epsilon"), outcome.each("claimed")
+                if sound.size:
+                    axes.plot(sound.mean(), score, "o", color=color, markersize=8, label=outcome.row)
+                else:
+                    axes.axhline(score, color=color, linewidth=2, label=outcome.row)
+                if claimed.size:
+                    axes.plot(claimed.mean(), score, "D", color=color, markerfacecolor="white", markersize=7)
+            for row, marker in (("CGD", "^"), ("sdp", "v")):
+                printed, epsilon = paper.get(row, {}).get(name), epsilons.get(row, {}).get(name)
+                if printed is not None and epsilon is not None and name not in errors:
+                    axes.plot(epsilon, printed, marker, color=QUIET, markersize=8, label=f"{row}, printed")
+            axes.set(xscale="log", xlim=(0.2, 1000), xlabel="epsilon (delta = 1e-5)", ylabel=_unit(name, errors))
+            axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+            if name in errors:
+                axes.set_ylim(bottom=0)
+        foot_legend(*panels)
+
+
+def draw_lambdas(
+    tables: Mapping[str, Sequence[Learnt]], spreads: Mapping[str, tuple[float, float]], paper: Printed, path: Path
+) -> None:
+    """Draw accuracy against lambda; a row with lambdas from a range is a line over that range."""
+    subtitle = (
+        "Accuracy at the end. Bands reach down to the worst participant. Lines across: lambda drawn from that range."
+    )
+    with page(path, "How much randomness a start can bear", subtitle, list(tables), **page_layout(tables)) as panels:
+        for axes, (name, outcomes) in zip(panels, tables.items(), strict=True):
+            fixed = [outcome for outcome in outcomes if len(set(spreads[outcome.row])) == 1]
+            fixed.sort(key=lambda outcome: spreads[outcome.row])
+            xs = [spreads[outcome.row][0] for outcome in fixed]
+            means, worst, public = (
+                np.array([100 * outcome.last(field).mean() for outcome in fixed])
+                for field in ("score", "worst", "displacement")
+            )
+            axes.fill_between(xs, worst, means, color=RUST, alpha=0.12, linewidth=0)
+            axes.plot(xs, means, "o-", color=RUST, linewidth=2, label="participants")
+            axes.plot(xs, public, "o--", color=BLUE, linewidth=1.4, markersize=4, label="public displacement")
+            printed = [paper[outcome.row][name] for outcome in fixed if name in paper.get(outcome.row, {})]
+            if len(printed) == len(xs):
+                axes.plot(xs, printed, "^:", color=QUIET, label="participants, printed")
+            for outcome in outcomes:
+                ends = spreads[outcome.row]
+                if len(set(ends)) > 1:
+                    axes.hlines(100 * outcome.last("score").mean(), *ends, color=RUST, linewidth=1.2)
+                    axes.hlines(
+                        100 * outcome.last("displacement").mean(), *ends, color=BLUE, linewidth=1.2, linestyle="--"
+                    )
+            axes.set(xscale="log", xlabel="lambda", ylabel="accuracy, %")
+            axes.set_xticks(xs, [f"{spread:g}" for spread in xs])
+            axes.minorticks_off()
+        foot_legend(panels[0])
+
+
+def draw_steps(tables: Mapping[str, Sequence[Learnt]], steps: Mapping[str, StepSize], path: Path) -> None:
+    """Draw how far falling steps can lead, and what accuracy gains by them."""
+    colors = dict(zip(steps, (GREEN, RUST, BLUE, OCHRE), strict=False))
+    headings = ("Sum of all steps so far, in constant steps", *(f"{name}: accuracy, %" for name in tables))
+    subtitle = "Once steps fall as alpha / (k + mu T)^2, all that follow add up to less than two constant ones."
+    with page(
+        path, "How far falling steps lead", subtitle, headings, **page_layout(dict.fromkeys(headings, ()))
+    ) as panels:
+        longest = max(outcome.iterations for outcomes in tables.values() for outcome in outcomes)
+        numbers = np.arange(1, longest + 1)
+        for order, (row, step) in enumerate(steps.items()):
+            lengths = np.array([step(number) for number in numbers.tolist()])
+            panels[0].plot(
+                numbers, np.cumsum(lengths) / lengths[0], color=colors[row], linewidth=_nested(order), label=row
+            )
+        for axes, outcomes in zip(panels[1:], tables.values(), strict=True):
+            for order, outcome in enumerate(outcomes):
+                xs = [evaluation.iteration for evaluation in outcome.findings[0].curve]
+                curves = np.array([[100 * one.score for one in finding.curve] for finding in outcome.findings])
+                axes.plot(xs, curves.mean(axis=0), color=colors[outcome.row], linewidth=_nested(order))
+        for axes in panels:
+            axes.set(xlabel="iteration")
+            count_axis(axes)
+        panels[0].yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        foot_legend(panels[0])
+
+
+def _nested(order: int) -> float:
+    """Return the width of a line: what lies on top of each other is drawn thinner and thinner."""
+    return max(1.0, 5 - 1.4 * order)
+
+
+def _unit(name: str, errors: set[str]) -> str:
+    return "mean squared error" if name in errors else "accuracy, %"

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from coterie.cohorts.circles import Reals
-from coterie.reproduce.declarations import Record
+from coterie.reproduce.experiment import Record, paired_differences
 
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,5 +94,4 @@ class Learnt(msgspec.Struct, frozen=True, kw_only=True):
 
     def ahead(self, other: Learnt, name: str) -> Reals:
         """Return by how much a field of the last evaluation exceeds another row's, in the trials that both have."""
-        ours, theirs = (dict(zip(row.trials, row.last(name), strict=False)) for row in (self, other))
-        return np.array([value - theirs[trial] for trial, value in ours.items() if trial in theirs])
+        return paired_differences(self.trials, self.last(name), other.trials, other.last(name))

@@ -1,31 +1,32 @@
-"""The report on :mod:`coterie.reproduce.confined_table.experiment`: tables with the paper's values, and pictures."""
+"""The report on confined descent: tables with the paper's values, its claims judged, and figures."""
 
 from __future__ import annotations
 
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING
 
-import msgspec
+import numpy as np
 
 from coterie.cohorts.circles import Reals
-from coterie.errors import ConfigError
-from coterie.reports import markdown
-from coterie.reports.intervals import mean_and_spread
-from coterie.reports.words import count, size
-from coterie.reproduce.claims import Judgement, write_claims
-from coterie.reproduce.confined_table.claims import JUDGED, learner_claims
-from coterie.reproduce.confined_table.figures import draw_curves, draw_growth, draw_spreads
-from coterie.reproduce.confined_table.outcomes import Learnt
-from coterie.reproduce.confined_table.studies import draw_epsilons, draw_lambdas, draw_steps
-from coterie.reproduce.declarations import Findings, Record
+from coterie.reports.findings import Claim, Drawing, Findings, Judgement, Table, judge
+from coterie.reports.intervals import mean_and_spread, mean_interval, write_interval
+from coterie.reports.words import size
+from coterie.reproduce.confined_table.figures import (
+    draw_curves,
+    draw_epsilons,
+    draw_growth,
+    draw_lambdas,
+    draw_spreads,
+    draw_steps,
+)
+from coterie.reproduce.experiment import decided
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from coterie.reproduce.claims import Claim
-    from coterie.reproduce.confined_table.experiment import ConfinedTable
-    from coterie.reproduce.declarations import Job
+    from coterie.reproduce.confined_table.outcomes import Learnt
+    from coterie.reproduce.confined_table.settings import ConfinedSettings, LearnerClaim
 
 CURVES, SPREADS, GROWTH = "learning.png", "participants.png", "growth.png"
 EPSILONS, LAMBDAS, STEPS = "epsilon.png", "lambda.png", "steps.png"
@@ -33,91 +34,63 @@ _EXPLANATION = (
     "*Ours*: accuracy (or mean squared error) on the test examples after the last iteration, the mean over the models "
     "that were evaluated; ± is the standard deviation over trials, each with a seed of its own that all rows share. "
     "*Spread*: the standard deviation over participants' models, in points (gamma-fairness), and *worst* the worst of "
-    "them. *Displacement*: what the public displacement scores alone, which whoever sees the sums can compute. "
+    "them. *Displacement*: the score of the public displacement alone, which anyone who sees the sums can compute. "
     "*Refused*: the share of decisions not to take a step up."
 )
 _COSTS = (
     " Seconds are processor time of the median iteration, on one core and without evaluation; for rows that learn "
     "alone, of the evaluated participants together."
 )
+DISPLACEMENT = "displacement"
+_JUDGED = (
+    "The statistic is an interval for the mean over trials (Student's t, 95%): of a number, or of its difference "
+    "between two rows with the same seed. A claim holds if all of the interval is what the paper says, and does not if "
+    "none of it is. Where learning for longer could change it, fewer iterations than the paper's decide nothing. If "
+    "a table has less of something else than the paper, the statistic says so."
+)
 
 
-def make_report(experiment: ConfinedTable, records: Mapping[Job, Record]) -> Findings:
-    """Put everything together from the jobs that are finished."""
-    outcomes = []
-    for table in experiment.tables:
-        for row in experiment.rows:
-            found = {job.trial: record for job, record in records.items() if job[:2] == (table.name, row.name)}
-            if found:
-                outcomes.append(Learnt.of(table.name, row.name, found))
-    return _report(experiment, outcomes)
-
-
-def retell_report(experiment: ConfinedTable, summary: Record) -> Findings:
-    """Put everything together from the outcomes of an earlier report."""
-    try:
-        return _report(experiment, msgspec.convert(summary["outcomes"], list[Learnt]))
-    except (KeyError, msgspec.ValidationError) as error:
-        raise ConfigError(f"the results do not hold the outcomes of each row: {error}") from None
-
-
-def _report(experiment: ConfinedTable, outcomes: Sequence[Learnt]) -> Findings:
-    tables = {
-        table.name: [outcome for outcome in outcomes if outcome.table == table.name] for table in experiment.tables
-    }
+def report(settings: ConfinedSettings, outcomes: Sequence[Learnt]) -> Findings:
+    """Report all tables."""
+    tables = {table.name: [one for one in outcomes if one.table == table.name] for table in settings.tables}
     tables = {name: members for name, members in tables.items() if members}
-    claims = list(learner_claims(experiment, outcomes))
-    parts = [
-        _EXPLANATION + (_COSTS if experiment.growth else ""),
-        *([write_claims(claims), JUDGED] if claims else []),
-        *(f"## {name}\n\n{_table(experiment, name, members)}" for name, members in tables.items()),
-        *(["## Notes\n\n" + markdown.bullets(experiment.notes)] if experiment.notes else []),
-    ]
+    claims = list(learner_claims(settings, outcomes))
     return Findings(
-        headlines=list(_headlines(claims, outcomes, growth=experiment.growth)),
-        text="\n\n".join(parts),
-        summary={
-            "claims": [claim.summary() for claim in claims],
-            "outcomes": [msgspec.to_builtins(outcome) for outcome in outcomes],
-        },
-        figures=_figures(experiment, tables, outcomes),
+        headlines=list(_headlines(settings, claims, outcomes)),
+        about=_EXPLANATION + (_COSTS if settings.growth else ""),
+        claims=claims,
+        claims_note=_JUDGED,
+        tables=[_table(settings, name, members) for name, members in tables.items()],
+        drawings=list(_figures(settings, tables, outcomes)),
     )
 
 
 def _figures(
-    experiment: ConfinedTable, tables: Mapping[str, Sequence[Learnt]], outcomes: Sequence[Learnt]
-) -> dict[str, Callable[[Path], None]]:
+    settings: ConfinedSettings, tables: Mapping[str, Sequence[Learnt]], outcomes: Sequence[Learnt]
+) -> Iterator[Drawing]:
     """Draw what the experiment is about: what it varies, then how models learn and differ, then what it costs."""
-    errors = {table.name for table in experiment.tables if table.squared_error}
-    figures: dict[str, Callable[[Path], None]] = {}
+    errors = {table.name for table in settings.tables if table.squared_error}
     if any(outcome.each("epsilon").size for outcome in outcomes):
-        figures[EPSILONS] = partial(draw_epsilons, tables, errors, experiment.paper, experiment.paper_epsilon)
-    if experiment.spreads:
-        figures[LAMBDAS] = partial(draw_lambdas, tables, experiment.spreads, experiment.paper)
-    if experiment.steps:
-        figures[STEPS] = partial(draw_steps, tables, experiment.steps)
+        yield Drawing(EPSILONS, partial(draw_epsilons, tables, errors, settings.paper, settings.paper_epsilon))
+    if settings.spreads:
+        yield Drawing(LAMBDAS, partial(draw_lambdas, tables, settings.spreads, settings.paper))
+    if settings.steps:
+        yield Drawing(STEPS, partial(draw_steps, tables, settings.steps))
     elif any(len(outcome.findings[0].curve) > 1 for outcome in outcomes):
-        figures[CURVES] = partial(draw_curves, tables, errors)
+        yield Drawing(CURVES, partial(draw_curves, tables, errors))
         if any(outcome.last("spread").size for outcome in outcomes):
-            figures[SPREADS] = partial(draw_spreads, tables, errors)
-    if experiment.growth:
-        figures[GROWTH] = partial(draw_growth, outcomes, experiment.paper)
-    return figures
+            yield Drawing(SPREADS, partial(draw_spreads, tables, errors))
+    if settings.growth:
+        yield Drawing(GROWTH, partial(draw_growth, outcomes, settings.paper))
 
 
-def _headlines(claims: Sequence[Claim], outcomes: Sequence[Learnt], *, growth: bool) -> Iterator[str]:
-    for claim in claims:
-        if claim.judgement is not Judgement.OPEN:
-            yield claim.headline
-    undecided = sum(claim.judgement is Judgement.OPEN for claim in claims)
-    if undecided:
-        trials = min(len(outcome.trials) for outcome in outcomes)
-        yield f"{undecided} of {len(claims)} claims: {Judgement.OPEN} ({count(trials, 'trial')} each)."
+def _headlines(settings: ConfinedSettings, claims: Sequence[Claim], outcomes: Sequence[Learnt]) -> Iterator[str]:
+    yield from decided(claims, min(len(outcome.trials) for outcome in outcomes))
     if not claims:
         yield "The paper claims nothing about the tables of this size."
     largest = max(outcomes, key=lambda outcome: outcome.findings[0].participants)
     peaks = [peak for outcome in outcomes for peak in outcome.each("peak_bytes")]
-    if growth and peaks:
+    if settings.growth and peaks:
         yield (
             f"{largest.findings[0].participants:,} participants on {largest.findings[0].rows:,} examples: "
             f"{largest.each('seconds').mean():.2g} s of processor time an iteration, "
@@ -125,36 +98,35 @@ def _headlines(claims: Sequence[Claim], outcomes: Sequence[Learnt], *, growth: b
         )
 
 
-def _table(experiment: ConfinedTable, name: str, outcomes: Sequence[Learnt]) -> str:
-    errors = next(table.squared_error for table in experiment.tables if table.name == name)
+def _table(settings: ConfinedSettings, name: str, outcomes: Sequence[Learnt]) -> Table:
+    errors = next(table.squared_error for table in settings.tables if table.name == name)
     columns: dict[str, list[str]] = {"": [outcome.row for outcome in outcomes]}
     unit = "" if errors else ", %"
-    columns[f"paper{unit}"] = [_plain(experiment.paper.get(outcome.row, {}).get(name), errors) for outcome in outcomes]
+    columns[f"paper{unit}"] = [_plain(settings.paper.get(outcome.row, {}).get(name), errors) for outcome in outcomes]
     columns[f"ours{unit}"] = [_spread(outcome.last("score"), errors) for outcome in outcomes]
     columns["loss"] = [f"{outcome.last('loss').mean():.3f}" for outcome in outcomes]
     columns["paper's spread"] = [
-        _plain(experiment.paper_spread.get(outcome.row, {}).get(name), errors) for outcome in outcomes
+        _plain(settings.paper_spread.get(outcome.row, {}).get(name), errors) for outcome in outcomes
     ]
     for heading, field in (("spread", "spread"), ("worst", "worst"), ("displacement", "displacement")):
         columns[heading] = [_spread(outcome.last(field), errors) for outcome in outcomes]
     columns["refused"] = [_mean(outcome.each("refused"), "{:.1%}") for outcome in outcomes]
     columns["paper's epsilon"] = [
-        _plain(experiment.paper_epsilon.get(outcome.row, {}).get(name), errors=False) for outcome in outcomes
+        _plain(settings.paper_epsilon.get(outcome.row, {}).get(name), errors=False) for outcome in outcomes
     ]
     for heading, field in (("epsilon", "epsilon"), ("bdp", "bdp"), ("claimed epsilon, not sound", "claimed")):
         columns[heading] = [_mean(outcome.each(field), "{:.3g}") for outcome in outcomes]
     columns["participants"] = [f"{outcome.findings[0].participants:,}" for outcome in outcomes]
     columns["models"] = [f"{outcome.findings[0].curve[-1].models:,}" for outcome in outcomes]
     columns["iterations"] = [f"{outcome.iterations:,}" for outcome in outcomes]
-    if experiment.growth:
+    if settings.growth:
         columns["s/iteration"] = [_mean(outcome.each("seconds"), "{:.2g}") for outcome in outcomes]
         columns["peak memory"] = [_memory(outcome.each("peak_bytes")) for outcome in outcomes]
     columns["trials"] = [str(len(outcome.trials)) for outcome in outcomes]
-    shown = {heading: cells for heading, cells in columns.items() if any(cells)}
-    text = markdown.table(list(shown), zip(*shown.values(), strict=True))
     rules = outcomes[0].findings[0].rules
     learnt = "; ".join(f"{rule} {value:.4g}" for rule, value in rules.items())
-    return text + (f"\n\nRules that learn nothing have a mean squared error of: {learnt}." if rules else "")
+    note = f"Rules that learn nothing have a mean squared error of: {learnt}." if rules else ""
+    return Table(name, list(columns), list(zip(*columns.values(), strict=True)), note).without_empty_columns()
 
 
 def _plain(value: float | None, errors: bool) -> str:
@@ -175,3 +147,42 @@ def _mean(values: Reals, form: str) -> str:
 
 def _memory(peaks: Reals) -> str:
     return size(int(peaks.max())) if peaks.size else ""
+
+
+def learner_claims(settings: ConfinedSettings, outcomes: Sequence[Learnt]) -> Iterator[Claim]:
+    """Judge what can be judged of the paper's claims; those about rows that were not run are left out."""
+    found = {(outcome.table, outcome.row): outcome for outcome in outcomes}
+    for claim in settings.claims:
+        row = found.get((claim.table, claim.row))
+        other = row if claim.against in ("", DISPLACEMENT) else found.get((claim.table, claim.against))
+        if row is not None and other is not None:
+            yield _of_epsilon(claim, row) if claim.measure == "epsilon" else _judged(settings, claim, row, other)
+
+
+def _judged(settings: ConfinedSettings, claim: LearnerClaim, row: Learnt, other: Learnt) -> Claim:
+    table = next(table for table in settings.tables if table.name == claim.table)
+    errors = table.squared_error
+    values = _values(claim, row, other) * (1 if errors else 100)
+    unit = "" if errors else " points" if claim.against or claim.measure == "spread" else "%"
+    written = write_interval(values, ("+" if claim.against else "") + (".2g" if errors else ".2f"), unit)
+    written += f", {table.fewer}" if table.fewer else ""
+    says = f"{claim.table}: {claim.says}"
+    if row.iterations < settings.paper_iterations and not claim.short:
+        part = f"{row.iterations:,} of the paper's {settings.paper_iterations:,} iterations"
+        return Claim(says, f"{written}, {part}", Judgement.OPEN)
+    return Claim(says, written, judge(mean_interval(values), claim.least, claim.most))
+
+
+def _of_epsilon(claim: LearnerClaim, row: Learnt) -> Claim:
+    """Judge a printed epsilon by the theorem that it should come from; no trial changes that."""
+    claimed = row.each("claimed")
+    low, high = (float(claimed.min()), float(claimed.max())) if claimed.size else (-inf, inf)
+    written = f"{high:.3g} by that theorem with a = 1/2; it is not sound" if claimed.size else "not computed"
+    return Claim(f"{claim.table}: {claim.says}", written, judge((low, high), claim.least, claim.most))
+
+
+def _values(claim: LearnerClaim, row: Learnt, other: Learnt) -> Reals:
+    if claim.against == DISPLACEMENT:
+        seen, own = row.last(DISPLACEMENT), row.last("score")
+        return own - seen if seen.size == own.size else np.empty(0)
+    return row.ahead(other, claim.measure) if claim.against else row.last(claim.measure)

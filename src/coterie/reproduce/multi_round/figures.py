@@ -1,4 +1,4 @@
-"""The figures of :mod:`coterie.reproduce.multi_round.experiment`."""
+"""The figures of :mod:`coterie.reproduce.multi_round.settings`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from coterie.cohorts.circles import Reals
-    from coterie.reproduce.multi_round.experiment import MultiRoundMetrics
     from coterie.reproduce.multi_round.outcomes import Curves, Losses
+    from coterie.reproduce.multi_round.settings import MultiRoundSettings
 
 _WIDE = (13.0, 5.4)
 _COLORS = (RUST, OCHRE, SLATE, BLUE, SKY, GREEN)
 
 
-def draw_theory(experiment: MultiRoundMetrics, curves: Sequence[Curves], path: Path) -> None:
+def draw_theory(experiment: MultiRoundSettings, curves: Sequence[Curves], path: Path) -> None:
     """C against T by Theorem 1, for each dropout, and what was measured with all of them mixed (Figure 3)."""
     cohort = experiment.cohort
     levels = [t for t in range(1, cohort + 1) if cohort % t == 0]

@@ -1,4 +1,4 @@
-"""The outcomes of :mod:`coterie.reproduce.multi_round.experiment`: what its histories came to, in numbers."""
+"""Outcomes of selection alone: the metrics of all trials of a scheme, or of a setting with losses."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from coterie.cohorts.theory import family_size, trade_off
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from coterie.reproduce.declarations import Record
-    from coterie.reproduce.multi_round.experiment import MultiRoundMetrics, Published, Scheme, Setting
+    from coterie.reproduce.experiment import Record
+    from coterie.reproduce.multi_round.settings import MultiRoundSettings, Published, Scheme, Setting
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class Curves:
     everybody: Reals
 
     @classmethod
-    def of(cls, experiment: MultiRoundMetrics, scheme: Scheme, records: Sequence[Record]) -> Curves:
+    def of(cls, experiment: MultiRoundSettings, scheme: Scheme, records: Sequence[Record]) -> Curves:
         """Turn the records of a scheme into metrics.
 
         Dropouts drawn independently, with mean p, make a circle complete with probability (1 - p)^T, so Theorem 1 with
@@ -159,6 +159,19 @@ class Losses:
                 "rounds": self.rounds,
             },
         }
+
+
+@dataclass(frozen=True, eq=False)
+class Histories:
+    """Everything that a report is made of."""
+
+    curves: Sequence[Curves]
+    losses: Sequence[Losses]
+
+    @property
+    def trials(self) -> int:
+        """The number of trials, of the case that has most."""
+        return max([len(one.first) for one in self.curves] + [len(one.naive) for one in self.losses])
 
 
 def _numbers(values: Reals) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The report on :mod:`coterie.reproduce.multi_round.experiment`: our values, the authors', and why they differ."""
+"""The report on selection alone: our values, the authors', and why they differ."""
 
 from __future__ import annotations
 
@@ -9,85 +9,46 @@ import numpy as np
 
 from coterie.cohorts.circles import Reals
 from coterie.cohorts.theory import trade_off
-from coterie.reports import markdown
+from coterie.reports.findings import Claim, Drawing, Findings, Judgement, Table, judge
 from coterie.reports.intervals import mean_interval, share_interval
-from coterie.reproduce.claims import Claim, Judgement, judge, write_claims
-from coterie.reproduce.declarations import Findings
 from coterie.reproduce.multi_round.figures import draw_cost, draw_losses, draw_privacy, draw_theory
-from coterie.reproduce.multi_round.outcomes import Curves, Losses
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from coterie.reproduce.declarations import Job, Record
-    from coterie.reproduce.multi_round.experiment import MultiRoundMetrics
+    from coterie.reproduce.multi_round.outcomes import Curves, Histories, Losses
+    from coterie.reproduce.multi_round.settings import MultiRoundSettings
 
 _SAME = 0.25  # of a client: values of C that differ by no more are taken for the same
 _NEARLY_ALWAYS = 0.95
 
 
-def make_report(experiment: MultiRoundMetrics, records: Mapping[Job, Record]) -> Findings:
-    """Put everything together from the jobs that were done."""
-    found: dict[str, list[Record]] = {}
-    for job, record in records.items():
-        found.setdefault(job.case, []).append(record)
-    curves = [
-        Curves.of(experiment, scheme, found[scheme.name]) for scheme in experiment.schemes if scheme.name in found
-    ]
-    cases = experiment.leaks.by_name()
-    losses = [Losses.of(*case, found[name]) for name, case in cases.items() if name in found]
-    claims = list(_claims(experiment, curves))
-    text = "\n\n".join(
-        [
-            f"Over {experiment.rounds} rounds; N = {experiment.population}, K = {experiment.cohort}; every client has "
-            f"one of the dropout probabilities {', '.join(map(str, experiment.dropout))}, drawn anew in each trial. "
-            f"Values are mean ± standard deviation over {max(map(len, found.values()))} trials.",
-            write_claims(claims),
-            f"C holds if the whole interval (Student's t) lies within {_SAME:g} of the theorem's value. Figure 5 of "
-            "the paper is not reproduced, and nothing is said about it here.",
-            "## What a scheme promises",
-            _privacy_table(curves),
-            "Strong T: every combination of the sums gives equal weight to groups of at least T clients. Weak T: every "
-            "combination involves at least T clients. Both are exact. Exposed: a client's own contribution can be "
-            "computed exactly, after so many rounds; median over the trials (smallest to largest). Table 1 is the "
-            "paper's. *Authors' files* are the result files published with their code: no paper prints these numbers, "
-            "its figures draw them.",
-            "## What it costs",
-            _cost_table(curves),
-            "C: clients aggregated per round, skipped rounds included; Theorem 1 in expectation over the draws of "
-            "dropout. F: largest difference between two clients' participation rates after the last round; per played "
-            "round, as the authors' code divides, and per round, as the paper defines it. Schemes marked Algorithm 2 "
-            "take a least-used circle and random others, as the paper writes; the plain T = 3, 4, 6 take the "
-            "least-used circles only, as the authors' code does.",
-            "## Figure 3: C for each T, by Theorem 1",
-            _theory_table(experiment),
-            "## Dropouts inside a round",
-            _losses_table(losses),
-            f"Clients drop out with probability {experiment.leaks.dropout:g} before selection, and a selected one with "
-            "1 - s inside the round. Naive: the survivors are summed, whoever they are. Circle-aligned: survivors of a "
-            "broken circle are left out. Selection is by Algorithm 2. Rounds are median (smallest to largest). More "
-            "losses do not mean earlier exposure: they split more circles, which leaves the server with more unknowns.",
-            "## Where the authors and this report differ",
-            markdown.bullets(_differences(experiment, curves)),
-        ]
-    )
+def report(experiment: MultiRoundSettings, histories: Histories) -> Findings:
+    """Report what schemes promise and cost, and what dropouts inside a round do to them."""
+    curves, losses = histories.curves, histories.losses
+    drawings = [Drawing("figure-3.png", partial(draw_theory, experiment, curves))]
+    if curves:
+        drawings.append(Drawing("figure-4-a.png", partial(draw_privacy, curves)))
+        drawings.append(Drawing("figure-4-b-c.png", partial(draw_cost, curves)))
+    if losses:
+        drawings.append(Drawing("dropouts-inside-a-round.png", partial(draw_losses, losses)))
     return Findings(
-        list(_headlines(curves, losses)),
-        text,
-        {
-            "claims": [claim.summary() for claim in claims],
-            "schemes": [one.summary() for one in curves],
-            "losses": [one.summary() for one in losses],
-        },
-        {
-            "figure-3.png": partial(draw_theory, experiment, curves),
-            **(
-                {"figure-4-a.png": partial(draw_privacy, curves), "figure-4-b-c.png": partial(draw_cost, curves)}
-                if curves
-                else {}
-            ),
-            **({"dropouts-inside-a-round.png": partial(draw_losses, losses)} if losses else {}),
-        },
+        headlines=list(_headlines(curves, losses)),
+        about=f"Over {experiment.rounds} rounds; N = {experiment.population}, K = {experiment.cohort}; every client "
+        f"has one of the dropout probabilities {', '.join(map(str, experiment.dropout))}, drawn anew in each trial. "
+        f"Values are mean ± standard deviation over {histories.trials} trials.",
+        claims=list(_claims(experiment, curves)),
+        claims_note=f"C holds if the whole interval (Student's t) lies within {_SAME:g} of the theorem's value. Figure "
+        "5 of the paper is not reproduced, and nothing is said about it here.",
+        tables=[
+            _privacy_table(curves),
+            _cost_table(curves),
+            _theory_table(experiment),
+            _losses_table(experiment, losses),
+        ],
+        remarks=list(_differences(experiment, curves)),
+        remarks_title="Where the authors and this report differ",
+        drawings=drawings,
     )
 
 
@@ -114,7 +75,7 @@ def _headlines(curves: Sequence[Curves], losses: Sequence[Losses]) -> Iterator[s
         )
 
 
-def _claims(experiment: MultiRoundMetrics, curves: Sequence[Curves]) -> Iterator[Claim]:
+def _claims(experiment: MultiRoundSettings, curves: Sequence[Curves]) -> Iterator[Claim]:
     for one in curves:
         if one.printed.isdigit():
             right = int(one.printed) == one.family
@@ -149,7 +110,7 @@ def _claims(experiment: MultiRoundMetrics, curves: Sequence[Curves]) -> Iterator
             )
 
 
-def _privacy_table(curves: Sequence[Curves]) -> str:
+def _privacy_table(curves: Sequence[Curves]) -> Table:
     headings = (
         "scheme",
         "cohorts: Table 1",
@@ -161,7 +122,7 @@ def _privacy_table(curves: Sequence[Curves]) -> str:
         "ours",
         "all",
     )
-    rows = (
+    rows = [
         (
             one.scheme.name,
             one.printed,
@@ -174,11 +135,18 @@ def _privacy_table(curves: Sequence[Curves]) -> str:
             _range(one.everybody),
         )
         for one in curves
+    ]
+    note = (
+        "Strong T: every combination of the sums gives equal weight to groups of at least T clients. Weak T: every "
+        "combination involves at least T clients. Both are exact. Exposed: a client's own contribution can be "
+        "computed exactly, after so many rounds; median over the trials (smallest to largest). Table 1 is the "
+        "paper's. *Authors' files* are the result files published with their code: no paper prints these numbers, "
+        "its figures draw them."
     )
-    return markdown.table(headings, rows)
+    return Table("What a scheme promises", headings, rows, note)
 
 
-def _cost_table(curves: Sequence[Curves]) -> str:
+def _cost_table(curves: Sequence[Curves]) -> Table:
     headings = (
         "scheme",
         "C: authors' files",
@@ -188,7 +156,7 @@ def _cost_table(curves: Sequence[Curves]) -> str:
         "ours",
         "F per round: ours",
     )
-    rows = (
+    rows = [
         (
             one.scheme.name,
             f"{one.published.cardinality:g}" if one.published else "",
@@ -199,21 +167,29 @@ def _cost_table(curves: Sequence[Curves]) -> str:
             _spread(one.gap[:, -1]),
         )
         for one in curves
+    ]
+    note = (
+        "C: clients aggregated per round, skipped rounds included; Theorem 1 in expectation over the draws of "
+        "dropout. F: largest difference between two clients' participation rates after the last round; per played "
+        "round, as the authors' code divides, and per round, as the paper defines it. Schemes marked Algorithm 2 "
+        "take a least-used circle and random others, as the paper writes; the plain T = 3, 4, 6 take the "
+        "least-used circles only, as the authors' code does."
     )
-    return markdown.table(headings, rows)
+    return Table("What it costs", headings, rows, note)
 
 
-def _theory_table(experiment: MultiRoundMetrics) -> str:
+def _theory_table(experiment: MultiRoundSettings) -> Table:
     size, cohort = experiment.population, experiment.cohort
     levels = [t for t in range(1, cohort + 1) if cohort % t == 0]
     rows = [
         (f"p = {p:g}", *(f"{row.cardinality:.4f}" for row in trade_off(size, cohort, p, levels=levels)))
         for p in experiment.dropout
     ]
-    return markdown.table(("", *(f"T = {level}" for level in levels)), rows)
+    columns = ("", *(f"T = {level}" for level in levels))
+    return Table("Figure 3: C for each T, by Theorem 1", columns, rows)
 
 
-def _losses_table(losses: Sequence[Losses]) -> str:
+def _losses_table(experiment: MultiRoundSettings, losses: Sequence[Losses]) -> Table:
     rows = [
         (
             str(one.setting),
@@ -239,10 +215,16 @@ def _losses_table(losses: Sequence[Losses]) -> str:
         "strong T",
         "summed",
     )
-    return markdown.table(headings, rows)
+    note = (
+        f"Clients drop out with probability {experiment.leaks.dropout:g} before selection, and a selected one with "
+        "1 - s inside the round. Naive: the survivors are summed, whoever they are. Circle-aligned: survivors of a "
+        "broken circle are left out. Selection is by Algorithm 2. Rounds are median (smallest to largest). More "
+        "losses do not mean earlier exposure: they split more circles, which leaves the server with more unknowns."
+    )
+    return Table("Dropouts inside a round", headings, rows, note)
 
 
-def _differences(experiment: MultiRoundMetrics, curves: Sequence[Curves]) -> Iterator[str]:
+def _differences(experiment: MultiRoundSettings, curves: Sequence[Curves]) -> Iterator[str]:
     """What a reader who compares the columns will ask about; what is wrong in the papers is in ``docs/errata.md``."""
     for one in curves:
         if one.printed.isdigit() and int(one.printed) != one.family:

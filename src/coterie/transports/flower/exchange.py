@@ -19,7 +19,7 @@ from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
 from coterie.deployment.reasons import LOG, NOTHING, Asked
-from coterie.deployment.settings import GRACE
+from coterie.deployment.settings import PrivateSettings
 from coterie.transports.flower.link import Outage
 from coterie.transports.flower.records import REFUSED
 
@@ -59,7 +59,7 @@ class Exchange:
     grid: Grid
     message_type: str
     group: str
-    grace: float = GRACE
+    grace: float = PrivateSettings.grace
     """Seconds after which a node that went away is given up, so that the others need not wait until time is up."""
     tries: int = 3
     """How often a request is sent to a node that fails to answer it."""

@@ -27,7 +27,6 @@ from coterie.deployment.home import server_home
 from coterie.deployment.logs import LOGGER
 from coterie.deployment.reasons import Asked
 from coterie.deployment.settings import (
-    GRACE,
     PrivateSettings,
     checked_clips,
     checked_metrics,
@@ -35,7 +34,6 @@ from coterie.deployment.settings import (
     threat_mode,
 )
 from coterie.errors import ConfigError
-from coterie.secagg.terms import ThreatMode
 from coterie.transports.flower.carrier import FlowerCarrier
 from coterie.transports.flower.checkpoint import StrategyCheckpoint
 from coterie.transports.flower.grid import PrivateGrid
@@ -74,53 +72,29 @@ class PrivateStrategy(flower.Strategy):
         self,
         strategy: flower.Strategy,
         *,
-        privacy: int = 2,
-        cohort: int | None = None,
-        minimum: int = 2,
-        mode: str = ThreatMode.ACTIVE_SERVER,
-        colluders: int | None = None,
-        deadline: float = 120.0,
-        grace: float = GRACE,
-        empty_rounds: int = 3,
-        clip: float = 1.0,
+        privacy: int = PrivateSettings.privacy,
+        cohort: int | None = PrivateSettings.cohort,
+        minimum: int = PrivateSettings.minimum,
+        mode: str = PrivateSettings.mode,
+        colluders: int | None = PrivateSettings.colluders,
+        deadline: float = PrivateSettings.deadline,
+        grace: float = PrivateSettings.grace,
+        empty_rounds: int = PrivateSettings.empty_rounds,
+        clip: float = PrivateSettings.clip,
         clips: Mapping[str, float] | None = None,
         train_metrics: Mapping[str, tuple[float, float]] | None = None,
         evaluate_metrics: Mapping[str, tuple[float, float]] | None = None,
-        most_examples: int = 10_000,
-        precision: int = 24,
+        most_examples: int = PrivateSettings.most_examples,
+        precision: int = PrivateSettings.precision,
         varying: Iterable[str] = (),
         resume: bool = True,
     ) -> None:
-        """Wrap a strategy.
+        """Wrap a strategy, which may be any that needs only the weighted mean of all replies.
 
-        Args:
-            strategy: any that needs only the weighted mean of all replies.
-            privacy: T. Over any number of rounds nobody is told apart from T - 1 others. It holds for good once a
-                roster is founded.
-            cohort: how many clients take part in a round; all that are there by default.
-            minimum: the fewest that are summed.
-            mode: ``active-server`` protects against a server that lies, ``honest-but-curious`` saves one of five trips.
-            colluders: how many clients may collude with a server that lies; just under a third by default.
-            deadline: seconds for each step but training, which has the ``timeout`` of :meth:`start`.
-            grace: seconds that a node which Flower reports gone has to come back before its step goes on without it;
-                never longer than the step itself.
-            empty_rounds: so many rounds of training in a row without a result end the run with a
-                :class:`~coterie.errors.NothingTrained` that says why; so does a run in which none had one. 1 ends it
-                at once, 0 never does. The checkpoint stays, and the next run goes on from it.
-            clip: how far an entry of the model may move in a round; what lies beyond is clipped.
-            clips: the same for some arrays, by patterns of their names, such as ``{"*.running_var": 10.0}``.
-            train_metrics: metrics of training that are averaged, with their ranges: ``{"train_loss": (0, 10)}``. Others
-                never leave their node.
-            evaluate_metrics: the same for evaluation, which is off unless some are declared.
-            most_examples: the most examples that a client counts for; fewer keep more precision. How contributions are
-                made (this, ``clip``, ``clips``, both metrics, ``precision`` and ``varying``) is fixed with the roster.
-            precision: bits of an entry, at full weight.
-            varying: names of configuration keys that may change from round to round and from run to run, such as
-                ``("lr",)``; all others stay as they were when a node first took part. What varies is the server's to
-                choose, also for one that lies.
-            resume: go on with a run of this app that was interrupted. It is refused while another run of the app is
-                alive; without it, a run beside another keeps no checkpoint.
-
+        With ``resume``, a run of this app that was interrupted goes on; that is refused while another run of the app is
+        alive. Without it, a run beside another keeps no checkpoint. The other arguments are the fields of
+        :class:`~coterie.deployment.settings.PrivateSettings`, which explains each one and has the defaults; ``clips``
+        and both metrics are mappings here.
         """
         _check_strategy(strategy)
         self.strategy = strategy

@@ -197,7 +197,7 @@ def test_a_metric_of_any_size_has_its_mean(scale: float) -> None:
 
 def test_a_cohort_that_no_circle_fits_into_or_that_is_never_summed_is_refused_at_once() -> None:
     for privacy, minimum in (4, 2), (2, 4):
-        with pytest.raises(ConfigError, match="cohort is a whole number of at least 4"):
+        with pytest.raises(ConfigError, match="cohort must be a whole number of at least 4"):
             PrivateStrategy(FedAvg(), cohort=3, privacy=privacy, minimum=minimum)
 
 

@@ -1,0 +1,240 @@
+"""The report on active membership inference: what attackers infer, and the utility that honest models keep."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from coterie.attacks.active_membership.figures import areas, utilities
+from coterie.attacks.active_membership.measure import ActiveMembership, AttackResults
+from coterie.attacks.active_membership.methods import CHECKED, NAMES, PUBLIC, MethodName
+from coterie.attacks.active_membership.statistics import InferenceSuccess, MethodSummary
+from coterie.attacks.active_membership.tasks import InferenceTask
+from coterie.reports.findings import CardLine, Effect, Findings, Plot, Table
+from coterie.reports.intervals import mean_and_spread, mean_interval
+from coterie.reports.words import Level, count
+
+_CONFINED: tuple[MethodName, ...] = ("confined", "confined-checked", "confined-anchored")
+_STANDS_STILL = 0.9  # refusing this share of all steps is to stand still
+_NOTABLE = 0.05
+
+
+def report(attack: ActiveMembership, measured: AttackResults) -> Findings:
+    """Report on all trials of all methods."""
+    task, nothing = measured.task, InferenceSuccess(measured.nothing)
+    summaries = {method: MethodSummary(method, trials) for method, trials in measured.trials.items()}
+    found = list(summaries.values())
+    card = [_card_line(summary, summaries["fedavg"]) for summary in found]
+    confined = [line.outcome for method, line in zip(summaries, card, strict=True) if method in _CONFINED]
+    return Findings(
+        level=_level(confined, works=summaries["fedavg"].best.success.beats_guess),
+        headlines=[_headline(summaries, task)],
+        about=_about(attack, measured),
+        numbers={
+            "strength": measured.strength,
+            "tuning": {str(tried): accuracy for tried, accuracy in measured.tuning.items()},
+            "no_information": nothing.measures(),
+            "methods": {method: summary.measures() for method, summary in summaries.items()},
+            "secure_sum_error": measured.secure_error,
+        },
+        tables=[
+            inference_table("What attackers infer", nothing, found, note=_INFERRED.format(task.rule)),
+            utility_table("Utility of honest participants' models", found, note=_LEFT.format(task.worth.capitalize())),
+        ],
+        card=card,
+        plots=[
+            Plot("What attackers learn in each round", areas(summaries), _AREAS),
+            Plot("Utility of honest participants' models", utilities(summaries, task.worth), _utilities(task)),
+        ],
+        remarks=list(_remarks(attack)),
+    )
+
+
+def outcome_against(summary: MethodSummary, baseline: MethodSummary) -> Effect:
+    """Return what a method does to the attack, compared with the baseline under the same attack.
+
+    Never *eliminated*: no theorem says that confined descent hides members, whatever was measured. *Not shown* where
+    the attack works on neither.
+    """
+    own, other = summary.best.success, baseline.best.success
+    if not own.beats_guess:
+        return Effect.REDUCED if other.beats_guess else Effect.NOT_SHOWN
+    _, high = mean_interval([one - reference for one, reference in zip(own.aucs, other.aucs, strict=True)])
+    return Effect.REDUCED if high < 0 else Effect.NOT_ELIMINATED
+
+
+def _level(confined: Iterable[Effect], *, works: bool) -> Level:
+    if Effect.NOT_ELIMINATED in confined:
+        return Level.DANGER
+    return Level.CAUTION if works else Level.NOTHING
+
+
+def _headline(summaries: Mapping[MethodName, MethodSummary], task: InferenceTask) -> str:
+    won = summaries["fedavg"].best.success
+    confined = [summaries[method] for method in _CONFINED]
+    leaks = [summary.best for summary in confined if summary.best.success.beats_guess]
+    if not won.beats_guess and not leaks:
+        return "The attack does no better than a guess on FedAvg here, so it says nothing about any defence."
+    often = f"{won.auc:.0%} of the time" if won.beats_guess else "no more often than a guess"
+    against = "no more often than a guess"
+    if leaks:
+        best = max(leaks, key=lambda one: one.success.auc)
+        against = f"{best.success.auc:.0%} at best ({best.doing}, from the {best.view})"
+    said = (
+        f"Attackers rank members above others {often} with FedAvg, and {against} with confined descent; a guess has "
+        "50%."
+    )
+    lost = confined[0].passive.utility.mean - confined[0].active.utility.mean
+    if lost > _NOTABLE:
+        said += f" Without a loss check, confined models lose {100 * lost:.0f} points of {task.worth} to the attack."
+    if all(summary.active.refused > _STANDS_STILL for summary in confined[1:]):
+        said += " With it, they refuse the poison, and all learning stops."
+    return said
+
+
+def _about(attack: ActiveMembership, measured: AttackResults) -> str:
+    task, strength, tuning = measured.task, measured.strength, measured.tuning
+    tried = ", ".join(f"{one:g}: {accuracy:.0%}" for one, accuracy in tuning.items())
+    chosen = f"strength {strength:g}" + (f" (the best on FedAvg in a trial apart; {tried})" if tuning else "")
+    before = (
+        "Before, attackers train on their targets, non-members included, as in the code of the paper."
+        if attack.train_on_targets
+        else "Before, attackers train on examples of their own."
+    )
+    return (
+        f"{attack.data}: {count(attack.participants, 'honest participant')} and {attack.malicious} malicious, "
+        f"{attack.examples} examples and, for each attacker, {attack.examples // 2 * 2} targets, half of them members. "
+        f"Network with one hidden layer of 256, full batches, steps of {attack.step:g} along the mean of all, starts "
+        f"of deviation {attack.spread:g}. {before} Once their models {task.reaches.format(f'{attack.threshold:.0%}')}, "
+        f"or after {attack.patience} rounds, they attack for {attack.rounds} rounds with {chosen}, towards "
+        f"{task.wrong}; all of that is the same for every method. Sums are made in the clear, because the attack uses "
+        f"nothing but sums; played once as a real session, one differs by {measured.secure_error:.0e} of its largest "
+        f"entry. {count(attack.trials, 'trial')}."
+    )
+
+
+def inference_table(
+    title: str,
+    guess: InferenceSuccess,
+    summaries: Iterable[MethodSummary],
+    printed: Mapping[str, str] | None = None,
+    note: str = "",
+) -> Table:
+    """Return how well attackers infer members from each model they see; ``printed`` is what a paper has, by method."""
+    rows = [("a model that saw no target", "", "", _percent(guess), _interval(guess), "", f"{guess.auc:.3f}")]
+    for summary in summaries:
+        paper = (printed or {}).get(summary.method, "")
+        for view, success in summary.active.views.items():
+            watched = summary.passive.views[view]
+            by_rule = paper, _percent(watched), _percent(success), _interval(success)
+            rows.append((f"{NAMES[summary.method]}: {view}", *by_rule, f"{watched.auc:.3f}", _area(success)))
+            paper = ""
+    columns = (
+        *("from", "paper, %", "right, watching, %", "right, attacking, %", "interval, %"),
+        *("AUC, watching", "AUC, attacking"),
+    )
+    return Table(title, columns, rows, note).without_empty_columns()
+
+
+def utility_table(
+    title: str,
+    summaries: Iterable[MethodSummary],
+    printed: Mapping[str, str] | None = None,
+    printed_spread: Mapping[str, str] | None = None,
+    note: str = "",
+) -> Table:
+    """Return what honest participants' models are worth, and which steps they refuse, beside what a paper has."""
+    rows = []
+    for summary in summaries:
+        attacked = summary.active.utility
+        checks = summary.refused_before, summary.passive.refused, summary.active.refused
+        rows.append(
+            (
+                NAMES[summary.method],
+                f"{summary.began:.0f}",
+                f"{100 * summary.before.mean:.1f}",
+                f"{100 * summary.passive.utility.mean:.1f}",
+                (printed or {}).get(summary.method, ""),
+                f"{100 * attacked.mean:.1f}",
+                f"{100 * attacked.worst:.1f}",
+                (printed_spread or {}).get(summary.method, ""),
+                f"{100 * attacked.spread:.2f}",
+                *(f"{share:.1%}" if summary.method in CHECKED else "" for share in checks),
+                str(len(summary.trials)),
+            )
+        )
+    columns = (
+        *("", "rounds before", "accuracy before", "watched", "paper, attacked", "attacked", "worst"),
+        *("paper's spread", "spread", "refused before", "watched", "attacked", "trials"),
+    )
+    return Table(title, columns, rows, note).without_empty_columns()
+
+
+def _percent(success: InferenceSuccess) -> str:
+    return mean_and_spread([100 * accuracy for accuracy in success.accuracies], ".1f")
+
+
+def _interval(success: InferenceSuccess) -> str:
+    low, high = success.interval
+    return f"{100 * low:.1f} to {100 * high:.1f}"
+
+
+def _area(success: InferenceSuccess) -> str:
+    return mean_and_spread(success.aucs, ".3f")
+
+
+def _card_line(summary: MethodSummary, baseline: MethodSummary) -> CardLine:
+    best, outcome = summary.best, outcome_against(summary, baseline)
+    if not best.success.beats_guess:
+        why = "nothing was seen at this size, and nothing proves it"
+        if summary.active.refused > _STANDS_STILL:
+            why += "; the loss check refuses the poison, and honest participants learn nothing more"
+    elif summary.method == "fedavg":
+        why = "every participant downloads the common model, which shows what honest participants learn again"
+    elif summary.method == "ditto":
+        why = "personal models stay at home, but attackers see the same common model as in FedAvg"
+    else:
+        why = f"the {best.view} distinguishes members from others"
+        why += ", and follows from the sums alone" if best.view == PUBLIC else ""
+    why += f" (AUC {_area(best.success)}, {best.doing})"
+    return CardLine("active membership inference", NAMES[summary.method], outcome, why)
+
+
+def _remarks(attack: ActiveMembership) -> Iterator[str]:
+    yield (
+        "Attackers in confined descent see no model but their own, and the sums. That is enough for the public "
+        "displacement, which is a model too: any eavesdropper on the sums can compute it."
+    )
+    yield (
+        "Ditto's common model is FedAvg's, so that attackers learn the same from both; the methods differ in what is "
+        "left to honest participants."
+    )
+    yield (
+        "The loss check turns poison into denial of service: a participant that refuses every step learns nothing "
+        "more. Strengths are tuned on FedAvg: an attacker who tunes on confined descent may do better than shown here."
+    )
+    if attack.train_on_targets:
+        yield (
+            "Trained on before the attack, non-members are members in all but name: what is measured is then no longer "
+            "membership. The paper's numbers are of this kind."
+        )
+
+
+_INFERRED = (
+    "Right: a record is called a member if {}; a guess has 50%. The interval (95%) is exact, over the targets of all "
+    "trials. AUC: how often a member's loss is below that of a non-member, at whatever threshold; a guess has 0.5. ± "
+    "is the sample deviation over trials."
+)
+_LEFT = (
+    "{} on examples that no one trained on and that are no targets, in percent: the mean over honest participants' "
+    "models when the attack begins, at its end if attackers only watch, and at its end under attack; the worst of "
+    "them under attack, and their standard deviation in points. Refused: the share of honest participants' decisions "
+    "not to take a step up, while attackers train, watch and attack. Without a loss check no step is refused."
+)
+_AREAS = (
+    "Area under the ROC curve of the loss, mean over trials; solid while attacking, dotted while only watching. "
+    "0.5 is a guess."
+)
+
+
+def _utilities(task: InferenceTask) -> str:
+    return (
+        f"{task.worth.capitalize()} on test examples, mean over honest participants and trials; dotted if only watched."
+    )

@@ -1,0 +1,148 @@
+"""Settings of differencing: on rounds that are simulated, and on sums that a server saved."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from coterie.errors import ConfigError
+from coterie.settings import MOST_CLIENTS, MOST_TRIALS, DataDir, DataName, ModelName, Option, Seed, Settings, Trials
+
+Steps = Literal["small", "ordinary"]
+
+
+@dataclass(frozen=True)
+class DifferencingSettings(Settings):
+    """Recover individual updates from the sums of many rounds, by least squares.
+
+    Secure aggregation hides an update in the sum of one round. But the server sees a sum in every round, and knows who
+    is in it. With random cohorts, and updates that hardly change, about as many rounds as clients reveal every update.
+    Cohorts made of fixed circles never do.
+
+    [dim]Examples[/]
+    coterie attack differencing --html page.html
+    coterie attack differencing --steps ordinary --rounds 300
+    coterie attack differencing --dropouts 0.05
+    coterie run --set tracking.sums=true --out runs/mine; coterie attack differencing --run runs/mine
+    """
+
+    clients: Annotated[int, Option("Number of clients N.", least=2, most=MOST_CLIENTS)] = 40
+    cohort: Annotated[int, Option("Clients in a round, K.", least=2, most=MOST_CLIENTS)] = 8
+    policies: Annotated[
+        tuple[str, ...],
+        Option(
+            "Policy that selects cohorts; may be repeated.",
+            name="--policy",
+            metavar="NAME",
+            table="coterie.cohorts.policies:POLICIES",
+        ),
+    ] = ("random", "multi-round")
+    privacy: Annotated[tuple[int, ...], Option("Size of a circle, T; may be repeated.", least=1, metavar="T")] = (2, 4)
+    rounds: Annotated[int, Option("Rounds that the server observes.", least=1, most=MOST_TRIALS)] = 60
+    trials: Trials = 3
+    steps: Annotated[
+        Steps,
+        Option(
+            "Size of the steps in these rounds: small, as late in training, when updates hardly change; or ordinary."
+        ),
+    ] = "small"
+    dropouts: Annotated[
+        float,
+        Option(
+            "Probability that a client drops out inside a round. Above 0, circles are also tried without the rule that "
+            "excludes a broken circle.",
+            least=0,
+            most=0.99,
+        ),
+    ] = 0.0
+    data: DataName = "digits"
+    model: ModelName = "mlp"
+    data_dir: DataDir = None
+    examples: Annotated[int, Option("Examples of a client; 0 deals out all of them.", least=0)] = 0
+    by_label: Annotated[
+        bool, Option("Give each client few labels, or examples at random.", name="--by-label/--at-random")
+    ] = True
+    before: Annotated[int, Option("Rounds of training before the server observes.", least=1)] = 100
+    learning_rate: Annotated[float, Option("Learning rate of clients, except for small steps.")] = 0.1
+    batch_size: Annotated[int, Option("Examples in a step.", least=1)] = 20
+    seed: Seed = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.policies or not self.privacy:
+            raise ConfigError("at least one policy and one T are needed")
+
+
+@dataclass(frozen=True)
+class SavedSumsSettings(Settings):
+    """Where the sums of a server are, and how the log of who is in them is read."""
+
+    run: Annotated[
+        str | None, Option("Attack a run that saved its sums (tracking.sums), not a simulation.", metavar="FOLDER")
+    ] = None
+    log: Annotated[
+        str | None,
+        Option(
+            "Attack saved sums, with this log of who is in them; any log that coterie audit reads.",
+            name="--ledger",
+            metavar="LOG",
+        ),
+    ] = None
+    sums: Annotated[
+        str | None,
+        Option(
+            "With --ledger: the mean update of each round, as an array named like the round, or a folder of .npy.",
+            metavar="FILE.npz",
+        ),
+    ] = None
+    out: Annotated[
+        str | None,
+        Option(
+            "With --run or --ledger: write the estimates of all clients, as arrays clients, updates (in rows) and "
+            "determined (true if the sums leave no choice).",
+            metavar="FILE.npz",
+        ),
+    ] = None
+    limit: Annotated[
+        float | None,
+        Option(
+            "Refuse sums or a log that take more than this, unpacked.",
+            least=0,
+            metavar="MB",
+            default="2000 for sums, 250 for a log",
+        ),
+    ] = None
+    format: Annotated[str | None, Option("Format of the log, if it is not recognised.", metavar="NAME")] = None
+    round_column: Annotated[str | None, Option("Column of the log with the rounds; or its number.", metavar="NAME")] = (
+        None
+    )
+    client_column: Annotated[
+        str | None, Option("Column of the log with the clients; or its number.", metavar="NAME")
+    ] = None
+    where: Annotated[
+        tuple[str, ...],
+        Option("Read only rows of the log with this value, or any for *; may be repeated.", metavar="COLUMN=VALUE"),
+    ] = ()
+    encoding: Annotated[str | None, Option("Encoding of a log that is not UTF-8.", metavar="NAME")] = None
+    keep_order: Annotated[
+        bool, Option("Rounds took place in the order of the log, whatever their labels are.", name="--keep-order")
+    ] = False
+
+    as_written: Annotated[
+        bool,
+        Option(
+            "In the log, names that look alike are different clients, a name with commas is one client, and a round "
+            "that comes again after others is the same round.",
+            name="--as-written",
+        ),
+    ] = False
+
+    @property
+    def given(self) -> bool:
+        """Whether saved sums are attacked, and not a simulation."""
+        return self.run is not None or self.log is not None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.sums is None) != (self.log is None) or (self.run is not None and self.log is not None):
+            raise ConfigError("give either --run, or --ledger and --sums together, or none of them")
+        if self.out is not None and not self.given:
+            raise ConfigError("--out writes updates recovered from saved sums: it needs --run, or --ledger and --sums")

@@ -1,0 +1,202 @@
+"""The report on passive membership inference: who can tell members from others, by what they see."""
+
+from collections.abc import Mapping, Sequence
+
+from coterie.attacks.membership.figures import draw_budget, draw_views
+from coterie.attacks.membership.measure import (
+    CLIENT,
+    NOTHING,
+    SECURE,
+    SPARSE,
+    PassiveMembership,
+    PassiveTrial,
+    sum_of,
+)
+from coterie.attacks.membership.statistics import (
+    ATTACKS,
+    InferenceSummary,
+    mean_accuracy,
+    strongest,
+    summarise,
+    summarise_budget,
+)
+from coterie.reports.findings import CardLine, Effect, Findings, Table
+from coterie.reports.words import Level, count
+
+_FEW = (
+    "TPR at FPR: the share of members found if so few others may be taken for members; in brackets how many others "
+    "that is, over all trials. Where that is 0, no other example of a trial scores as high as those found. The first "
+    "row is chance. Model's accuracy: on examples that no one trained on."
+)
+_REMARKS = (
+    "A masked upload is uniformly distributed whatever is under the mask: attacking it is guessing by construction, "
+    "and shows that the masks work, no more. The sum is what secure aggregation publishes; no protocol of this kind "
+    "makes it say less.",
+    "The attack that is strongest on plain averaging is used everywhere, with as many reference models; thresholds are "
+    "chosen on the attacker's own models. Intervals are over trials (95%), those of found members as if all candidates "
+    "were independent.",
+    "An attack that fails here may succeed elsewhere: more rounds, fewer examples for each client and larger models "
+    "all help it. Only noise has a proof.",
+)
+
+
+def report(attack: PassiveMembership, trials: Sequence[PassiveTrial]) -> Findings:
+    """Report on all trials; the attack that is strongest on plain averaging is used for the verdict."""
+    summaries, accuracy, budget = summarise(trials), mean_accuracy(trials), summarise_budget(trials)
+    views, chosen = view_names(attack), strongest(summaries[CLIENT])
+    best = {view: summaries[view][chosen] for view in views}
+    return Findings(
+        level=_level(best),
+        headlines=[_headline(best, views, ATTACKS[chosen])],
+        about=_about(attack),
+        numbers={
+            "strongest": chosen,
+            "views": {
+                view: {name: one.record() for name, one in attacks.items()} for view, attacks in summaries.items()
+            },
+            "accuracy": accuracy,
+            "budget": budget,
+            "epsilon": attack.epsilon,
+        },
+        tables=[
+            views_table("What every attack finds", views, summaries, accuracy, note=_FEW),
+            _decisions(best, views, ATTACKS[chosen]),
+        ],
+        card=[
+            CardLine(attack.title, name, _outcome(view, best), _why(view, best[view]))
+            for view, name in views.items()
+            if view != NOTHING
+        ],
+        plots=[draw_views(summaries, views), draw_budget(budget, views)],
+        remarks=_REMARKS,
+    )
+
+
+def view_names(attack: PassiveMembership) -> dict[str, str]:
+    """Return what is attacked, in words, in the order in which it is shown."""
+    last = attack.cohorts[-1]
+    names = {
+        NOTHING: "nothing (members drawn anew)",
+        CLIENT: "a client's model, plain averaging",
+        SECURE: "its masked upload, SA",
+        SPARSE: f"its masked upload, CCESA with p = {attack.connection:g}",
+        **{sum_of(clients): f"the sum of {clients} clients" for clients in attack.cohorts},
+    }
+    if attack.epsilon is not None:
+        names[sum_of(last, noisy=True)] = f"the sum of {last} with noise, ε = {attack.epsilon:.1f}"
+    return names
+
+
+def _about(attack: PassiveMembership) -> str:
+    noisy = (
+        f" With noise, updates are clipped to {attack.norm:g} and every sum has Gaussian noise of {attack.noise:g} "
+        f"times that: ε = {attack.epsilon:.2f} for a whole client at δ = {attack.delta:g}."
+        if attack.epsilon is not None
+        else ""
+    )
+    return (
+        f"{attack.data}, {attack.model}, {count(attack.examples, 'example')} a client, {count(attack.rounds, 'round')} "
+        f"of {count(attack.epochs, 'epoch')}, everybody in every round. {count(2 * attack.examples, 'candidate')}, "
+        f"half of them the client's; {count(attack.references, 'reference model')}, {count(attack.victims, 'victim')}, "
+        f"{count(attack.trials, 'trial')}. Models and uploads are seen among {attack.cohorts[-1]} clients; the uploads "
+        f"are those of real sessions, on a complete graph and on an Erdős-Rényi graph with threshold "
+        f"{attack.threshold} (the paper's own rule asks for a complete graph with so few clients). Sums are computed "
+        f"in the clear, and each session is checked to open the same.{noisy}"
+    )
+
+
+def _headline(best: Mapping[str, InferenceSummary], views: Mapping[str, str], attack: str) -> str:
+    client = best[CLIENT]
+    if not client.beats_guessing:
+        return f"{attack} does not work on plain averaging in this setting ({_auc(client)}), so it says nothing here."
+    masked = [view for view in (SECURE, SPARSE) if best[view].beats_guessing]
+    uploads = (
+        f"something is visible in {' and '.join(views[view] for view in masked)}"
+        if masked
+        else "a masked upload reveals nothing"
+    )
+    sums = [view for view in views if view.startswith("sum-")]
+    leaking = [f"{_auc(best[view])} for {views[view]}" for view in sums if best[view].beats_guessing]
+    rest = f"the sum still reveals it: {', '.join(leaking)}" if leaking else "for the sum, nothing could be shown"
+    return (
+        f"A client's model in plain averaging reveals who was trained on ({_auc(client)}, {attack}); {uploads}; {rest}."
+    )
+
+
+def _level(best: Mapping[str, InferenceSummary]) -> Level:
+    if not best[CLIENT].beats_guessing:
+        return Level.NOTHING
+    return Level.DANGER if best[SECURE].beats_guessing or best[SPARSE].beats_guessing else Level.CAUTION
+
+
+def _outcome(view: str, best: Mapping[str, InferenceSummary]) -> Effect:
+    one, client = best[view], best[CLIENT]
+    if view in (SECURE, SPARSE):
+        return Effect.NOT_ELIMINATED if one.beats_guessing else Effect.ELIMINATED
+    ours, theirs = one.auc_interval, client.auc_interval
+    if ours is not None and theirs is not None and ours[1] < theirs[0]:
+        return Effect.REDUCED
+    return Effect.NOT_ELIMINATED if one.beats_guessing else Effect.NOT_SHOWN
+
+
+def _why(view: str, one: InferenceSummary) -> str:
+    if view == CLIENT:
+        return f"{_auc(one)}: what the client sends is its model, as it is"
+    if view in (SECURE, SPARSE):
+        return f"{_auc(one)}: the mask is as good as uniform, whatever is under it"
+    if view.startswith("noisy"):
+        return f"{_auc(one)}: noise bounds what any attack can do"
+    shown = (
+        "others dilute it, nothing more" if one.beats_guessing else "nothing shown, nothing proven: others dilute it"
+    )
+    return f"{_auc(one)}: {shown}"
+
+
+def _auc(one: InferenceSummary) -> str:
+    return f"AUC {one.auc:.2f}"
+
+
+def views_table(
+    title: str,
+    views: Mapping[str, str],
+    found: Mapping[str, Mapping[str, InferenceSummary]],
+    accuracy: Mapping[str, float],
+    note: str = "",
+) -> Table:
+    """Return what every attack finds in each view, and how many members the strongest finds with few false alarms."""
+    chosen = strongest(found[CLIENT])
+    rows = [
+        (
+            name,
+            *(_with_reach(one.auc, one.auc_interval) for one in found[view].values()),
+            *(
+                f"{part.share:.1%} ({part.interval[0]:.1%} to {part.interval[1]:.1%})"
+                for part in found[view][chosen].found
+            ),
+            f"{accuracy[view]:.1%}" if view in accuracy else "",
+        )
+        for view, name in views.items()
+    ]
+    few = [
+        f"{ATTACKS[chosen]}: TPR at {part.rate:.1%} FPR ({part.false_alarms} of {part.others:,})"
+        for part in found[CLIENT][chosen].found
+    ]
+    return Table(title, ("seen", *(f"AUC {name}" for name in ATTACKS.values()), *few, "model's accuracy"), rows, note)
+
+
+def _decisions(best: Mapping[str, InferenceSummary], views: Mapping[str, str], attack: str) -> Table:
+    rows = [
+        (
+            name,
+            f"{best[view].balanced_accuracy:.1%}",
+            "–" if best[view].precision is None else f"{best[view].precision:.1%}",
+            f"{best[view].recall:.1%}",
+        )
+        for view, name in views.items()
+    ]
+    note = "Accuracy is balanced. The threshold is the best one on the attacker's own models."
+    return Table(f"What {attack} decides", ("seen", "accuracy", "precision", "recall"), rows, note)
+
+
+def _with_reach(value: float, interval: tuple[float, float] | None) -> str:
+    return f"{value:.3f}" if interval is None else f"{value:.3f} ± {interval[1] - value:.3f}"

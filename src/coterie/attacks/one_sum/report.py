@@ -1,0 +1,232 @@
+"""The report on one sum: the ε that an audit shows, and the ε that noise guarantees."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import TypeAlias
+
+from coterie.attacks.one_sum.bounds import DOUBT, Bound, ceiling
+from coterie.attacks.one_sum.measure import CLIENT, CRAFTED, PAIRS, Audited, Audits, OneSum
+from coterie.reports.charts import Figure, Trace, draw_line, make_layout, reference_line, text
+from coterie.reports.findings import CardLine, Effect, Findings, Plot, Table
+from coterie.reports.words import Level, count
+
+_COLORS = ("@accent", "@caution", "@danger", "@safe")
+_SATURATED = 0.9  # of the ceiling: from there on, observations are too few to tell
+_FAR = 1000  # deviations: beyond, the distance measures the ridge on directions nobody moves in
+_REMARKS = (
+    "Without noise there is no finite ε: whatever bound is shown, another pair of updates or more observations may "
+    "show a larger one. A bound of 0 says that nothing was shown, not that nothing leaks.",
+    "The worst direction is one in which other clients' updates do not move at all, such as the weights of a pixel "
+    "that is never on. No client would be moved there by its data either, but a private mechanism must hide any.",
+    "This is the limit of every defence here: circles and masks keep a sum from being taken apart, and do not change "
+    "what one sum says.",
+)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the trials of one audit show together."""
+
+    epsilon: float
+    """The median of the lower bounds."""
+    least: float
+    most: float
+    distance: float
+    bounds: Sequence[Bound]
+
+    @classmethod
+    def of(cls, audits: Sequence[Audited]) -> "Shown":
+        """Put trials together."""
+        bounds = [one.bound for one in audits]
+        epsilons = [one.epsilon for one in bounds]
+        return cls(median(epsilons), min(epsilons), max(epsilons), median(one.distance for one in audits), bounds)
+
+
+PlainAudits: TypeAlias = Mapping[tuple[int, str], Shown]
+NoisyAudits: TypeAlias = Mapping[tuple[int, float], Shown]
+
+
+def report(attack: OneSum, measured: Audits) -> Findings:
+    """Report on the audits of all trials."""
+    gap = measured.session_gap
+    together = [(same[0], Shown.of(same)) for same in zip(*measured.trials, strict=True)]
+    plain = {(one.clients, one.pair): shown for one, shown in together if not one.multiplier}
+    noisy = {(one.clients, one.multiplier): shown for one, shown in together if one.multiplier}
+    most = ceiling(attack.tries - attack.tries // 2, attack.delta)
+    exceeded = any(shown.most > attack.limit(multiplier) for (_, multiplier), shown in noisy.items())
+    worst = {clients: max((plain[clients, pair] for pair in PAIRS), key=_epsilon) for clients in attack.cohorts}
+    return Findings(
+        level=_level(worst, most, exceeded=exceeded),
+        headlines=[_headline(plain, worst, most, exceeded=exceeded)],
+        about=_setting(attack, most, gap),
+        numbers={
+            "ceiling": most,
+            "confidence": 1 - DOUBT,
+            "session_gap": gap,
+            "sums": [
+                {
+                    "clients": one.clients,
+                    "pair": one.pair,
+                    "noise_multiplier": one.multiplier,
+                    **asdict(shown),
+                    "epsilon_limit": attack.limit(one.multiplier) if one.multiplier else None,
+                }
+                for one, shown in together
+            ],
+        },
+        tables=[_plain_table(plain, most), _noise_table(attack, noisy)],
+        card=[*_plain_lines(attack, worst, most), *_noise_lines(attack, exceeded=exceeded)],
+        plots=[_draw_pairs(attack, plain, most), _draw_noise(attack, noisy)],
+        remarks=_REMARKS,
+    )
+
+
+def _epsilon(shown: Shown) -> float:
+    return shown.epsilon
+
+
+def _level(worst: Mapping[int, Shown], most: float, *, exceeded: bool) -> Level:
+    epsilon = max(shown.epsilon for shown in worst.values())
+    if exceeded or epsilon >= _SATURATED * most:
+        return Level.DANGER
+    return Level.CAUTION if epsilon else Level.NOTHING
+
+
+def _headline(plain: PlainAudits, worst: Mapping[int, Shown], most: float, *, exceeded: bool) -> str:
+    if exceeded:
+        return "An audit shows more than noise allows: the noise is not what it is said to be."
+    if not any(shown.epsilon for shown in worst.values()):
+        return "So few sums show nothing, which proves nothing: without noise there is no finite ε."
+    real = ", ".join(f"ε ≥ {plain[clients, CLIENT].epsilon:.1f} for {clients} clients" for clients in worst)
+    least = min(shown.epsilon for shown in worst.values())
+    return (
+        f"One sum without noise is not a private mechanism. Which of two real updates is in it: {real}. In the worst "
+        f"direction: ε ≥ {least:.1f} for any, where {most:.1f} is the most that so many sums can show."
+    )
+
+
+def _plain_lines(attack: OneSum, worst: Mapping[int, Shown], most: float) -> list[CardLine]:
+    return [
+        CardLine(
+            attack.title,
+            f"a sum of {clients} without noise",
+            Effect.NOT_ELIMINATED,
+            f"ε ≥ {shown.epsilon:.1f} of the {most:.1f} that could be shown: other clients are no noise of known size",
+        )
+        for clients, shown in worst.items()
+    ]
+
+
+def _noise_lines(attack: OneSum, *, exceeded: bool) -> list[CardLine]:
+    outcome = Effect.NOT_ELIMINATED if exceeded else Effect.REDUCED
+    return [
+        CardLine(
+            attack.title,
+            f"a sum with noise of {multiplier:g} times the norm",
+            outcome,
+            f"ε ≤ {attack.limit(multiplier):.2f} by proof, whatever the cohort",
+        )
+        for multiplier in attack.noise
+    ]
+
+
+def _setting(attack: OneSum, most: float, gap: float) -> str:
+    return (
+        f"{attack.data}, {attack.model}, {count(attack.examples, 'example')} a client, "
+        f"{count(attack.epochs, 'local epoch')}; {count(attack.population, 'client')} to draw from, as many simulated "
+        f"by the attacker, all updates clipped to the median norm. {count(attack.tries, 'sum')} under each hypothesis, "
+        f"half of them to choose the test; {count(attack.trials, 'trial')}, of which medians are shown. Bounds hold "
+        f"with a confidence of {1 - DOUBT:.0%} at δ = {attack.delta:g}, and cannot exceed {most:.2f} with so many "
+        f"sums. Sums are computed in the clear; one real session of each size opens the same sum, to {gap:.1g} of the "
+        "norm in every entry (rounding)."
+    )
+
+
+def _plain_table(plain: PlainAudits, most: float) -> Table:
+    rows = [
+        (
+            f"{clients} clients, {PAIRS[pair]}",
+            f"{shown.distance:.2f}" if shown.distance < _FAR else f"over {_FAR:,}",
+            f"{shown.bounds[0].hits:,} / {shown.bounds[0].false_alarms:,} of {shown.bounds[0].tries:,}",
+            f"{shown.epsilon:.2f} ({shown.least:.2f} to {shown.most:.2f})",
+            "none",
+        )
+        for (clients, pair), shown in plain.items()
+    ]
+    return Table(
+        "One sum, without noise",
+        ("sum", "distance μ", "right / wrong (first trial)", "ε at least", "ε at most"),
+        rows,
+        "μ is how many deviations of the others' sum lie between the two updates, by the normal approximation. "
+        f"The most that could be shown is {most:.2f}.",
+    )
+
+
+def _noise_table(attack: OneSum, noisy: NoisyAudits) -> Table:
+    rows = [
+        (
+            f"{multiplier:g}",
+            *(f"{noisy[clients, multiplier].epsilon:.2f}" for clients in attack.cohorts),
+            f"{attack.limit(multiplier):.2f}",
+        )
+        for multiplier in attack.noise
+    ]
+    return Table(
+        f"Effect of noise, with {PAIRS[CRAFTED]}",
+        ("noise multiplier", *(f"{clients} clients: ε at least" for clients in attack.cohorts), "ε at most (proven)"),
+        rows,
+        f"Proven for replacing a client's update by any other at δ = {attack.delta:g}; for replacing it by zeros, as "
+        "training accounts for it, half the noise does the same.",
+    )
+
+
+def _draw_pairs(attack: OneSum, plain: PlainAudits, most: float) -> Plot:
+    """Draw the bounds for each cohort and pair, and the most that could be shown."""
+    traces: list[Trace] = []
+    for (pair, name), color in zip(PAIRS.items(), _COLORS, strict=False):
+        found = [plain[clients, pair] for clients in attack.cohorts]
+        whiskers = {
+            "array": [one.most - one.epsilon for one in found],
+            "arrayminus": [one.epsilon - one.least for one in found],
+        }
+        traces.append(
+            {
+                "type": "bar",
+                "name": text(name),
+                "x": [f"{clients} clients" for clients in attack.cohorts],
+                "y": [one.epsilon for one in found],
+                "marker": {"color": color},
+                "error_y": {"type": "data", "symmetric": False, **whiskers, "color": "@ink", "thickness": 1},
+            }
+        )
+    layout = make_layout(
+        "", "ε is at least", yaxis={"range": [0, most * 1.1]}, barmode="group", shapes=[reference_line(most)]
+    )
+    return Plot(
+        "One sum without noise",
+        Figure(traces, layout, 400, "Lower bounds on epsilon for one sum without noise"),
+        "Median over trials, whiskers from the least to the most. Dashed: the most that so many sums could show.",
+    )
+
+
+def _draw_noise(attack: OneSum, noisy: NoisyAudits) -> Plot:
+    """Draw what is shown and what is proven, by the noise multiplier."""
+    noise = sorted(attack.noise)
+    traces = [
+        draw_line(
+            f"{clients} clients, at least (audited)",
+            noise,
+            [noisy[clients, multiplier].epsilon for multiplier in noise],
+            mode="lines+markers",
+            color=color,
+        )
+        for clients, color in zip(attack.cohorts, _COLORS, strict=False)
+    ]
+    limits = map(attack.limit, noise)
+    traces.append(draw_line("at most (proven)", noise, limits, mode="lines+markers", color="@muted", dash="dash"))
+    layout = make_layout(
+        "noise multiplier", "ε", xaxis={"type": "log", "tickvals": noise}, yaxis={"rangemode": "tozero"}
+    )
+    figure = Figure(traces, layout, 380, "Audited and proven epsilon by the noise multiplier")
+    return Plot("Effect of noise", figure, "An audited line above the proven one would disprove the proof.")

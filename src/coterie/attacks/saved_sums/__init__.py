@@ -1,0 +1,1 @@
+"""Differencing on saved sums: which clients a server's own records determine."""

@@ -1,0 +1,124 @@
+"""Settings of the benchmarks; the docstring of a class is the help of its command."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from coterie.errors import ConfigError
+from coterie.settings import MOST_CLIENTS, MOST_LENGTH, MOST_SEED, MOST_TRIALS, MOST_WORKERS, Option, Settings
+
+InputSeed = Annotated[int, Option("Seed of inputs, graph and dropouts; secrets are always fresh.", most=MOST_SEED)]
+
+
+class Rival(StrEnum):
+    """Another system that trains; an enumeration, because typer repeats no other kind of choice."""
+
+    FLOWER = "flower"
+    PFL = "pfl"
+
+
+@dataclass(frozen=True)
+class SecaggSettings(Settings):
+    """Time one session: each step of a client, the server, bytes and memory.
+
+    The result is compared with plain summation before any number is shown.
+    """
+
+    clients: Annotated[int, Option("Number of clients.", most=MOST_CLIENTS)] = 100
+    length: Annotated[int, Option("Numbers in the vector of a client.", most=MOST_LENGTH)] = 10_000
+    dropout: Annotated[float, Option("Share of the clients that drop out before they send their vector.")] = 0.1
+    topology: Annotated[
+        str,
+        Option("Graph of clients that share secrets.", metavar="NAME", table="coterie.graphs.table:TOPOLOGIES"),
+    ] = "harary"
+    degree: Annotated[int | None, Option("Neighbours in a harary graph.", default="30")] = None
+    probability: Annotated[
+        float | None, Option("Probability of an edge in an erdos-renyi graph.", default="p* of CCESA")
+    ] = None
+    threshold: Annotated[
+        int | None, Option("Shares that reconstruct a secret.", default="the rule of the protocol")
+    ] = None
+    precision: Annotated[int, Option("Bits of a number, including its sign.", metavar="BITS")] = 22
+    workers: Annotated[
+        int, Option("Threads that mask and unmask; with one, clients take turns, as in Flower.", most=MOST_WORKERS)
+    ] = 1
+    seed: InputSeed = 0
+    against: Annotated[Literal["flower"] | None, Option("Time another implementation on the same work.")] = None
+    active: Annotated[bool, Option("Run the protocol against a malicious server.")] = False
+
+
+@dataclass(frozen=True)
+class TopologiesSettings(Settings):
+    """Compare the sparse graph of CCESA with the complete graph, beside what its authors measured.
+
+    The work of a client for its neighbours (sharing keys and masking) should fall to the fraction p of edges left.
+    The experiment is Table 5.1 of Choi et al. 2020; all of it takes a few minutes.
+    """
+
+    clients: Annotated[tuple[int, ...], Option("Number of clients; may be repeated.", most=MOST_CLIENTS)] = (
+        100,
+        300,
+        500,
+    )
+    dropout: Annotated[tuple[float, ...], Option("Total dropout; may be repeated.")] = (0.0, 0.1)
+    seed: InputSeed = 0
+
+
+@dataclass(frozen=True)
+class TrainingSettings(Settings):
+    """Compare rounds under secure aggregation with plain rounds, in turns, in one run.
+
+    12 of 120 clients train in a round, on random examples. Evaluation is not included. Both sides must reach the same
+    model, up to rounding, before any number is shown. The same holds for systems to compare with: they train the same
+    clients in as many processes, aggregate without protection, and take turns with Coterie.
+    """
+
+    model: Annotated[
+        Literal["lenet", "mnist-cnn"],
+        Option("LeNet on inputs as in CIFAR-10, or the CNN of McMahan et al. as in MNIST."),
+    ] = "lenet"
+    rounds: Annotated[int, Option("Rounds to time, each with and without protection.", most=MOST_TRIALS)] = 10
+    workers: Annotated[
+        int | None,
+        Option("Processes that train; with 0, this process trains.", most=MOST_WORKERS, default="one for each core"),
+    ] = None
+    against: Annotated[tuple[Rival, ...], Option("Time another system on the same work; may be repeated.")] = ()
+
+
+@dataclass(frozen=True)
+class ConfinedSettings(Settings):
+    """Compare an iteration of confined descent with one full-batch gradient, in turns, in one run.
+
+    All participants of a grid train 784-256-10 networks on the training part of MNIST if COTERIE_DATA has it, else on
+    random examples of its shape. The loss check is on; secure sums and evaluation are not included. Additive sharing is
+    timed separately, for 32 members and vectors as long as the model.
+    """
+
+    groups: Annotated[int, Option("Horizontal groups, which hold rows.", most=MOST_CLIENTS)] = 1000
+    members: Annotated[int, Option("Vertical members of a group, which hold columns.", most=784)] = 112
+    repeats: Annotated[int, Option("Iterations to time.", most=MOST_TRIALS)] = 7
+    seed: Annotated[int, Option("Seed of offsets, and of random examples.", most=MOST_SEED)] = 0
+
+
+@dataclass(frozen=True)
+class FlowerSettings(Settings):
+    """Compare rounds on Flower with protection and without, on the same nodes.
+
+    This starts a SuperLink and SuperNodes on this machine, on free ports of loopback, and ends them. Training takes no
+    time here, so only the cost of rounds is left. Trips that do nothing show which part of it is Flower's own: empty
+    trips cost its polling and the processes it starts, others carry as many bytes as a secure round. The cryptography
+    and the disk alone are the part that cannot be avoided.
+    """
+
+    nodes: Annotated[int | None, Option("Number of nodes.", least=2, most=500, default="3, or 50 in simulation")] = None
+    rounds: Annotated[int, Option("Rounds of each kind to time.", least=1, most=MOST_TRIALS)] = 3
+    length: Annotated[int, Option("Numbers in the model.", least=1, most=50_000_000)] = 100_000
+    simulation: Annotated[bool, Option("Simulate all nodes with Ray, instead of a process for each.")] = False
+    mode: Annotated[str, Option("active-server (five trips) or honest-but-curious (four).")] = "active-server"
+
+    def __post_init__(self) -> None:
+        from coterie.secagg.terms import ThreatMode
+
+        super().__post_init__()
+        if self.mode not in list(ThreatMode):
+            raise ConfigError(f"mode must be one of {', '.join(ThreatMode)}, not {self.mode!r}")

@@ -1,0 +1,125 @@
+"""Command-line options derived from settings classes, so that a setting is declared once.
+
+    @app.command()
+    @with_options
+    def guess(settings: GuessSettings, as_json: AsJson = False) -> None: ...
+
+``coterie guess`` then has an option for each field of ``GuessSettings``, followed by ``--json``.
+
+Some libraries derive a command line from a class (tyro, cyclopts, pydantic-settings), but each of them replaces typer,
+which all other commands use and which Flower requires. What is needed here is small: typer reads the signature of a
+function, so this module writes one.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import typer
+from typer.core import TyperCommand, TyperOption
+
+from coterie.settings import Setting, Settings, declared
+
+
+def with_options(run: Callable[..., None]) -> Callable[..., None]:
+    """Return a command that has an option for each field of the settings classes that ``run`` takes.
+
+    The command builds the settings, and calls ``run`` with them. Its help is the docstring of the first settings class.
+    """
+    signature = inspect.signature(run, eval_str=True)
+    classes = {
+        name: parameter.annotation
+        for name, parameter in signature.parameters.items()
+        if isinstance(parameter.annotation, type) and issubclass(parameter.annotation, Settings)
+    }
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in signature.parameters.items():
+        if name in classes:
+            parameters += map(derive_parameter, declared(classes[name]))
+        else:
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+
+    def command(**values: Any) -> None:  # noqa: ANN401 - what typer read
+        taken = {name: _build(settings, values) for name, settings in classes.items()}
+        run(**taken, **values)
+
+    command.__name__, command.__module__ = run.__name__, run.__module__
+    command.__doc__ = next(iter(classes.values())).__doc__
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    command.tables = {  # type: ignore[attr-defined]
+        setting.name: setting.option.table
+        for settings in classes.values()
+        for setting in declared(settings)
+        if setting.option.table
+    }
+    return command
+
+
+class ListingCommand(TyperCommand):
+    """A command whose help lists the choices of options that name an entry of a table.
+
+    The tables take time to import, so this happens only when the help is shown.
+    """
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - types of click, which typer brings
+        """Add the choices to the help of each option, and write the help."""
+        tables: Mapping[str, str] = getattr(self.callback, "tables", {})
+        for parameter in self.params:
+            if isinstance(parameter, TyperOption) and parameter.name in tables:
+                module, name = tables[parameter.name].split(":")
+                choices = ", ".join(getattr(import_module(module), name))
+                parameter.help = f"{parameter.help} Choices: {choices}."
+        super().format_help(ctx, formatter)
+
+
+def derive_parameter(setting: Setting) -> inspect.Parameter:
+    """Return the parameter from which typer makes the option of a field."""
+    option, annotation, default = setting.option, setting.type, setting.default
+    shown: str | bool = default is not None if option.default is None else option.default
+    if option.values:
+        words = {value: word for word, value in option.values.items()}
+        annotation, default = Literal[tuple(option.values)], words[default]
+    elif option.commas:
+        annotation, default = str, ",".join(f"{number:g}" for number in default)
+    elif get_origin(annotation) is tuple:
+        annotation, default = list[get_args(annotation)[0]], list(default) or None  # type: ignore[misc]
+    if option.default is not None:
+        annotation, default = annotation | None, None
+    declaration = typer.Option(
+        *option.name.split(),
+        help=option.help,
+        min=None if option.commas else option.least,
+        max=None if option.commas else option.most,
+        metavar=option.metavar,
+        show_default=shown,
+    )
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(setting.name, kind, default=default, annotation=Annotated[annotation, declaration])
+
+
+def _build(settings: type[Settings], values: dict[str, Any]) -> Settings:
+    """Take the values of a settings class out of all values, and return the settings."""
+    given = {}
+    for setting in declared(settings):
+        value = values.pop(setting.name)
+        if value is not None or setting.option.default is None:
+            given[setting.name] = _read(setting, value)
+    return settings.of(**given)
+
+
+def _read(setting: Setting, value: Any) -> Any:  # noqa: ANN401 - any type of setting
+    """Return what the field takes for what typer read."""
+    if setting.option.values:
+        return setting.option.values[value]
+    if setting.option.commas:
+        number = get_args(setting.type)[0]
+        try:
+            return tuple(number(part) for part in value.split(",") if part)
+        except ValueError:
+            name = setting.option.name or f"--{setting.name.replace('_', '-')}"
+            raise typer.BadParameter(
+                f"write numbers with commas between them, not {value!r}", param_hint=name
+            ) from None
+    return tuple(value or ()) if get_origin(setting.type) is tuple else value

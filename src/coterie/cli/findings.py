@@ -1,0 +1,77 @@
+"""Findings on a terminal: what was done, tables, remarks, the verdict, claims and the privacy card."""
+
+from typing import TYPE_CHECKING
+
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table as Grid
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from coterie.reports.findings import Findings, Table
+
+
+def print_facts(console: "Console", facts: "Sequence[tuple[str, str]]") -> None:
+    """Print short questions with their answers, such as a threat model."""
+    grid = Grid.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True, style="dim")
+    grid.add_column()
+    for question, answer in facts:
+        grid.add_row(question, escape(answer))
+    console.print(grid)
+    console.print()
+
+
+def print_findings(console: "Console", findings: "Findings") -> None:
+    """Print findings; plots, pictures and drawings are for pages and Markdown."""
+    console.print(escape(findings.about))
+    for table in findings.tables:
+        _print_table(console, table)
+    console.print()
+    for remark in findings.remarks:
+        console.print(f"[dim]{escape(remark)}[/]")
+    if findings.claims:
+        grid = _new_grid("What the paper claims", ("claim", "statistic", "judgement"), words=True)
+        for claim in findings.claims:
+            grid.add_row(escape(claim.says), escape(claim.statistic), str(claim.judgement))
+        console.print(grid)
+    console.print()
+    print_headlines(console, findings)
+    if findings.card:
+        grid = _new_grid("Privacy card", ("attack", "against", "outcome", "why"), words=True)
+        for line in findings.card:
+            level = line.outcome.level
+            outcome = f"[{level.color}]{level.mark} {line.outcome}[/]"
+            grid.add_row(escape(line.attack), escape(line.against), outcome, escape(line.why))
+        console.print(grid)
+
+
+def print_headlines(console: "Console", findings: "Findings") -> None:
+    """Print the verdict in the colour of its level, or the sentences of an experiment as a list."""
+    for headline in findings.headlines:
+        if findings.level is None:
+            console.print(f"• {escape(headline)}")
+        else:
+            console.print(f"[{findings.level.color} bold]{findings.level.mark} {escape(headline)}[/]")
+
+
+def _new_grid(title: str, columns: "Sequence[str]", *, words: bool = False) -> Grid:
+    """Return a table of that title; columns of numbers are on the right, the first one and ``words`` on the left."""
+    grid = Grid(box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False, title=escape(title) or None, title_justify="left")
+    for number, column in enumerate(columns):
+        grid.add_column(escape(column), justify="right" if number and not words else "left")
+    return grid
+
+
+def _print_table(console: "Console", table: "Table") -> None:
+    if table.lead:
+        console.print(escape(table.lead))
+    grid = _new_grid(table.title, table.columns)
+    for row in table.rows:
+        grid.add_row(*map(escape, row))
+    console.print(grid)
+    if table.note:
+        console.print(f"[dim]{escape(table.note)}[/]")

@@ -1,0 +1,68 @@
+"""Charts for pages: figures as plain data in plotly's JSON schema, and the parts that most of them are made of.
+
+Pages and Markdown reports have different plotting libraries, for a reason. A page is read in a browser: plotly.js,
+which the page contains, makes its figures interactive and draws them in light, in dark and for paper. The figures
+beside a Markdown report are PNG files that are committed. plotly can write those only with a browser. matplotlib
+(:mod:`coterie.reports.plots`) needs none, but its pictures are not interactive and have fixed colours.
+
+Colours are names, ``"@accent"`` for the style sheet's ``--accent``.
+"""
+
+import base64
+import html
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Trace: TypeAlias = dict[str, Any]
+"""One line, one set of bars or one map of a figure, in plotly's schema."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure: traces and layout in plotly's schema, its height in pixels, and a text for who cannot see it."""
+
+    traces: list[Trace]
+    layout: dict[str, Any]
+    height: int
+    alt: str
+
+
+def text(value: str) -> str:
+    """Return a string that plotly shows as it is: it reads some tags in its labels, and "@" would name a colour."""
+    return html.escape(value, quote=False).replace("@", "&#64;")
+
+
+def packed(array: NDArray[Any]) -> dict[str, str]:
+    """Return an array in plotly's binary form, a fraction of the size of a list."""
+    codes = {"uint8": "u1", "uint16": "u2", "float32": "f4", "float64": "f8"}
+    data = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
+    return {"dtype": codes[array.dtype.name], "bdata": data, "shape": ", ".join(map(str, array.shape))}
+
+
+def draw_line(
+    name: str, x: Iterable[float], y: Iterable[float], *, mode: str = "lines", hover: str = "", **line: object
+) -> Trace:
+    """Return a line; ``line`` has its colour, width, dash and shape, and ``hover`` is plotly's template."""
+    shown = {"hovertemplate": f"{hover}<extra></extra>"} if hover else {}
+    return {"type": "scatter", "mode": mode, "name": text(name), "x": list(x), "y": list(y), "line": line} | shown
+
+
+def make_layout(x: str, y: str, *, xaxis: Mapping[str, Any] | None = None, yaxis: Mapping[str, Any] | None = None,
+                legend: bool = True, **more: object) -> dict[str, Any]:  # fmt: skip
+    """Return a layout with titled axes and a legend above the figure; ``xaxis`` and ``yaxis`` add to the axes."""
+    axes = {
+        name: ({"title": {"text": title}} if title else {}) | dict(own or {})
+        for name, title, own in (("xaxis", x, xaxis), ("yaxis", y, yaxis))
+    }
+    above = {"showlegend": True, "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"}}
+    return {**axes, **(above if legend else {}), **more}
+
+
+def reference_line(y: float) -> dict[str, Any]:
+    """Return a dashed line across the figure, as an entry of the layout's ``shapes``."""
+    line = {"color": "@muted", "width": 1, "dash": "dash"}
+    return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y, "line": line}

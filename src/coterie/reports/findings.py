@@ -1,0 +1,172 @@
+"""Findings: what an attack or an experiment found, as plain data.
+
+:class:`Findings` is the one type that every attack and every experiment returns from ``report``. It does not know how
+it is shown. Three renderers do: :mod:`coterie.cli.findings` prints it on a terminal, :mod:`coterie.reports.page` makes
+a page of it, and :mod:`coterie.reports.markdown` writes it as Markdown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from coterie.reports.words import Level
+
+if TYPE_CHECKING:
+    from coterie.reports.charts import Figure
+
+
+class Effect(StrEnum):
+    """What a defence does to an attack, with the level that a page shows it at."""
+
+    level: Level
+
+    def __new__(cls, name: str, level: Level) -> Effect:
+        """Make a string of the name, so that it is written to JSON as it is."""
+        effect = str.__new__(cls, name)
+        effect._value_ = name
+        effect.level = level
+        return effect
+
+    ELIMINATED = "eliminated", Level.SAFE
+    """The attack does no better than guessing, and a theorem says why."""
+    REDUCED = "reduced", Level.CAUTION
+    """The attack obtains less than without the defence, but more than nothing."""
+    NOT_ELIMINATED = "not eliminated", Level.DANGER
+    NOT_SHOWN = "not shown", Level.NOTHING
+    """The attack does no better than guessing here, but nothing proves that it never will."""
+
+
+@dataclass(frozen=True)
+class CardLine:
+    """A line of the privacy card: an attack against one configuration."""
+
+    attack: str
+    against: str
+    outcome: Effect
+    why: str
+
+
+class Judgement(StrEnum):
+    """Whether a claim of a paper holds."""
+
+    HOLDS = "holds"
+    FAILS = "does not hold"
+    OPEN = "cannot be judged at this size"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim of a paper, the statistic that decides it, and the judgement."""
+
+    says: str
+    statistic: str
+    judgement: Judgement
+
+    @property
+    def headline(self) -> str:
+        """The claim in a sentence."""
+        return f"{self.says}: {self.judgement}, {self.statistic}."
+
+    def summary(self) -> dict[str, str]:
+        """All of it for JSON."""
+        return {"claim": self.says, "statistic": self.statistic, "judgement": str(self.judgement)}
+
+
+def judge(interval: tuple[float, float], least: float, most: float) -> Judgement:
+    """Judge the claim that a number lies between ``least`` and ``most``, by a confidence interval for the number.
+
+    The claim holds if the whole interval is in the range, and fails if none of it is. Otherwise it stays open.
+    """
+    low, high = interval
+    if least <= low and high <= most:
+        return Judgement.HOLDS
+    return Judgement.FAILS if high < least or most < low else Judgement.OPEN
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of words and numbers as they are shown; the first column names the row.
+
+    ``lead`` stands before the table and ``note`` after it. A table without a title belongs to the one before it.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+    lead: str = ""
+
+    def without_empty_columns(self) -> Table:
+        """Return the table without the columns in which no row has anything."""
+        kept = [place for place in range(len(self.columns)) if any(row[place] for row in self.rows)]
+        columns = [self.columns[place] for place in kept]
+        return Table(self.title, columns, [[row[place] for place in kept] for row in self.rows], self.note, self.lead)
+
+
+@dataclass(frozen=True, eq=False)
+class Plot:
+    """An interactive figure for a page, drawn by plotly.js, with its heading and caption."""
+
+    title: str
+    figure: Figure
+    caption: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Drawing:
+    """A PNG beside a Markdown report: the name of its file, and a function that draws it with matplotlib."""
+
+    file: str
+    draw: Callable[[Path], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Strip:
+    """Rows of pictures: the same targets as they were, and as each attack recovered them.
+
+    A row is its label and an array targets x height x width, with x 3 at the end for colours, from 0 to 1.
+    """
+
+    title: str
+    rows: Sequence[tuple[str, npt.NDArray[np.floating[Any]]]]
+    caption: str = ""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Findings:
+    """What was found, in the order in which a person reads it. Renderers leave out what is empty."""
+
+    headlines: Sequence[str]
+    """The verdict: a sentence for an attack, a list of sentences for an experiment."""
+    about: str
+    """What was done, with every size that matters, and how to read the tables."""
+    level: Level | None = None
+    """How bad it is for the protected configuration; None where this is no question."""
+    claims: Sequence[Claim] = ()
+    """Claims of a paper, judged."""
+    claims_note: str = ""
+    """How they were judged."""
+    claims_last: bool = False
+    """Whether claims come after the tables."""
+    tables: Sequence[Table] = ()
+    plots: Sequence[Plot] = ()
+    pictures: Sequence[Strip] = ()
+    drawings: Sequence[Drawing] = ()
+    card: Sequence[CardLine] = ()
+    remarks: Sequence[str] = ()
+    """What a reader must know to judge the findings: limits, and what is not shown."""
+    remarks_title: str = "Notes"
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    """Every number, as plain values for JSON."""
+
+    @property
+    def headline(self) -> str:
+        """The verdict in one text."""
+        return " ".join(self.headlines)

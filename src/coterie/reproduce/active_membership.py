@@ -1,0 +1,249 @@
+"""Active membership inference: a table is a data set or a number of participants, a row a way to learn.
+
+A job trains one method, lets the attackers watch, and lets them attack from the same standing. Trial number i has the
+same examples, targets and random labels in every row, and everything else is equal too: steps, rounds, strength.
+Statistics and tables are those of :mod:`coterie.attacks.active_membership`; the experiment adds trials, the paper's
+numbers and claims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from coterie.attacks.active_membership.inference import Inferred
+from coterie.attacks.active_membership.measure import ActiveMembership
+from coterie.attacks.active_membership.methods import NAMES, MethodName
+from coterie.attacks.active_membership.report import inference_table, utility_table
+from coterie.attacks.active_membership.statistics import AttackPhase, InferenceSuccess, MethodSummary
+from coterie.attacks.active_membership.trial import MethodTrial, know_nothing, play
+from coterie.cohorts.circles import Reals
+from coterie.errors import ConfigError
+from coterie.reports.findings import Claim, Drawing, Findings, Table, judge
+from coterie.reports.intervals import mean_interval, share_interval, write_interval
+from coterie.reports.plots import BLUE, GREEN, OCHRE, RUST, SLATE, foot_legend, page
+from coterie.reproduce.experiment import Experiment, Job, JobContext, Record, decided, paired_differences
+from coterie.settings import read_table
+
+_EXPLANATION = (
+    "*Right*: the share of targets about which attackers are right if they call a record a member whenever the model "
+    "classifies it correctly, the rule of the paper, or, where numbers are predicted, whenever its error is below the"
+    " median of all targets; *watching* while they send nothing, *attacking* after the same number of rounds under "
+    "attack. ± is the standard deviation over trials, *interval* the exact one (95%) over the targets of all trials; "
+    "a guess has 50%. *AUC*: how often a member's loss is below that of a non-member, at whatever threshold; a guess "
+    "has 0.5. *Accuracy*: of honest participants' models on examples that no one trained on and that are no targets, "
+    "or the share of the variance that they explain, when the attack begins, if only watched, and attacked, in percent"
+    "; *worst* of them and *spread*, the standard deviation over participants in points, under attack. *Refused*: the "
+    "share of honest participants' decisions not to take a step up, before the attack, watched, and attacked. Ditto's"
+    " attackers see what FedAvg's see."
+)
+_COLORS = dict(zip(NAMES, (RUST, SLATE, BLUE, GREEN, OCHRE), strict=True))
+_JUDGED = (
+    "The statistic is an interval with a confidence of 95%: for the share of right answers the exact one over the "
+    "targets of all trials (Clopper and Pearson); for everything else, and for differences between rows with the same "
+    "examples, Student's for the mean over trials. A claim holds if all of the interval is what the paper says, and "
+    "does not if none of it is."
+)
+
+
+class AttackTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What all rows of a table share: settings of :class:`~coterie.attacks.active_membership.ActiveMembership`."""
+
+    name: str
+    settings: dict[str, Any] = msgspec.field(name="set", default={})
+    without: tuple[MethodName, ...] = ()
+
+
+class AttackClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A claim that a number under attack lies in a range; or by how much it exceeds another, trial by trial.
+
+    ``accuracy``, ``utility``, what is ``lost`` of it to the attack, and ``spread`` are in points, ``auc`` from 0 to 1.
+    Attackers infer from their own model, or from ``view``.
+    """
+
+    says: str
+    tables: tuple[str, ...] = ()
+    """Where it is judged; everywhere if none is named."""
+    method: MethodName
+    against: Literal["", "watched", "fedavg", "ditto", "confined"] = ""
+    """Another method under the same attack; or ``watched``, this one where attackers only watch."""
+    measure: Literal["accuracy", "auc", "utility", "lost", "spread"] = "accuracy"
+    view: str = ""
+    watching: bool = False
+    """Whether it is about attackers who only watch."""
+    least: float = float("-inf")
+    most: float = float("inf")
+
+
+class Attacked(msgspec.Struct, frozen=True, kw_only=True):
+    """All trials of a method in a table."""
+
+    table: str
+    method: str
+    numbers: tuple[int, ...]
+    """Of the trials."""
+    trials: tuple[MethodTrial, ...]
+    nothing: tuple[Inferred, ...]
+    """What a model that saw no target comes to, in the same trials."""
+
+    @property
+    def summary(self) -> MethodSummary:
+        """The trials put together."""
+        return MethodSummary(self.trials[0].method, self.trials)
+
+    @property
+    def guess(self) -> InferenceSuccess:
+        """What is inferred without information."""
+        return InferenceSuccess(self.nothing)
+
+    def values(self, claim: AttackClaim, phase: AttackPhase) -> Reals:
+        """Return what a claim is about, for each trial: in points, but areas from 0 to 1."""
+        if claim.measure == "lost":
+            return _points(self.summary.passive, "mean") - _points(phase, "mean")
+        if claim.measure in ("utility", "spread"):
+            return _points(phase, "mean" if claim.measure == "utility" else "spread")
+        success = self.inferred(claim, phase)
+        return np.array(success.aucs) if claim.measure == "auc" else 100 * np.array(success.accuracies)
+
+    def inferred(self, claim: AttackClaim, phase: AttackPhase) -> InferenceSuccess:
+        """Return what is inferred from the model that a claim names; from the attackers' own, if it names none."""
+        views = phase.views
+        return views[claim.view or next(iter(views))]
+
+
+class AttackExperiment(Experiment[list[Attacked]], frozen=True, kw_only=True):
+    """The experiment: a part is a table, a case a method."""
+
+    attack: dict[str, Any] = msgspec.field(default_factory=dict)
+    """Settings of all attacks."""
+    tables: tuple[AttackTable, ...]
+    methods: tuple[MethodName, ...]
+    paper: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
+    """What the paper printed as success of the attack, in percent: by method, then by table."""
+    paper_utility: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
+    """The same for the accuracy under attack."""
+    paper_spread: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
+    """The same for its standard deviation over participants, in points."""
+    claims: tuple[AttackClaim, ...] = ()
+
+    kept = "outcomes"
+    outcomes = list[Attacked]
+
+    def cases(self) -> list[tuple[str, str]]:
+        """Each method in each table."""
+        return [(table.name, method) for table in self.tables for method in self.methods if method not in table.without]
+
+    def attacked(self, table: str, seed: int, data: Path | None) -> ActiveMembership:
+        """Return the attack of a table."""
+        own = next(one.settings for one in self.tables if one.name == table)
+        settings = {**self.attack, **own, "seed": seed, "data_dir": str(data) if data else None}
+        attack = read_table(ActiveMembership, settings, table)
+        if attack.strength is None:
+            raise ConfigError(f"{table}: the strength of the attack is part of the declaration")
+        return attack
+
+    def measure(self, job: Job, seed: int, context: JobContext) -> Record | None:
+        """Watch one method, and attack it."""
+        attack = self.attacked(job.part, seed, context.data)
+        scene = attack.scene(job.trial)
+        strengths = (0.0, attack.strength or 0.0)
+        method: MethodName = msgspec.convert(job.case, MethodName)
+        trial = play(method, scene, attack.recipe, attack.schedule, strengths)
+        nothing = know_nothing(scene, attack.recipe, attack.rounds)
+        return {"trial": asdict(trial), "nothing": asdict(nothing)}
+
+    def collect(self, records: Mapping[Job, Record]) -> list[Attacked]:
+        """Return the trials of every method in every table."""
+        outcomes = [
+            {
+                "table": table,
+                "method": method,
+                "numbers": list(found),
+                "trials": [record["trial"] for record in found.values()],
+                "nothing": [record["nothing"] for record in found.values()],
+            }
+            for (table, method), found in self.group(records).items()
+        ]
+        return msgspec.convert(outcomes, list[Attacked])
+
+    def report(self, outcomes: list[Attacked]) -> Findings:
+        """Report every table beside the paper's, and judge its claims."""
+        claims = list(self._claims({(outcome.table, outcome.method): outcome for outcome in outcomes}))
+        tables = {table.name: [one for one in outcomes if one.table == table.name] for table in self.tables}
+        tables = {name: members for name, members in tables.items() if members}
+        return Findings(
+            headlines=list(decided(claims, min(len(outcome.trials) for outcome in outcomes))),
+            about=_EXPLANATION,
+            claims=claims,
+            claims_note=_JUDGED,
+            tables=[table for name, members in tables.items() for table in self._tables(name, members)],
+            drawings=[Drawing("inference.png", partial(_draw, tables))],
+        )
+
+    def _tables(self, name: str, outcomes: Sequence[Attacked]) -> Iterator[Table]:
+        def printed(paper: Mapping[str, Mapping[str, float]]) -> dict[str, str]:
+            return {method: f"{values[name]:.2f}" for method, values in paper.items() if name in values}
+
+        summaries = [outcome.summary for outcome in outcomes]
+        targets = f"{sum(one.targets for one in outcomes[0].nothing):,} targets in all trials."
+        yield inference_table(name, outcomes[0].guess, summaries, printed(self.paper), targets)
+        yield utility_table("", summaries, printed(self.paper_utility), printed(self.paper_spread))
+
+    def _claims(self, outcomes: Mapping[tuple[str, str], Attacked]) -> Iterator[Claim]:
+        """Judge every claim in every table that it is about; what was not run is left out."""
+        for claim in self.claims:
+            for table in claim.tables or [table.name for table in self.tables]:
+                row = outcomes.get((table, claim.method))
+                other = row if claim.against in ("", "watched") else outcomes.get((table, claim.against))
+                if row is not None and other is not None:
+                    yield _judged(table, claim, row, other)
+
+
+def _judged(table: str, claim: AttackClaim, row: Attacked, other: Attacked) -> Claim:
+    says = f"{table}: {claim.says}"
+    phase = row.summary.passive if claim.watching else row.summary.active
+    if claim.measure == "accuracy" and not claim.against:
+        found = row.inferred(claim, phase).found
+        right, targets = sum(one.right for one in found), sum(one.targets for one in found)
+        low, high = (100 * end for end in share_interval(right, targets))
+        written = f"{low:.1f}% to {high:.1f}%, {targets:,} targets"
+        return Claim(says, written, judge((low, high), claim.least, claim.most))
+    values = row.values(claim, phase)
+    if claim.against:
+        beside = row.summary.passive if claim.against == "watched" else other.summary.active
+        values = paired_differences(row.numbers, values, other.numbers, other.values(claim, beside))
+    unit, digits = ("", ".3f") if claim.measure == "auc" else (" points", ".1f")
+    written = write_interval(values, ("+" if claim.against else "") + digits, unit)
+    return Claim(says, written, judge(mean_interval(values), claim.least, claim.most))
+
+
+def _points(phase: AttackPhase, name: str) -> Reals:
+    """Return a number of honest participants' models at the end, for each trial, in points."""
+    return 100 * np.array([getattr(course.last.utility, name) for course in phase.courses])
+
+
+def _draw(tables: Mapping[str, Sequence[Attacked]], path: Path) -> None:
+    subtitle = (
+        "Area under the ROC curve of the loss over the rounds of the attack: common model, or displacement.\n"
+        "Mean over trials; dotted: attackers only watch; a guess has 0.5."
+    )
+    size = (max(9.0, 2.5 + 4.6 * len(tables)), 5.8)
+    with page(path, "What attackers learn", subtitle, list(tables), size, legend=True) as panels:
+        for axes, outcomes in zip(panels, tables.values(), strict=True):
+            for outcome in outcomes:
+                if outcome.method == "ditto":
+                    continue
+                summary, color = outcome.summary, _COLORS[outcome.summary.method]
+                *_, view = summary.active.views  # of confined descent, the displacement
+                attacked, watched = summary.active.curve(view), summary.passive.curve(view)
+                axes.plot(summary.active.rounds, attacked, "o-", color=color, linewidth=2, label=NAMES[summary.method])
+                axes.plot(summary.passive.rounds, watched, ":", color=color, linewidth=1.5)
+            axes.axhline(0.5, color=SLATE, linewidth=1, linestyle="--")
+            axes.set(xlabel="round of the attack", ylabel="AUC")
+        foot_legend(*panels)

@@ -1,1 +1,0 @@
-"""Tables of active membership inference: FedAvg, Ditto and confined descent under the same attack."""

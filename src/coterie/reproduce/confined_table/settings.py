@@ -1,0 +1,131 @@
+"""Tables of confined descent beside its baselines: rows are ways to learn, tables are data sets or grids.
+
+A row is learnt in one of two ways. ``grid`` rows are computed by :mod:`coterie.reproduce.confined_table.grid`: up to
+hundreds of thousands of participants, each with some rows and some columns. ``run`` rows are training runs with
+everything that belongs to them, secure aggregation included. Trial number i has the seed ``seed + i`` in every row.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from coterie.errors import ConfigError
+from coterie.reproduce.confined_table.grid import GridCase
+from coterie.reproduce.confined_table.outcomes import Learnt
+from coterie.reproduce.experiment import Experiment, Job
+from coterie.reproduce.training import make_run_config
+
+if TYPE_CHECKING:
+    from coterie.confined import StepSize
+    from coterie.runs.config import RunConfig
+
+
+class LearnerRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One way to learn."""
+
+    name: str
+    by: Literal["grid", "run"]
+    settings: dict[str, Any] = msgspec.field(name="set", default={})
+
+
+class LearnerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What all rows of a table share: settings of grids, and settings of runs; and which rows it has."""
+
+    name: str
+    grids: dict[str, Any] = {}
+    runs: dict[str, Any] = {}
+    rows: tuple[LearnerRow, ...] = ()
+    """Rows that this table has in place of those of the same name."""
+    without: tuple[str, ...] = ()
+    """Rows that make no sense in this table."""
+    fewer: str = ""
+    """What it has less of than the paper, to be said with every judgement: ``6,000 of 60,000 examples``."""
+    squared_error: bool = False
+    """Whether models are judged by their mean squared error, not by their accuracy."""
+
+
+class LearnerClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A claim that a number lies in a range: of a row, or by how much it exceeds that of another, trial by trial.
+
+    Accuracies and their spreads are in points, squared errors as they are. An epsilon is that of the paper's Theorem 1.
+    """
+
+    says: str
+    table: str
+    row: str
+    against: str = ""
+    """The other row; or ``displacement``, for what observers of this row's sums have."""
+    measure: Literal["score", "spread", "epsilon"] = "score"
+    least: float = float("-inf")
+    most: float = float("inf")
+    short: bool = False
+    """Whether fewer iterations than the paper's can decide it."""
+
+
+class ConfinedSettings(Experiment[list[Learnt]], frozen=True, kw_only=True):
+    """The settings: a part is a table and a case a row."""
+
+    grids: dict[str, Any] = msgspec.field(default_factory=dict)
+    """Settings of all grids (:class:`~coterie.reproduce.confined_table.grid.GridCase`)."""
+    runs: dict[str, Any] = msgspec.field(default_factory=dict)
+    """Settings of all runs, keyed like ``"cohort.size"``."""
+    tables: tuple[LearnerTable, ...]
+    rows: tuple[LearnerRow, ...]
+    paper: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
+    """What the paper printed, in percent or as a squared error: by row, then by table."""
+    paper_spread: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
+    """The same for the standard deviation over participants."""
+    paper_epsilon: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
+    """The same for epsilon, whatever it stands for there."""
+    paper_iterations: int = 0
+    claims: tuple[LearnerClaim, ...] = ()
+    growth: bool = False
+    """Whether tables differ in the number of participants, so that growth is drawn."""
+
+    kept = "outcomes"
+    outcomes = list[Learnt]
+
+    @property
+    def spreads(self) -> dict[str, tuple[float, float]]:
+        """The least and the largest lambda of each row, where rows differ in it."""
+        found = {row.name: row.settings for row in self.rows if "spread" in row.settings}
+        return {
+            name: (settings["spread"], settings.get("most", settings["spread"])) for name, settings in found.items()
+        }
+
+    @property
+    def steps(self) -> dict[str, StepSize]:
+        """The steps of each row, where rows differ in mu."""
+        if not any("mu" in row.settings for row in self.rows):
+            return {}
+        return {row.name: self.case(Job(self.tables[0].name, row.name, 0)).step_size for row in self.rows}
+
+    def cases(self) -> list[tuple[str, str]]:
+        """Each row of each table."""
+        return [(table.name, row.name) for table in self.tables for row in self.rows if row.name not in table.without]
+
+    def row(self, job: Job) -> LearnerRow:
+        """Return the way to learn of a job."""
+        return next(row for row in (*self._table(job).rows, *self.rows) if row.name == job.case)
+
+    def case(self, job: Job) -> GridCase:
+        """Return the grid of a job."""
+        settings = {**self.grids, **self._table(job).grids, **self.row(job).settings}
+        try:
+            return msgspec.convert(settings, GridCase)
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"{job.part}, {job.case}: {error}") from None
+
+    def config(self, job: Job, seed: int, data: Path | None) -> RunConfig | None:
+        """Return the settings of a job's run; None for a grid."""
+        row = self.row(job)
+        if row.by == "grid":
+            return None
+        settings = {**self.runs, **self._table(job).runs, **row.settings}
+        return make_run_config(job.folder_name, seed + job.trial, data, settings)
+
+    def _table(self, job: Job) -> LearnerTable:
+        return next(table for table in self.tables if table.name == job.part)

@@ -1,1 +1,0 @@
-"""The landscape of the loss around confined models, in the plane that shows most of how they differ."""

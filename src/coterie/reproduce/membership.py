@@ -1,0 +1,258 @@
+"""Membership inference, tried again: a case is how many examples the clients train on together.
+
+A job is one trial of :mod:`coterie.attacks.membership`: victims and reference models with new examples, a new model and
+new members, and every attack on everything that is seen. Summaries and the table of each case are the attack's own; the
+experiment adds trials, the paper's table and claims (Choi et al. 2020, Tables 5.2 and A.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from math import inf
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+import numpy as np
+
+from coterie.attacks.membership.measure import (
+    CLIENT,
+    NOTHING,
+    SECURE,
+    SPARSE,
+    Game,
+    PassiveTrial,
+    play_trial,
+    sum_of,
+    trial_seed,
+)
+from coterie.attacks.membership.report import views_table
+from coterie.attacks.membership.statistics import (
+    ATTACKS,
+    GUESSING,
+    InferenceSummary,
+    mean_accuracy,
+    strongest,
+    summarise,
+    summarise_budget,
+)
+from coterie.errors import ConfigError
+from coterie.reports.findings import Claim, Drawing, Findings, Table, judge
+from coterie.reports.intervals import mean_interval
+from coterie.reports.plots import BLUE, OCHRE, QUIET, foot_legend, page
+from coterie.reproduce.experiment import Experiment, Job, JobContext, Record
+from coterie.settings import read_table
+
+_PAPERS_ATTACK = "shadow"
+_PROTOCOLS = {CLIENT: "FedAvg", SECURE: "SA", SPARSE: "CCESA"}
+_NEAR = 0.03
+"""How far from 50% an accuracy may be to be called guessing: the paper's own are up to 1% away."""
+_FULL_RECALL = 0.95
+_EXPLANATION = (
+    "The same attacks, with as many reference models, look at a client's own model (plain averaging), at its masked "
+    "upload in a real session (SA on the complete graph, CCESA on an Erdős-Rényi graph), and at the global model, "
+    "which is the sum that every one of these protocols publishes. *Nothing* are the same scores judged by members "
+    "drawn anew: an attacker who saw nothing. Intervals are over trials, with a confidence of 95%; those of members "
+    "found are Clopper and Pearson's, as if all candidates were independent."
+)
+
+
+class PrintedRates(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the paper prints for a number of training examples: accuracy and precision in per cent.
+
+    Each is for plain averaging, SA and CCESA.
+    """
+
+    examples: int
+    accuracy: tuple[float, float, float]
+    precision: tuple[float, float, float]
+
+
+Trials: TypeAlias = dict[str, list[PassiveTrial]]
+"""All trials, by the number of examples."""
+Summaries: TypeAlias = Mapping[str, Mapping[str, Mapping[str, InferenceSummary]]]
+"""What every attack finds, by the number of examples, then by what is seen."""
+
+
+class MembershipTable(Experiment[Trials], frozen=True, kw_only=True):
+    """The experiment."""
+
+    game: dict[str, Any]
+    """Settings of a :class:`~coterie.attacks.membership.measure.Game`, but for the examples of each client."""
+    totals: tuple[int, ...]
+    """How many examples all clients have together."""
+    paper: tuple[PrintedRates, ...] = ()
+
+    kept = "trials"
+    outcomes = Trials
+
+    def cases(self) -> list[tuple[str, str]]:
+        """All numbers of examples."""
+        return [("membership", str(total)) for total in self.totals]
+
+    def measure(self, job: Job, seed: int, context: JobContext) -> Record:
+        """Play a trial."""
+        trial = play_trial(self.settled(int(job.case), context.data), trial_seed(seed, job.trial))
+        found: Record = msgspec.to_builtins(trial)
+        return found
+
+    def settled(self, total: int, data: Path | None = None) -> Game:
+        """Return the game in which all clients have ``total`` examples together."""
+        clients = self.game["cohorts"][-1]
+        if total % clients:
+            raise ConfigError(f"{total} examples cannot be dealt evenly to {clients} clients")
+        folder = {} if data is None else {"data_dir": str(data)}
+        return read_table(Game, {**self.game, **folder, "examples": total // clients}, "settings of the game")
+
+    def collect(self, records: Mapping[Job, Record]) -> Trials:
+        """Return the trials of each number of examples."""
+        trials: Trials = {}
+        for job, record in records.items():
+            trials.setdefault(job.case, []).append(msgspec.convert(record, PassiveTrial))
+        return trials
+
+    def keep(self, trials: Trials) -> Record:
+        """Keep the trials, and for readers of the file what follows from them."""
+        return {
+            "trials": msgspec.to_builtins(trials),
+            "summaries": {
+                total: {
+                    view: {attack: one.record() for attack, one in attacks.items()}
+                    for view, attacks in summarise(some).items()
+                }
+                for total, some in trials.items()
+            },
+        }
+
+    def report(self, trials: Trials) -> Findings:
+        """Report every view beside what the paper prints."""
+        summaries, views = {total: summarise(some) for total, some in trials.items()}, self.views
+        at = {total: f"{self.game['data']}, {int(total):,} examples" for total in trials}
+        claims = [claim for total, some in trials.items() for claim in _judge(at[total], some)]
+        return Findings(
+            headlines=[
+                *(_headline(int(total), views, found) for total, found in summaries.items()),
+                *(claim.headline for claim in claims),
+            ],
+            about=_EXPLANATION,
+            claims=claims,
+            tables=[
+                _papers_table(self.paper, summaries),
+                *(
+                    views_table(f"{int(total):,} examples", views, summaries[total], mean_accuracy(some))
+                    for total, some in trials.items()
+                ),
+                _budget_table(views, trials),
+            ],
+            drawings=[Drawing("membership.png", partial(_draw, views, summaries))],
+        )
+
+    @property
+    def views(self) -> dict[str, str]:
+        """What is seen, in the words of the tables."""
+        game = self.settled(self.totals[0])
+        last = game.cohorts[-1]
+        names = {
+            NOTHING: "nothing",
+            CLIENT: "client's model (FedAvg)",
+            SECURE: "masked upload (SA)",
+            SPARSE: f"masked upload (CCESA, p={game.connection:g})",
+            **{sum_of(clients): f"sum of {clients}" for clients in game.cohorts},
+        }
+        return names | ({sum_of(last, noisy=True): f"sum of {last}, noise {game.noise:g}"} if game.noise else {})
+
+
+def _judge(at: str, trials: Sequence[PassiveTrial]) -> Iterator[Claim]:
+    """Judge what the paper says of one number of examples."""
+
+    def accuracies(view: str) -> tuple[float, float]:
+        return mean_interval(
+            np.array([trial.views[view][_PAPERS_ATTACK].decisions.balanced_accuracy for trial in trials])
+        )
+
+    plain, recall = (
+        accuracies(CLIENT),
+        mean_interval(np.array([trial.views[CLIENT][_PAPERS_ATTACK].decisions.recall for trial in trials])),
+    )
+    yield Claim(
+        f"Table 5.2: plain averaging tells members better than guessing ({at})",
+        f"accuracy {_percent(plain)}",
+        judge(plain, float(np.nextafter(GUESSING, 1)), inf),
+    )
+    for view in (SECURE, SPARSE):
+        found = accuracies(view)
+        says = f"Table 5.2: under {_PROTOCOLS[view]} the attack is guessing, to {_NEAR:.0%} ({at})"
+        yield Claim(says, f"accuracy {_percent(found)}", judge(found, GUESSING - _NEAR, GUESSING + _NEAR))
+    yield Claim(
+        f"Tables 5.2 and A.3: recall is close to 1 ({at})",
+        f"recall {_percent(recall)}",
+        judge(recall, _FULL_RECALL, inf),
+    )
+
+
+def _headline(total: int, views: Mapping[str, str], found: Mapping[str, Mapping[str, InferenceSummary]]) -> str:
+    chosen = strongest(found[CLIENT])
+    shown = ", ".join(f"{name} {found[view][chosen].auc:.2f}" for view, name in views.items() if view in found)
+    return f"{total:,} examples, AUC of {ATTACKS[chosen]} (the strongest on plain averaging): {shown}."
+
+
+def _papers_table(paper: Sequence[PrintedRates], summaries: Summaries) -> Table:
+    rows = [
+        (f"{one.examples:,}, paper", *(f"{value:.2f}" for value in (*one.accuracy, *one.precision))) for one in paper
+    ]
+    for total, found in summaries.items():
+        ours = [found[view][_PAPERS_ATTACK] for view in _PROTOCOLS]
+        accuracies = [_with_reach(one.balanced_accuracy, one.balanced_accuracy_interval) for one in ours]
+        precisions = ["–" if one.precision is None else f"{100 * one.precision:.2f}" for one in ours]
+        rows.append((f"{int(total):,}, ours", *accuracies, *precisions))
+    headings = [f"{what} {protocol}" for what in ("accuracy", "precision") for protocol in _PROTOCOLS.values()]
+    lead = "Accuracy and precision of the shadow attack, in per cent."
+    return Table("The paper's table, and ours", ("examples", *headings), rows, lead=lead)
+
+
+def _budget_table(views: Mapping[str, str], trials: Trials) -> Table:
+    budgets = {total: summarise_budget(some) for total, some in trials.items()}
+    sizes = [size for size, _ in next(iter(next(iter(next(iter(budgets.values())).values())).values()))]
+    rows = [
+        (f"{int(total):,}, {views[view]}, {ATTACKS[attack]}", *(f"{area:.3f}" for _, area in curve))
+        for total, seen in budgets.items()
+        for view, attacks in seen.items()
+        for attack, curve in attacks.items()
+    ]
+    columns = ("examples, seen, attack", *map(str, sizes))
+    return Table("How many reference models it takes", columns, rows, lead="Mean AUC with fewer of them.")
+
+
+def _percent(interval: tuple[float, float]) -> str:
+    low, high = interval
+    return f"{low:.1%} to {high:.1%}" if np.isfinite(low) else "unknown: one trial has no interval"
+
+
+def _with_reach(share: float, interval: tuple[float, float] | None) -> str:
+    return f"{100 * share:.2f}" + ("" if interval is None else f" ± {100 * (interval[1] - share):.2f}")
+
+
+def _draw(views: Mapping[str, str], summaries: Summaries, path: Path) -> None:
+    places = np.arange(len(views))
+    panels = [f"{int(total):,} examples" for total in summaries]
+    with page(
+        path,
+        "Was it trained on?",
+        "AUC of two attacks on everything that is seen; 0.5 is guessing. Whiskers are 95% intervals over trials.",
+        panels,
+        (4.2 + 4.6 * len(panels), 5.4),
+        margin=2.6,
+        legend=True,
+    ) as axes:
+        for number, (one, found) in enumerate(zip(axes, summaries.values(), strict=True)):
+            for shift, (attack, color) in zip((-0.12, 0.12), (("lira", BLUE), ("rmia", OCHRE)), strict=True):
+                shown = [found[view][attack] for view in views]
+                reach = [0.0 if some.auc_interval is None else some.auc_interval[1] - some.auc for some in shown]
+                values = [some.auc for some in shown]
+                one.errorbar(values, places + shift, xerr=reach, fmt="o", color=color, label=ATTACKS[attack])
+            one.axvline(GUESSING, color=QUIET, linewidth=1, linestyle="--")
+            one.set(xlim=(0.3, 1.0), xlabel="AUC", ylim=(len(views) - 0.5, -0.5))
+            one.set_yticks(places, list(views.values()) if not number else [""] * len(views))
+            one.grid(visible=False)
+        foot_legend(axes[0])

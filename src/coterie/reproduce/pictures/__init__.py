@@ -1,1 +1,0 @@
-"""Attacks that draw pictures, run again as the papers did."""

@@ -1,1 +1,0 @@
-"""Reconstruction of single updates from the sums of many rounds."""

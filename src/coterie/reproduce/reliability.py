@@ -1,0 +1,218 @@
+"""Reliability on sparse graphs: how often a round fails, by the paper's rule and by ours (Choi et al. 2020).
+
+A job is one graph with the clients that drop out of it, in each of four steps independently. Two rules decide on it:
+
+* The paper's, Theorem 1: the round is reliable if and only if everybody whose sum is to be revealed, and everybody who
+  left a mask on somebody's input, has at least t holders of its shares among those who stay to the end. One client with
+  too few makes the round fail for all.
+* Ours: a client that sees too few holders of its own shares does not send its input; it leaves, and the others go on.
+  A real session is played, with real cryptography, on the very graph and with the very dropouts.
+
+Nothing is trained. The sum of a round that succeeds is exact on any graph, so rounds are all that a graph can lose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from coterie.crypto.context import bind, digest
+from coterie.errors import RoundAborted
+from coterie.graphs.guarantees import step_dropout
+from coterie.graphs.topology import ErdosRenyi, Graph
+from coterie.reports.findings import Claim, Findings, Judgement, Table, judge
+from coterie.reports.intervals import share_interval
+from coterie.reproduce.experiment import RARE, Experiment, Job, JobContext, Record
+from coterie.rounds import one_off
+from coterie.secagg import rules
+from coterie.secagg.server import Step
+from coterie.secagg.terms import Terms
+from coterie.transports.faults import FaultKind, Faults, dropouts
+from coterie.transports.memory import Carrier, Session
+
+_EXPLANATION = (
+    "Each graph is judged twice, with the same clients dropping out of the same steps. *Paper:* Theorem 1 calls the "
+    "round unreliable, and nothing is learnt from it. *Ours:* a client with too few holders of its shares leaves, the "
+    "others go on, and the session is aborted only if a secret that is needed then cannot be opened. *Saved* are the "
+    "sessions that Theorem 1 calls unreliable and that were completed, with so many clients in the sum. Intervals hold "
+    "the probability with a confidence of 95% (Clopper and Pearson)."
+)
+
+
+class GraphSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Clients, the graph between them, and how many drop out of a round (``q_total``)."""
+
+    name: str
+    clients: int
+    connection: float
+    threshold: int
+    dropout: float
+    played: bool = False
+    """Whether sessions are played too, beside counting by Theorem 1."""
+
+
+class GraphClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A claim that the graph of a setting is sufficient."""
+
+    says: str
+    setting: str
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of the graphs of one setting; of the sessions, None where none was played.
+
+    ``saved`` has the number of clients in each sum that Theorem 1 had given up, and ``refused`` counts sessions that
+    were aborted though the round was reliable.
+    """
+
+    setting: GraphSetting
+    graphs: int
+    unreliable: int
+    aborted: int | None = None
+    refused: int | None = None
+    saved: tuple[int, ...] | None = None
+
+    @classmethod
+    def of(cls, setting: GraphSetting, records: Sequence[Record]) -> Counts:
+        """Count the records of a setting."""
+        unreliable = [record for record in records if not record["reliable"]]
+        if not setting.played:
+            return cls(setting=setting, graphs=len(records), unreliable=len(unreliable))
+        aborted = [record for record in records if not record["aggregated"]]
+        return cls(
+            setting=setting,
+            graphs=len(records),
+            unreliable=len(unreliable),
+            aborted=len(aborted),
+            refused=sum(record["reliable"] for record in aborted),
+            saved=tuple(sorted(record["aggregated"] for record in unreliable if record["aggregated"])),
+        )
+
+
+class Reliability(Experiment[list[Counts]], frozen=True, kw_only=True):
+    """The experiment: a case is a setting."""
+
+    settings: tuple[GraphSetting, ...]
+    claims: tuple[GraphClaim, ...] = ()
+
+    kept = "settings"
+    outcomes = list[Counts]
+
+    def cases(self) -> list[tuple[str, str]]:
+        """One graph for each setting."""
+        return [("graphs", setting.name) for setting in self.settings]
+
+    def measure(self, job: Job, seed: int, context: JobContext) -> Record:
+        """Draw a graph and who drops out, and apply both rules."""
+        setting = self._named(job.case)
+        terms = Terms(
+            session=digest(bind("reliability", job.case.encode(), seed, job.trial)),
+            clients=tuple(f"client-{number}" for number in range(setting.clients)),
+            bits=16,
+            length=1,
+            topology=ErdosRenyi(setting.connection),
+            threshold=setting.threshold,
+        )
+        faults = dropouts(step_dropout(setting.dropout), int.from_bytes(terms.session[:6], "big"))
+        graph = terms.graph(rules.graph_seed(terms, ()))
+        record: Record = {"reliable": reliable(graph, setting.threshold, *present(terms, faults))}
+        return record | (_run_session(terms, faults) if setting.played else {})
+
+    def collect(self, records: Mapping[Job, Record]) -> list[Counts]:
+        """Count the graphs of each setting."""
+        return [Counts.of(self._named(case), list(found.values())) for (_, case), found in self.group(records).items()]
+
+    def report(self, counts: list[Counts]) -> Findings:
+        """Report both rules on the same graphs."""
+        claims = [
+            Claim(f"{claim.says} ({one.setting.name})", f"{_lost(one.unreliable, one.graphs)} unreliable", _judge(one))
+            for claim in self.claims
+            for one in counts
+            if claim.setting == one.setting.name
+        ]
+        return Findings(
+            headlines=list(_headlines(counts, claims)),
+            about=_EXPLANATION,
+            tables=[_table(counts)],
+            claims=claims,
+            claims_last=True,
+        )
+
+    def _named(self, name: str) -> GraphSetting:
+        return next(setting for setting in self.settings if setting.name == name)
+
+
+def present(terms: Terms, faults: Faults) -> tuple[set[int], set[int], set[int]]:
+    """Return whose shares, whose masked inputs and whose revelations arrive if nobody leaves on its own: V2, V3, V4."""
+    there = set(range(len(terms.clients)))
+    after: dict[Step, set[int]] = {}
+    for step in (Step.ADVERTISE, Step.SHARE, Step.MASK, Step.REVEAL):
+        there = {client for client in there if not faults.strikes(FaultKind.DROP, step, terms.clients[client])}
+        after[step] = there
+    return after[Step.SHARE], after[Step.MASK], after[Step.REVEAL]
+
+
+def reliable(graph: Graph, threshold: int, sharers: set[int], survivors: set[int], revealers: set[int]) -> bool:
+    """Tell whether Theorem 1 of Choi et al. (2020) calls a round reliable."""
+    return all(
+        len(revealers & {client, *graph.neighbours(client)}) >= threshold
+        for client in sharers
+        if client in survivors or not survivors.isdisjoint(graph.neighbours(client))
+    )
+
+
+def _run_session(terms: Terms, faults: Faults) -> Record:
+    """Play a session; ``aggregated`` is how many clients its sum is over, 0 where it was aborted."""
+    zeros = terms.ring.zeros(terms.length)
+    try:
+        result = Session(terms, one_off(terms, lambda _client: zeros.copy()), Carrier(faults, workers=1)).run()
+    except RoundAborted:
+        return {"aggregated": 0}
+    return {"aggregated": len(result.clients)}
+
+
+def _headlines(counts: Sequence[Counts], claims: Sequence[Claim]) -> Iterator[str]:
+    for one in counts:
+        if one.saved is not None:
+            yield (
+                f"{one.setting.name}: of {one.graphs} rounds, Theorem 1 calls {one.unreliable} unreliable; "
+                f"{len(one.saved)} of those were completed here{_range(one.saved)}."
+            )
+    for claim in claims:
+        yield claim.headline
+
+
+def _table(counts: Sequence[Counts]) -> Table:
+    headings = ("setting", "n", "p", "t", "graphs", "paper: unreliable", "ours: aborted", "saved", "aborted needlessly")
+    rows = [
+        (
+            one.setting.name,
+            f"{one.setting.clients:,}",
+            f"{one.setting.connection:g}",
+            str(one.setting.threshold),
+            str(one.graphs),
+            _lost(one.unreliable, one.graphs),
+            "not played" if one.aborted is None else _lost(one.aborted, one.graphs),
+            "" if one.saved is None else f"{len(one.saved)}{_range(one.saved)}",
+            "" if one.refused is None else str(one.refused),
+        )
+        for one in counts
+    ]
+    return Table("Both rules on the same graphs", headings, rows)
+
+
+def _judge(one: Counts) -> Judgement:
+    return judge(share_interval(one.unreliable, one.graphs), 0.0, RARE)
+
+
+def _lost(hits: int, tries: int) -> str:
+    low, high = share_interval(hits, tries)
+    return f"{hits} of {tries} ({low:.1%} to {high:.1%})"
+
+
+def _range(clients: Sequence[int]) -> str:
+    if not clients:
+        return ""
+    low, high = min(clients), max(clients)
+    return f", with {low}{f' to {high}' if high > low else ''} clients"

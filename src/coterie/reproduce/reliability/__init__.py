@@ -1,1 +1,0 @@
-"""Reliability of rounds on sparse graphs, by the rule of Choi et al. and by ours."""

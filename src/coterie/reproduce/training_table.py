@@ -1,0 +1,319 @@
+"""Tables of trained models: some ways to train, each in some settings, several times (the papers' accuracy tables).
+
+A job is one training run, exactly what ``coterie run`` does with the same settings: real secure aggregation in every
+round, cohorts, ledger and all. Trial number i has the seed ``seed + i`` in every case, so that all schemes of a trial
+start from the same model and meet the same clients, with the same data and the same absences. The run folder stays with
+the results; an interrupted run goes on in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+import numpy as np
+
+from coterie.cohorts.circles import Reals
+from coterie.reports.findings import Claim, Drawing, Findings, Judgement, Table, judge
+from coterie.reports.intervals import mean_and_spread, mean_interval, share_interval
+from coterie.reports.plots import BLUE, GREEN, OCHRE, RUST, SKY, SLATE, draw_band, foot_legend, page
+from coterie.reports.words import count
+from coterie.reproduce.experiment import RARE, Experiment, Job, JobContext, Record, paired_differences
+from coterie.reproduce.training import make_run_config
+
+if TYPE_CHECKING:
+    from coterie.runs.config import RunConfig
+    from coterie.runs.run import RunResult
+
+CURVES = "accuracy.png"
+SAME = 2.0  # points of accuracy: differences this close to each other are taken for the same
+_COLORS = (RUST, OCHRE, SLATE, BLUE, SKY, GREEN)
+_MEANS = ("exposed", "cardinality", "fairness_gap", "skipped", "aborted", "clipped", "upload_bytes")
+_JUDGED = (
+    "The statistic is the difference to the baseline over runs with the same seed, in points: an interval for its mean "
+    f"(Student's t, 95%). A claim holds if all of it lies within {SAME:g} points of what the paper has, and does not "
+    "if none of it does. Fewer rounds than the paper's decide nothing. Where rounds are counted, the interval is "
+    f"that of Clopper and Pearson, and at most {RARE:.0%} may be aborted."
+)
+
+
+class Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What one row or one table has of its own: settings of a run, keyed like ``"cohort.size"``."""
+
+    name: str
+    settings: dict[str, Any] = msgspec.field(name="set", default={})
+
+
+class TableClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A claim in words that a scheme does as well as the baseline in a table: in accuracy, or in rounds not aborted."""
+
+    says: str
+    table: str
+    scheme: str
+    measure: Literal["accuracy", "rounds"] = "accuracy"
+
+
+class Evaluations(msgspec.Struct, frozen=True, kw_only=True):
+    """Accuracy in percent, for each run after some of the rounds."""
+
+    rounds: tuple[int, ...]
+    accuracy: tuple[tuple[float, ...], ...]
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """All runs of one scheme in one setting: what a report shows of them, and what its results hold.
+
+    Tuples have an entry for each run, in the order of ``trials``; single numbers are means over the runs.
+    """
+
+    table: str
+    scheme: str
+    trials: tuple[int, ...]
+    rounds: int
+    parameters: int
+    curves: Evaluations
+    strong_privacy: tuple[int | None, ...]
+    exposed: float
+    cardinality: float
+    fairness_gap: float
+    skipped: float
+    aborted: float
+    clipped: float
+    upload_bytes: float
+
+    @classmethod
+    def of(cls, table: str, scheme: str, found: Mapping[int, Record]) -> Row:
+        """Collect the runs, by trial."""
+        records = tuple(found.values())
+        return cls(
+            table=table,
+            scheme=scheme,
+            trials=tuple(found),
+            rounds=records[0]["rounds"],
+            parameters=records[0]["parameters"],
+            curves=Evaluations(
+                rounds=tuple(number for number, _ in records[0]["accuracy"]),
+                accuracy=tuple(tuple(100 * value for _, value in record["accuracy"]) for record in records),
+            ),
+            strong_privacy=tuple(record["strong_privacy"] for record in records),
+            **{key: float(np.mean([record[key] for record in records])) for key in _MEANS},
+        )
+
+    @property
+    def final(self) -> Reals:
+        """Accuracy in percent after the last round."""
+        return np.array(self.curves.accuracy)[:, -1]
+
+    @property
+    def lost(self) -> bool:
+        """Whether every round that was played was aborted, so that there is no sum to speak of."""
+        return self.aborted > 0 and self.aborted + self.skipped == self.rounds
+
+    def gain(self, other: Row) -> Reals:
+        """Return by how much this is better than another scheme, in the trials that both have."""
+        return paired_differences(self.trials, self.final, other.trials, other.final)
+
+
+class TrainingTable(Experiment[list[Row]], frozen=True, kw_only=True):
+    """The experiment: a part is a table and a case a row."""
+
+    common: dict[str, Any]
+    """The settings of all runs; those of a table go before these, and those of a row before both."""
+    tables: tuple[Variant, ...]
+    schemes: tuple[Variant, ...]
+    baseline: str
+    """The scheme that others are compared with, run by run."""
+    paper: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
+    """What the paper printed, in percent: by scheme, then by table."""
+    paper_rounds: int = 0
+    """How many rounds the paper played; what it claims is not judged by fewer."""
+    claims: tuple[TableClaim, ...] = ()
+    """What it says without numbers."""
+
+    kept = "rows"
+    outcomes = list[Row]
+
+    def cases(self) -> list[tuple[str, str]]:
+        """Each row of each table."""
+        return [(table.name, scheme.name) for table in self.tables for scheme in self.schemes]
+
+    def config(self, job: Job, seed: int, data: Path | None) -> RunConfig:
+        """Return the settings of a job's run."""
+        table, scheme = _named(self.tables, job.part), _named(self.schemes, job.case)
+        settings = {**self.common, **table.settings, **scheme.settings}
+        return make_run_config(job.folder_name, seed + job.trial, data, settings)
+
+    def measure(self, job: Job, seed: int, context: JobContext) -> Record | None:
+        """Train, or go on training, in the job's folder."""
+        result = self.train(job, seed, context)
+        return _record(result) if result else None
+
+    def collect(self, records: Mapping[Job, Record]) -> list[Row]:
+        """Return the runs of each row."""
+        return [Row.of(*case, found) for case, found in self.group(records).items()]
+
+    def keep(self, rows: list[Row]) -> Record:
+        """Keep the rows, and for readers of the file what follows from them."""
+        baselines = {row.table: row for row in rows if row.scheme == self.baseline}
+        return {
+            "rows": [
+                {
+                    **msgspec.to_builtins(row),
+                    "paper": self.paper.get(row.scheme, {}).get(row.table),
+                    "accuracy": row.final.tolist(),
+                    "gain": row.gain(baselines[row.table]).tolist() if row.table in baselines else None,
+                }
+                for row in rows
+            ]
+        }
+
+    def report(self, rows: list[Row]) -> Findings:
+        """Report every table with the paper's values, and judge its claims."""
+        tables = {name: [row for row in rows if row.table == name] for name in dict.fromkeys(row.table for row in rows)}
+        claims = {name: list(self._claims(members)) for name, members in tables.items()}
+        return Findings(
+            headlines=[line for name, members in tables.items() for line in self._headlines(members, claims[name])],
+            about=_explanation(rows),
+            claims=[claim for some in claims.values() for claim in some],
+            claims_note=_JUDGED,
+            tables=[self._table(name, members) for name, members in tables.items()],
+            drawings=[Drawing(CURVES, partial(_draw, tables))],
+        )
+
+    def _table(self, name: str, rows: Sequence[Row]) -> Table:
+        baseline = next((row for row in rows if row.scheme == self.baseline), None)
+        printed = {row.scheme: self.paper.get(row.scheme, {}).get(row.table) for row in rows}
+        any_printed = any(value is not None for value in printed.values())
+        headings = ["scheme", *(["paper, %"] if any_printed else []), "ours, %", f"against {self.baseline}"]
+        headings += ["runs", "T", "exposed", "C", "F", "skipped", "aborted"]
+
+        def cells(row: Row) -> Iterator[str]:
+            yield row.scheme
+            if any_printed:
+                value = printed[row.scheme]
+                yield "" if value is None else f"{value:.2f}"
+            yield mean_and_spread(row.final, ".2f")
+            gain = row.gain(baseline) if baseline is not None and row is not baseline else np.empty(0)
+            yield mean_and_spread(gain, "+.2f", ".2f") if gain.size else ""
+            yield str(len(row.trials))
+            if row.lost:
+                yield from ("–", "–", "–", "–")
+            else:
+                levels = [level for level in row.strong_privacy if level is not None]
+                yield str(min(levels)) if levels else "nothing revealed"
+                yield f"{row.exposed:.0f}"
+                yield f"{row.cardinality:.2f}"
+                yield f"{row.fairness_gap:.3f}"
+            yield f"{row.skipped:.1f}"
+            yield f"{row.aborted:.1f}"
+
+        return Table(name, headings, [list(cells(row)) for row in rows])
+
+    def _claims(self, rows: Sequence[Row]) -> Iterator[Claim]:
+        """Judge what the paper says about the rows of one table: in numbers, and in words."""
+        baseline = next((row for row in rows if row.scheme == self.baseline), None)
+        if baseline is None:
+            return
+        printed = {scheme: values.get(baseline.table) for scheme, values in self.paper.items()}
+        start = printed.get(baseline.scheme)
+        for row in rows:
+            if row is baseline:
+                continue
+            value = printed.get(row.scheme)
+            if start is not None and value is not None:
+                says = f"{row.table}, {row.scheme}: {value - start:+.2f} points against {baseline.scheme}"
+                yield self._judged(says, row, baseline, value - start)
+            for claim in self.claims:
+                if (claim.table, claim.scheme) == (row.table, row.scheme):
+                    says = f"{row.table}, {row.scheme}: {claim.says}"
+                    if claim.measure == "rounds":
+                        yield _judged_rounds(says, row)
+                    else:
+                        yield self._judged(says, row, baseline, 0.0)
+
+    def _judged(self, says: str, row: Row, baseline: Row, difference: float) -> Claim:
+        gain = row.gain(baseline)
+        low, high = mean_interval(gain)
+        statistic = f"{low:+.2f} to {high:+.2f}, {count(gain.size, 'run')}" if gain.size > 1 else "one run"
+        if row.rounds < self.paper_rounds:
+            return Claim(says, f"{statistic}, {self._part(row)}", Judgement.OPEN)
+        return Claim(says, statistic, judge((low, high), difference - SAME, difference + SAME))
+
+    def _headlines(self, rows: Sequence[Row], claims: Sequence[Claim]) -> Iterator[str]:
+        """Say what was decided about a table, or that nothing could be."""
+        decided = [claim for claim in claims if claim.judgement is not Judgement.OPEN]
+        for claim in decided:
+            yield claim.headline
+        table, least = rows[0].table, min(rows, key=lambda row: row.rounds)
+        runs = count(min(len(row.trials) for row in rows), "run")
+        size = f"{self._part(least)}, {runs}" if least.rounds < self.paper_rounds else runs
+        if not claims and least.rounds >= self.paper_rounds:
+            yield f"{table}: no number of the paper to compare with ({runs})."
+        elif not decided:
+            yield f"{table}: {Judgement.OPEN} ({size})."
+        elif len(decided) < len(claims):
+            yield f"{table}: {count(len(claims) - len(decided), 'more claim')} {Judgement.OPEN} ({size})."
+
+    def _part(self, row: Row) -> str:
+        return f"{row.rounds:,} of the paper's {self.paper_rounds:,} rounds"
+
+
+def _record(result: RunResult) -> Record:
+    summary = result.summary
+    return {
+        "accuracy": [[record.round, record.accuracy] for record in result.records if record.accuracy is not None],
+        "parameters": summary.parameters,
+        "rounds": summary.rounds,
+        "skipped": summary.skipped,
+        "aborted": summary.aborted,
+        "strong_privacy": summary.strong_privacy,
+        "exposed": summary.exposed,
+        "cardinality": summary.cardinality,
+        "fairness_gap": summary.fairness_gap,
+        "clipped": summary.clipped,
+        "upload_bytes": summary.upload_bytes,
+        "seconds": summary.seconds,
+    }
+
+
+def _named(variants: tuple[Variant, ...], name: str) -> Variant:
+    return next(variant for variant in variants if variant.name == name)
+
+
+def _judged_rounds(says: str, row: Row) -> Claim:
+    tries = round((row.rounds - row.skipped) * len(row.trials))
+    lost = round(row.aborted * len(row.trials))
+    low, high = share_interval(lost, tries)
+    return Claim(says, f"{lost} of {tries} rounds aborted ({low:.1%} to {high:.1%})", judge((low, high), 0.0, RARE))
+
+
+def _explanation(rows: Sequence[Row]) -> str:
+    return (
+        f"{_either({row.rounds for row in rows})} rounds; the model has {_either({row.parameters for row in rows})} "
+        "parameters. Accuracy on the test examples after the last round: mean ± standard deviation over the runs, each "
+        "with a seed of its own that all schemes share; the comparison is between runs with the same seed. T: the "
+        "smallest strong T of any run. Exposed, C, F, skipped and aborted rounds: means over the runs. T, exposed, C "
+        "and F count every sum that may have been seen, also that of a round that was aborted after shares were "
+        "revealed; where every round was aborted, no sum was obtained and none is counted (–). Every round was "
+        f"securely aggregated; at most {max(row.clipped for row in rows):.2%} of the entries of updates were clipped."
+    )
+
+
+def _draw(tables: Mapping[str, Sequence[Row]], path: Path) -> None:
+    subtitle = "Accuracy on the test examples, in percent: mean over the runs, and from the worst to the best of them."
+    width = 2.5 + 5.2 * len(tables)
+    with page(path, "What the models learn", subtitle, list(tables), (max(9.0, width), 5.8), legend=True) as panels:
+        names = dict.fromkeys(row.scheme for rows in tables.values() for row in rows)
+        colors = {name: _COLORS[number % len(_COLORS)] for number, name in enumerate(names)}
+        for axes, rows in zip(panels, tables.values(), strict=True):
+            for row in rows:
+                draw_band(axes, row.curves.rounds, np.array(row.curves.accuracy), colors[row.scheme], row.scheme)
+            axes.set(xlabel="round")
+        foot_legend(*panels)
+
+
+def _either(numbers: set[int]) -> str:
+    return " or ".join(f"{number:,}" for number in sorted(numbers))

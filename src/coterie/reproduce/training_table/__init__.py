@@ -1,1 +1,0 @@
-"""Accuracy tables: whole training runs beside what a paper prints."""

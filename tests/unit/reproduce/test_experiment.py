@@ -1,0 +1,138 @@
+"""The base of experiments: a made-up kind needs its settings, measure and report, and has everything else."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from coterie.cli import app
+from coterie.errors import ConfigError
+from coterie.reports.findings import Claim, Findings, Judgement, Table
+from coterie.reproduce import declarations
+from coterie.reproduce.experiment import Experiment, Job, JobContext, Record, decided, paired_differences
+
+CONTEXT = JobContext(Path("unused"), None, lambda: False)
+DECLARED = """
+title = "Dice"
+paper = "Nobody et al."
+kind = "dice"
+sizes = { quick = { trials = 2 }, full = { trials = 4 } }
+settings = { sides = 6 }
+remarks = { notes = ["Dice have no memory."] }
+"""
+
+
+class Throw(msgspec.Struct, frozen=True):
+    """One throw."""
+
+    trial: int
+    value: int
+
+
+class Dice(Experiment[list[Throw]], frozen=True, kw_only=True):
+    """An experiment with dice."""
+
+    sides: int
+
+    kept = "throws"
+    outcomes = list[Throw]
+
+    def cases(self) -> list[tuple[str, str]]:
+        return [("dice", "one"), ("dice", "two")]
+
+    def measure(self, job: Job, seed: int, context: JobContext) -> Record:
+        return {"value": int(np.random.default_rng([seed, job.trial]).integers(1, self.sides + 1))}
+
+    def collect(self, records: Mapping[Job, Record]) -> list[Throw]:
+        return [Throw(job.trial, record["value"]) for job, record in records.items()]
+
+    def report(self, throws: list[Throw]) -> Findings:
+        fair = all(1 <= throw.value <= self.sides for throw in throws)
+        return Findings(
+            headlines=["Thrown."],
+            about="Dice were thrown.",
+            claims=[Claim("Dice are fair", "so far", Judgement.HOLDS if fair else Judgement.FAILS)],
+            tables=[Table("Throws", ("trial", "value"), [(str(one.trial), str(one.value)) for one in throws])],
+        )
+
+
+@pytest.fixture
+def declared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Add the kind to its table, and a declaration of it."""
+    file = tmp_path / "dice.toml"
+    file.write_text(DECLARED)
+    monkeypatch.setitem(declarations.KINDS, "dice", f"{__name__}:Dice")
+    monkeypatch.setattr(declarations, "declared", lambda: {"dice": file})
+
+
+@pytest.mark.usefixtures("declared")
+def test_a_made_up_kind_is_run_reported_and_reported_again(tmp_path: Path) -> None:
+    command = ["reproduce", "dice", "--quick", "--workers", "1", "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    assert "• Thrown." in done.output
+    report = (tmp_path / "out" / "README.md").read_text()
+    assert "| Dice are fair | so far | holds |" in report
+    assert "## Notes\n\n- Dice have no memory." in report
+    again = CliRunner().invoke(app, [*command, "--rewrite"])
+    assert again.exit_code == 0, again.output
+    assert (tmp_path / "out" / "README.md").read_text() == report
+
+
+def test_findings_hold_the_claims_and_the_outcomes_and_can_be_retold() -> None:
+    dice = Dice(sides=6)
+    findings = dice.findings({job: dice.measure(job, 0, CONTEXT) for job in dice.jobs(3)})
+    assert list(findings.numbers) == ["claims", "throws"]
+    assert dice.retell(findings.numbers).tables == findings.tables
+    assert dice.progress(dice.jobs(1)[0], Path("unused")) == 0
+
+
+@pytest.mark.parametrize("results", [{}, {"throws": [{"trial": 0}]}, {"throws": 1}])
+def test_results_without_the_outcomes_are_refused(results: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="do not hold the throws"):
+        Dice(sides=6).retell(results)
+
+
+def test_a_job_that_is_no_training_run_cannot_be_trained() -> None:
+    with pytest.raises(ConfigError, match="dice, one: this job has no settings of a training run"):
+        Dice(sides=6).train(Job("dice", "one", 0), 0, CONTEXT)
+
+
+def test_a_declaration_has_no_settings_but_the_fields_of_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(declarations.KINDS, "dice", f"{__name__}:Dice")
+    wrong = msgspec.toml.decode(DECLARED.replace("sides = 6", "sides = 6, colour = 1"), type=declarations.Declaration)
+    with pytest.raises(ConfigError, match="colour"):
+        wrong.experiment("full")
+
+
+@given(st.permutations(range(8)), st.integers(0, 8))
+def test_records_are_grouped_by_case_without_loss(order: list[int], kept: int) -> None:
+    dice = Dice(sides=6)
+    records = {dice.jobs(4)[number]: {"value": number} for number in order[:kept]}
+    grouped = dice.group(records)
+    assert list(grouped) == [case for case in dice.cases() if any(job[:2] == case for job in records)]
+    assert {Job(*case, trial): one for case, found in grouped.items() for trial, one in found.items()} == records
+
+
+@given(st.dictionaries(st.integers(0, 9), st.integers(-9, 9)), st.dictionaries(st.integers(0, 9), st.integers(-9, 9)))
+def test_differences_are_those_of_common_trials(ours: dict[int, int], theirs: dict[int, int]) -> None:
+    found = paired_differences(list(ours), np.array([*ours.values()]), list(theirs), np.array([*theirs.values()]))
+    assert found.tolist() == [value - theirs[trial] for trial, value in ours.items() if trial in theirs]
+
+
+def test_headlines_have_what_is_decided_and_count_the_rest() -> None:
+    claims = [
+        Claim("One", "a", Judgement.HOLDS),
+        Claim("Two", "b", Judgement.OPEN),
+        Claim("Three", "c", Judgement.OPEN),
+    ]
+    assert list(decided(claims, 3)) == [
+        "One: holds, a.",
+        "2 of 3 claims: cannot be judged at this size (3 trials each).",
+    ]

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from coterie.cohorts.participation import Participation
     from coterie.cohorts.policies import Policy
     from coterie.planning.population import PopulationPlan
-    from coterie.runs.observers import Observer
-    from coterie.runs.run import RunResult
+    from coterie.runs.engine.run import RunResult
+    from coterie.runs.report.observers import Observer
     from coterie.training.local import Loss
     from coterie.training.own import Module
 
@@ -212,10 +212,10 @@ def train(
         observers: who else is told.
 
     """
-    from coterie.runs.federation import make_federation
-    from coterie.runs.folder import RunFolder
-    from coterie.runs.own import Wanted, own_config, own_dataset, reconciled
-    from coterie.runs.run import TrainingRun
+    from coterie.runs.engine.federation import make_federation
+    from coterie.runs.engine.program import Wanted, own_config, own_dataset, reconciled
+    from coterie.runs.engine.run import TrainingRun
+    from coterie.runs.storage.folder import RunFolder
     from coterie.training.own import instantiate
     from coterie.training.streams import torch_seed
 
@@ -233,11 +233,11 @@ def train(
     federation = replace(make_federation(config, dataset, module, loss, policy), decisions=decisions)
     everybody = list(observers)
     if progress:
-        from coterie.runs.console import Watcher
+        from coterie.runs.report.console import Watcher
 
         everybody.insert(0, Watcher())
     else:
-        from coterie.runs.observers import Warner
+        from coterie.runs.report.observers import Warner
 
         everybody.insert(0, Warner())
     path = Path(out) if out is not None else None

@@ -15,9 +15,9 @@ from coterie.api import train
 from coterie.cli import app
 from coterie.cohorts.ledger import Ledger, Outcome
 from coterie.errors import ConfigError
-from coterie.runs.config_file import load_config
-from coterie.runs.folder import RunFolder
-from coterie.runs.run import RunResult, TrainingRun
+from coterie.runs.engine.run import RunResult, TrainingRun
+from coterie.runs.settings.toml import load_config
+from coterie.runs.storage.folder import RunFolder
 
 SMALL = (
     *("training.algorithm=confined", "rounds=6", "clients.count=12", "cohort.size=6", "training.evaluate_every=1"),

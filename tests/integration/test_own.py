@@ -18,10 +18,10 @@ from coterie.api import train
 from coterie.cohorts.circles import random_circles
 from coterie.cohorts.ledger import Outcome
 from coterie.errors import ConfigError
-from coterie.runs.config_file import load_config
-from coterie.runs.observers import Observer
-from coterie.runs.records import RoundRecord
-from coterie.runs.run import RunResult, TrainingRun
+from coterie.runs.engine.run import RunResult, TrainingRun
+from coterie.runs.records.record import RoundRecord
+from coterie.runs.report.observers import Observer
+from coterie.runs.settings.toml import load_config
 
 MINE = "tests.support.mine"
 

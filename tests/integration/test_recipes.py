@@ -16,12 +16,13 @@ import coterie
 from coterie.cohorts.ledger import Ledger
 from coterie.cohorts.memory import MemoryFile
 from coterie.errors import ConfigError, InputError, TrainingError
-from coterie.runs import changes, run
-from coterie.runs.config_file import load_config
-from coterie.runs.folder import Checkpoint, RunFolder
-from coterie.runs.observers import Observer, RunStart
-from coterie.runs.records import RoundRecord
-from coterie.runs.run import TrainingRun
+from coterie.runs.engine import run
+from coterie.runs.engine.run import TrainingRun
+from coterie.runs.records.record import RoundRecord
+from coterie.runs.report.observers import Observer, RunStart
+from coterie.runs.settings import changes
+from coterie.runs.settings.toml import load_config
+from coterie.runs.storage.folder import Checkpoint, RunFolder
 
 SMALL = (
     *("rounds=3", "clients.count=6", "cohort.size=4", "model.name=softmax-regression", "training.epochs=1"),
@@ -103,7 +104,7 @@ def test_clients_refuse_another_recipe_even_if_the_run_does_not(
     folder = interrupted(tmp_path / "run", monkeypatch, *settings)
     with pytest.raises(ConfigError, match="began under other settings"):
         TrainingRun.open(folder, changes=[change])
-    monkeypatch.setattr("coterie.runs.run.check_changes", lambda before, after: None)
+    monkeypatch.setattr("coterie.runs.engine.run.check_changes", lambda before, after: None)
     with pytest.raises(TrainingError, match="under another recipe"):
         TrainingRun.open(folder, changes=[change]).play()
 
@@ -112,7 +113,7 @@ def test_participants_of_confined_descent_hold_to_their_own_recipe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = interrupted(tmp_path / "run", monkeypatch, *CONFINED)
-    monkeypatch.setattr("coterie.runs.run.check_changes", lambda before, after: None)
+    monkeypatch.setattr("coterie.runs.engine.run.check_changes", lambda before, after: None)
     with pytest.raises(TrainingError, match="under another recipe"):
         TrainingRun.open(folder, changes=["confined.spread=0.2"]).play()
     assert len(TrainingRun.open(folder, changes=["confined.spread=0.1"]).play().records) == 3

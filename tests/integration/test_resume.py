@@ -20,16 +20,16 @@ from coterie.cohorts.ledger import Entry, Ledger
 from coterie.cohorts.memory import MemoryFile
 from coterie.cohorts.roster import Client
 from coterie.errors import ConfigError, InputError, LedgerTampered, TrainingError
-from coterie.runs.build import build_run
-from coterie.runs.collusion import session_colluders
-from coterie.runs.config_file import load_config
-from coterie.runs.federation import find_federation
-from coterie.runs.folder import SECRET_BYTES, Checkpoint, RunFolder
-from coterie.runs.locks import locked
-from coterie.runs.observers import Observer
-from coterie.runs.recorded_promise import read_promise
-from coterie.runs.records import CLOCKS, RoundRecord
-from coterie.runs.run import TrainingRun
+from coterie.runs.engine.build import build_run
+from coterie.runs.engine.federation import find_federation
+from coterie.runs.engine.recorded_promise import read_promise
+from coterie.runs.engine.run import TrainingRun
+from coterie.runs.records.record import CLOCKS, RoundRecord
+from coterie.runs.report.observers import Observer
+from coterie.runs.sections.collusion import session_colluders
+from coterie.runs.settings.toml import load_config
+from coterie.runs.storage.folder import SECRET_BYTES, Checkpoint, RunFolder
+from coterie.runs.storage.lock import locked
 
 RESUME = "import typer; from coterie.cli.run import resume; typer.run(resume)"
 PROGRAM = Path(__file__).with_name("run_crashes.py")

@@ -25,15 +25,15 @@ from coterie.cli.run import init, resume, run
 from coterie.cohorts.ledger import Ledger, Outcome
 from coterie.errors import ConfigError, TrainingError
 from coterie.host import install_command
-from coterie.runs.config import RunConfig
-from coterie.runs.config_file import load_config
-from coterie.runs.console import Watcher, cohort
-from coterie.runs.curriculum import make_schedule, with_schedule_length
-from coterie.runs.federation import find_federation
-from coterie.runs.folder import RunFolder
-from coterie.runs.observers import Observer
-from coterie.runs.records import CLOCKS, RoundRecord
-from coterie.runs.run import RunResult, TrainingRun
+from coterie.runs.engine.curriculum import make_schedule, with_schedule_length
+from coterie.runs.engine.federation import find_federation
+from coterie.runs.engine.run import RunResult, TrainingRun
+from coterie.runs.records.record import CLOCKS, RoundRecord
+from coterie.runs.report.console import Watcher, cohort
+from coterie.runs.report.observers import Observer
+from coterie.runs.settings.config import RunConfig
+from coterie.runs.settings.toml import load_config
+from coterie.runs.storage.folder import RunFolder
 from coterie.training import Dataset, flatten
 from coterie.training.evaluate import evaluate
 
@@ -386,7 +386,7 @@ def test_ctrl_c_stops_after_the_round_and_resume_goes_on(tmp_path: Path, monkeyp
     folder = tmp_path / "run"
     small = [word for setting in SMALL for word in ("--set", setting)]
     with monkeypatch.context() as patched:
-        patched.setattr("coterie.runs.console.Watcher", Impatient)
+        patched.setattr("coterie.runs.report.console.Watcher", Impatient)
         code, output = command("run", *small, "--out", str(folder))
     assert code == 130
     assert "Stopping after this round" in output

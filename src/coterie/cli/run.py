@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-    from coterie.runs.run import TrainingRun
+    from coterie.runs.engine.run import TrainingRun
 
 CONFIG = Path("coterie.toml")
 INTERRUPTED = 130
@@ -44,7 +44,7 @@ def run(
     """
     from rich.console import Console
 
-    from coterie.runs.config_file import load_config
+    from coterie.runs.settings.toml import load_config
 
     folder = [f"data.folder={json.dumps(str(data_dir.absolute()))}"] if data_dir else []
     wanted = load_config(config, [*(settings or []), *folder])
@@ -55,8 +55,8 @@ def run(
 
             warm_up()  # worker processes load torch while this one does
         with train_extra():
-            from coterie.runs.console import Watcher
-            from coterie.runs.run import TrainingRun
+            from coterie.runs.engine.run import TrainingRun
+            from coterie.runs.report.console import Watcher
 
             training = TrainingRun.begin(out, wanted, observers=[Watcher(console)])
     _play(training, as_json)
@@ -80,9 +80,9 @@ def resume(
 
     console = Console(highlight=False, quiet=as_json)
     with console.status("Loading data and model ..."), train_extra():
-        from coterie.runs.console import Watcher
-        from coterie.runs.folder import RunFolder
-        from coterie.runs.run import TrainingRun
+        from coterie.runs.engine.run import TrainingRun
+        from coterie.runs.report.console import Watcher
+        from coterie.runs.storage.folder import RunFolder
 
         training = TrainingRun.open(RunFolder.open(folder), observers=[Watcher(console)], changes=settings or ())
     _play(training, as_json)
@@ -98,7 +98,7 @@ def init(
     """Write a file with every setting of coterie run, its default and what it means."""
     from coterie.errors import ConfigError
     from coterie.files import create_output, write_output
-    from coterie.runs.config_file import commented_toml
+    from coterie.runs.settings.toml import commented_toml
 
     if str(file) == "-":
         typer.echo(commented_toml(algorithm=algorithm), nl=False)

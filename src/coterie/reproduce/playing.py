@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from coterie.errors import ConfigError
 
 if TYPE_CHECKING:
-    from coterie.runs.config import RunConfig
-    from coterie.runs.run import RunResult
+    from coterie.runs.engine.run import RunResult
+    from coterie.runs.settings.config import RunConfig
 
 RUNS = "runs"
 """The folder for runs among the results."""
@@ -18,11 +18,11 @@ RUNS = "runs"
 
 def play_run(config: RunConfig, folder: Path, stop: Callable[[], bool]) -> RunResult | None:
     """Train, or go on training, in a folder; None if it was asked to stop before the end."""
-    from coterie.runs.curriculum import with_schedule_length
-    from coterie.runs.folder import RunFolder
-    from coterie.runs.observers import Observer
-    from coterie.runs.records import RoundRecord
-    from coterie.runs.run import TrainingRun
+    from coterie.runs.engine.curriculum import with_schedule_length
+    from coterie.runs.engine.run import TrainingRun
+    from coterie.runs.records.record import RoundRecord
+    from coterie.runs.report.observers import Observer
+    from coterie.runs.storage.folder import RunFolder
 
     class Stopper(Observer):
         def played(self, record: RoundRecord) -> None:

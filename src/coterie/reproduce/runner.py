@@ -28,7 +28,7 @@ from coterie.files import write_output
 from coterie.host import cores
 from coterie.reports import markdown
 from coterie.reproduce.declarations import FULL, Declaration, Experiment, Findings, Job, JobContext, Record
-from coterie.runs.locks import locked
+from coterie.runs.storage.lock import locked
 from coterie.version import __version__
 
 JOURNAL, REPORT, RESULTS = "jobs.jsonl", "README.md", "results.json"

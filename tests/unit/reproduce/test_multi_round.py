@@ -22,7 +22,7 @@ from coterie.errors import ConfigError
 from coterie.reproduce.declarations import FULL, Declaration, Job, JobContext, Record, Size, declared, read_declaration
 from coterie.reproduce.multi_round.experiment import LEAKS, METRICS, MultiRoundMetrics, weak_bounds
 from coterie.reproduce.runner import JOURNAL, REPORT, RESULTS, Run
-from coterie.runs.locks import locked
+from coterie.runs.storage.lock import locked
 
 SMALL = """
 title = "Small"

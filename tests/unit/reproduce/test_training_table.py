@@ -23,7 +23,7 @@ from coterie.reproduce.declarations import (
 from coterie.reproduce.playing import RUNS
 from coterie.reproduce.runner import JOURNAL, REPORT, RESULTS, Run
 from coterie.reproduce.training_table.experiment import TrainingTable
-from coterie.runs.run import TrainingRun
+from coterie.runs.engine.run import TrainingRun
 
 SMALL = """
 title = "Small"

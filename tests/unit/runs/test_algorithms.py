@@ -20,23 +20,23 @@ from coterie.arithmetic.quantize import Layout
 from coterie.cohorts.circles import Mask
 from coterie.cohorts.ledger import Outcome
 from coterie.errors import ConfigError, LocalProtocolError
-from coterie.runs import contradictions
 from coterie.runs.algorithms import ALGORITHMS, Algorithm
-from coterie.runs.build import BuiltRun, build_run
-from coterie.runs.config import ClientSettings, CohortSettings, RunConfig
-from coterie.runs.config_file import commented_toml, load_config
-from coterie.runs.console import Watcher
-from coterie.runs.contradictions import Contradiction
-from coterie.runs.curriculum import make_curriculum
-from coterie.runs.federation import Federation, find_federation
-from coterie.runs.folder import RunFolder
-from coterie.runs.observers import Observer
-from coterie.runs.played import Aggregation, Played
-from coterie.runs.promise import Promise
-from coterie.runs.records import CLOCKS, RoundRecord, own_columns
-from coterie.runs.resources import RunResources
-from coterie.runs.run import TrainingRun
-from coterie.runs.summary import Summary
+from coterie.runs.engine.build import BuiltRun, build_run
+from coterie.runs.engine.curriculum import make_curriculum
+from coterie.runs.engine.federation import Federation, find_federation
+from coterie.runs.engine.played import Aggregation, Played
+from coterie.runs.engine.resources import RunResources
+from coterie.runs.engine.run import TrainingRun
+from coterie.runs.records.promise import Promise
+from coterie.runs.records.record import CLOCKS, RoundRecord, own_columns
+from coterie.runs.records.summary import Summary
+from coterie.runs.report.console import Watcher
+from coterie.runs.report.observers import Observer
+from coterie.runs.sections import checks as contradictions
+from coterie.runs.sections.checks import Contradiction
+from coterie.runs.settings.config import ClientSettings, CohortSettings, RunConfig
+from coterie.runs.settings.toml import commented_toml, load_config
+from coterie.runs.storage.folder import RunFolder
 from coterie.training.evaluate import Score
 from coterie.training.strategies import LocalOnly, Strategy, plain_round
 from coterie.transports.faults import Faults
@@ -254,7 +254,7 @@ def test_nobody_asks_which_algorithm_it_is() -> None:
         for path in (root / folder).rglob("*.py")
         if path.parent.name != "algorithms" and any(f'"{name}"' in path.read_text() for name in ALGORITHMS)
     }
-    assert asking == {"runs/config.py"}  # the default
+    assert asking == {"runs/settings/config.py"}  # the default
 
 
 def test_an_algorithm_brings_defaults_that_settings_override() -> None:

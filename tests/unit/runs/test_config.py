@@ -19,9 +19,9 @@ from coterie.errors import ConfigError
 from coterie.graphs.table import TOPOLOGIES
 from coterie.privacy import DISTRIBUTIONS
 from coterie.runs.algorithms import ALGORITHMS
-from coterie.runs.choices import OneOf
-from coterie.runs.config import OWN, CohortSettings, RunConfig, StepName
-from coterie.runs.config_file import commented_toml, load_config, make_config, parse_config, to_toml
+from coterie.runs.sections.choices import OneOf
+from coterie.runs.settings.config import OWN, CohortSettings, RunConfig, StepName
+from coterie.runs.settings.toml import commented_toml, load_config, make_config, parse_config, to_toml
 from coterie.secagg.server import Step
 from coterie.training.data.datasets import DATASETS
 from coterie.training.data.partitions import PARTITIONS
@@ -119,7 +119,7 @@ def test_steps_are_those_of_the_protocol() -> None:
 
 def test_settings_are_read_and_explained_without_anything_heavy() -> None:
     program = (
-        "import sys; from coterie.runs.config_file import commented_toml, load_config\n"
+        "import sys; from coterie.runs.settings.toml import commented_toml, load_config\n"
         "commented_toml(); load_config(None, ['training.algorithm=local-only'])\n"
         "print(*{'torch', 'mpmath', 'scipy', 'sklearn', 'sqlalchemy'} & sys.modules.keys())"
     )

@@ -12,13 +12,13 @@ pytest.importorskip("torch", reason="training needs coterie[train]")
 from coterie.cohorts.circles import circle_sizes, random_circles
 from coterie.cohorts.ledger import Outcome
 from coterie.cohorts.policies import MultiRound, simulate
-from coterie.runs.build import build_run
-from coterie.runs.clipping import MUCH_CLIPPED, ClippingWatch
-from coterie.runs.config_file import make_config
-from coterie.runs.curriculum import make_schedule, schedule_notes, with_schedule_length
-from coterie.runs.federation import find_federation
-from coterie.runs.notes import cohort_notes, collusion_notes, filled, fitting_privacy
-from coterie.runs.records import RoundRecord
+from coterie.runs.engine.build import build_run
+from coterie.runs.engine.curriculum import make_schedule, schedule_notes, with_schedule_length
+from coterie.runs.engine.federation import find_federation
+from coterie.runs.engine.notes import cohort_notes, collusion_notes, filled, fitting_privacy
+from coterie.runs.records.record import RoundRecord
+from coterie.runs.report.clipping import MUCH_CLIPPED, ClippingWatch
+from coterie.runs.settings.toml import make_config
 from coterie.training.schedules import Cosine
 
 

@@ -14,14 +14,14 @@ from tests.support.runs import FORECAST, HOSTILE, client_names, courses, made_up
 
 from coterie.cohorts.ledger import Outcome
 from coterie.cohorts.policies import POLICIES, PolicySettings
-from coterie.runs.config_file import make_config
-from coterie.runs.console import Watcher, curve, line
-from coterie.runs.forecasts import draw_forecasts, shown
-from coterie.runs.observers import RunStart
-from coterie.runs.page import run_page
-from coterie.runs.records import RoundRecord
-from coterie.runs.summary import Summary, in_words
-from coterie.runs.yardstick import ACCURACY, LOSS, SQUARED_ERROR, Yardstick
+from coterie.runs.records.record import RoundRecord
+from coterie.runs.records.summary import Summary, in_words
+from coterie.runs.records.yardstick import ACCURACY, LOSS, SQUARED_ERROR, Yardstick
+from coterie.runs.report.console import Watcher, curve, line
+from coterie.runs.report.forecasts import draw_forecasts, shown
+from coterie.runs.report.observers import RunStart
+from coterie.runs.report.page import run_page
+from coterie.runs.settings.toml import make_config
 
 ALONE: dict[str, object] = {"selected": 0, "aggregated": (), "strong_privacy": None}
 

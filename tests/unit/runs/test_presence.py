@@ -7,7 +7,7 @@ from tests.support.cast import make_inputs, make_terms
 from coterie.arithmetic import RingVector
 from coterie.errors import RoundAborted
 from coterie.rounds import one_off
-from coterie.runs.presence import who_trains
+from coterie.runs.engine.presence import who_trains
 from coterie.secagg import Step
 from coterie.transports.faults import Direction, Fault, FaultKind, Faults
 from coterie.transports.memory import Carrier, Session

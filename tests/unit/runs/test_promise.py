@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.runs import client_names, made_up, promised, summarised
 
-from coterie.runs.config_file import load_config
-from coterie.runs.page import run_page
-from coterie.runs.promise import Promise
-from coterie.runs.summary import in_words
+from coterie.runs.records.promise import Promise
+from coterie.runs.records.summary import in_words
+from coterie.runs.report.page import run_page
+from coterie.runs.settings.toml import load_config
 
 ACTIVE = "aggregation.threat=active-server"
 LARGE = ("clients.count=120", "cohort.size=60", "cohort.privacy=4")

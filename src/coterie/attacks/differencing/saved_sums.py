@@ -31,7 +31,7 @@ from coterie.errors import ConfigError, InputError, LogTooLarge
 from coterie.files import write_output
 from coterie.reports.html import Figure
 from coterie.reports.words import Level, count, printable
-from coterie.runs.folder import RunFolder
+from coterie.runs.storage.folder import RunFolder
 
 MOST_BYTES = 2_000 * MEGABYTE
 """That saved sums may take in memory, unless more are allowed."""

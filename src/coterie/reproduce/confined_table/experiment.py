@@ -17,13 +17,13 @@ from coterie.errors import ConfigError
 from coterie.reproduce.declarations import Job, Record
 from coterie.reproduce.playing import RUNS, play_run, share_played
 from coterie.reproduce.training_table.experiment import folder_name
-from coterie.runs.config_file import make_config
+from coterie.runs.settings.toml import make_config
 
 if TYPE_CHECKING:
     from coterie.confined import StepSize
     from coterie.reproduce.confined_table.grid import GridCase
     from coterie.reproduce.declarations import Findings, JobContext
-    from coterie.runs.config import RunConfig
+    from coterie.runs.settings.config import RunConfig
 
 
 class LearnerRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -10,7 +10,7 @@ from coterie.reproduce.confined_table.outcomes import Evaluation, Finding
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from coterie.runs.run import RunResult
+    from coterie.runs.engine.run import RunResult
 
 
 def told(result: RunResult) -> Finding:

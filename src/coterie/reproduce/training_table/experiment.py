@@ -17,12 +17,12 @@ import msgspec
 
 from coterie.reproduce.declarations import Job, Record
 from coterie.reproduce.playing import RUNS, play_run, share_played
-from coterie.runs.config_file import make_config
+from coterie.runs.settings.toml import make_config
 
 if TYPE_CHECKING:
     from coterie.reproduce.declarations import Findings, JobContext
-    from coterie.runs.config import RunConfig
-    from coterie.runs.run import RunResult
+    from coterie.runs.engine.run import RunResult
+    from coterie.runs.settings.config import RunConfig
 
 
 class Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

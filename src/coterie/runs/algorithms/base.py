@@ -9,19 +9,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from coterie.runs.contradictions import Check
-from coterie.runs.records import SCORES, beside_noise
+from coterie.runs.records.record import SCORES, beside_noise
+from coterie.runs.sections.checks import Check
 
 if TYPE_CHECKING:
     from coterie.arithmetic.quantize import Layout
-    from coterie.runs.build import BuiltRun
-    from coterie.runs.config import RunConfig
-    from coterie.runs.federation import Federation
-    from coterie.runs.played import Aggregation
-    from coterie.runs.promise import Promise
-    from coterie.runs.records import RoundRecord
-    from coterie.runs.resources import RunResources
-    from coterie.runs.summary import Summary
+    from coterie.runs.engine.build import BuiltRun
+    from coterie.runs.engine.federation import Federation
+    from coterie.runs.engine.played import Aggregation
+    from coterie.runs.engine.resources import RunResources
+    from coterie.runs.records.promise import Promise
+    from coterie.runs.records.record import RoundRecord
+    from coterie.runs.records.summary import Summary
+    from coterie.runs.settings.config import RunConfig
     from coterie.training.evaluate import Score
     from coterie.training.flatten import ModelArrays
     from coterie.training.strategies import Strategy

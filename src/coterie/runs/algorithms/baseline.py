@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from coterie.runs.algorithms.base import Algorithm
-from coterie.runs.contradictions import Contradiction
+from coterie.runs.sections.checks import Contradiction
 
 if TYPE_CHECKING:
-    from coterie.runs.build import BuiltRun
-    from coterie.runs.config import NoiseSettings, RunConfig, TrainingSettings
-    from coterie.runs.played import Aggregation
-    from coterie.runs.promise import Promise
-    from coterie.runs.resources import RunResources
+    from coterie.runs.engine.build import BuiltRun
+    from coterie.runs.engine.played import Aggregation
+    from coterie.runs.engine.resources import RunResources
+    from coterie.runs.records.promise import Promise
+    from coterie.runs.settings.config import NoiseSettings, RunConfig, TrainingSettings
 
 
 def no_noise(training: "TrainingSettings", noise: "NoiseSettings") -> Iterator[Contradiction]:
@@ -28,7 +28,7 @@ class BaselineAlgorithm(Algorithm):
 
     def rounds(self, built: "BuiltRun", resources: "RunResources") -> "Aggregation":
         """Let everybody train in every round."""
-        from coterie.runs.baseline import Baseline
+        from coterie.runs.engine.baseline import Baseline
 
         return Baseline(built.strategy, resources.trainer)
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 from coterie.runs.algorithms.baseline import BaselineAlgorithm
 
 if TYPE_CHECKING:
-    from coterie.runs.config import RunConfig
-    from coterie.runs.federation import Federation
-    from coterie.runs.summary import Summary
+    from coterie.runs.engine.federation import Federation
+    from coterie.runs.records.summary import Summary
+    from coterie.runs.settings.config import RunConfig
     from coterie.training.strategies import Strategy
 
 
@@ -17,7 +17,7 @@ class CentralisedTraining(BaselineAlgorithm):
 
     def strategy(self, config: "RunConfig", federation: "Federation") -> "Strategy":
         """Build it as averaging with a single client that has everything."""
-        from coterie.runs.curriculum import make_curriculum
+        from coterie.runs.engine.curriculum import make_curriculum
         from coterie.training.strategies import centralised
 
         return centralised(federation.problem.model, make_curriculum(config, federation))

@@ -14,19 +14,25 @@ from coterie.confined.subset import check_honest
 from coterie.errors import LocalProtocolError, TooFewHonest
 from coterie.runs.algorithms import participants
 from coterie.runs.algorithms.fedavg import FederatedAveraging
-from coterie.runs.choices import OneOf, make_chosen
-from coterie.runs.collusion import promised_colluders
-from coterie.runs.contradictions import Contradiction
-from coterie.runs.sections import BelowOne, NotNegative, Positive, Section
+from coterie.runs.sections.base import BelowOne, NotNegative, Positive, Section
+from coterie.runs.sections.checks import Contradiction
+from coterie.runs.sections.choices import OneOf, make_chosen
+from coterie.runs.sections.collusion import promised_colluders
 
 if TYPE_CHECKING:
-    from coterie.runs.build import BuiltRun
-    from coterie.runs.config import AggregationSettings, ClientSettings, CohortSettings, NoiseSettings, RunConfig
-    from coterie.runs.federation import Federation
-    from coterie.runs.played import Aggregation
-    from coterie.runs.promise import Promise
-    from coterie.runs.resources import RunResources
-    from coterie.runs.summary import Summary
+    from coterie.runs.engine.build import BuiltRun
+    from coterie.runs.engine.federation import Federation
+    from coterie.runs.engine.played import Aggregation
+    from coterie.runs.engine.resources import RunResources
+    from coterie.runs.records.promise import Promise
+    from coterie.runs.records.summary import Summary
+    from coterie.runs.settings.config import (
+        AggregationSettings,
+        ClientSettings,
+        CohortSettings,
+        NoiseSettings,
+        RunConfig,
+    )
     from coterie.training.evaluate import Score
     from coterie.training.strategies import Confined, Strategy
 
@@ -180,7 +186,7 @@ class ConfinedTraining(FederatedAveraging):
 
     def rounds(self, built: "BuiltRun", resources: "RunResources") -> "Aggregation":
         """Sum gradients of those who are fresh."""
-        from coterie.runs.confined import confined_rounds
+        from coterie.runs.engine.additive import confined_rounds
 
         return confined_rounds(built, resources)
 

@@ -8,16 +8,16 @@ from pydantic import Field
 from coterie.errors import LocalProtocolError
 from coterie.runs.algorithms import participants
 from coterie.runs.algorithms.fedavg import FederatedAveraging
-from coterie.runs.sections import NotNegative, Section
+from coterie.runs.sections.base import NotNegative, Section
 
 if TYPE_CHECKING:
-    from coterie.runs.build import BuiltRun
-    from coterie.runs.config import RunConfig
-    from coterie.runs.federation import Federation
-    from coterie.runs.played import Aggregation
-    from coterie.runs.promise import Promise
-    from coterie.runs.resources import RunResources
-    from coterie.runs.summary import Summary
+    from coterie.runs.engine.build import BuiltRun
+    from coterie.runs.engine.federation import Federation
+    from coterie.runs.engine.played import Aggregation
+    from coterie.runs.engine.resources import RunResources
+    from coterie.runs.records.promise import Promise
+    from coterie.runs.records.summary import Summary
+    from coterie.runs.settings.config import RunConfig
     from coterie.training.evaluate import Score
     from coterie.training.strategies import Strategy
 
@@ -42,7 +42,7 @@ class PersonalAveraging(FederatedAveraging):
 
     def strategy(self, config: "RunConfig", federation: "Federation") -> "Strategy":
         """Build it with the server's learning rate and momentum."""
-        from coterie.runs.curriculum import make_curriculum
+        from coterie.runs.engine.curriculum import make_curriculum
         from coterie.training.strategies import Ditto
 
         return Ditto(
@@ -56,7 +56,7 @@ class PersonalAveraging(FederatedAveraging):
 
     def rounds(self, built: "BuiltRun", resources: "RunResources") -> "Aggregation":
         """Sum updates as ever; then let the same clients train their own models."""
-        from coterie.runs.personal import Personal
+        from coterie.runs.engine.personal import Personal
         from coterie.training.strategies import Ditto
 
         if not isinstance(built.strategy, Ditto):

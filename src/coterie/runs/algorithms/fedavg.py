@@ -4,18 +4,18 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from coterie.arithmetic.quantize import Layout
-from coterie.runs import contradictions
 from coterie.runs.algorithms.base import Algorithm
-from coterie.runs.contradictions import Check
+from coterie.runs.sections import checks as contradictions
+from coterie.runs.sections.checks import Check
 
 if TYPE_CHECKING:
-    from coterie.runs.build import BuiltRun
-    from coterie.runs.config import RunConfig
-    from coterie.runs.federation import Federation
-    from coterie.runs.played import Aggregation
-    from coterie.runs.promise import Promise
-    from coterie.runs.resources import RunResources
-    from coterie.runs.summary import Summary
+    from coterie.runs.engine.build import BuiltRun
+    from coterie.runs.engine.federation import Federation
+    from coterie.runs.engine.played import Aggregation
+    from coterie.runs.engine.resources import RunResources
+    from coterie.runs.records.promise import Promise
+    from coterie.runs.records.summary import Summary
+    from coterie.runs.settings.config import RunConfig
     from coterie.training.strategies import Strategy
 
 
@@ -32,7 +32,7 @@ class FederatedAveraging(Algorithm):
 
     def strategy(self, config: "RunConfig", federation: "Federation") -> "Strategy":
         """Build it with the server's learning rate and momentum."""
-        from coterie.runs.curriculum import make_curriculum
+        from coterie.runs.engine.curriculum import make_curriculum
         from coterie.training.strategies import FedAvg
 
         return FedAvg(
@@ -49,7 +49,7 @@ class FederatedAveraging(Algorithm):
 
     def rounds(self, built: "BuiltRun", resources: "RunResources") -> "Aggregation":
         """Sum updates of the cohorts that the policy selects."""
-        from coterie.runs.aggregation import cohort_rounds
+        from coterie.runs.engine.cohort_rounds import cohort_rounds
 
         return cohort_rounds(built, resources)
 

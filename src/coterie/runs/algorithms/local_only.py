@@ -7,10 +7,10 @@ from coterie.runs.algorithms import participants
 from coterie.runs.algorithms.baseline import BaselineAlgorithm
 
 if TYPE_CHECKING:
-    from coterie.runs.build import BuiltRun
-    from coterie.runs.config import RunConfig
-    from coterie.runs.federation import Federation
-    from coterie.runs.summary import Summary
+    from coterie.runs.engine.build import BuiltRun
+    from coterie.runs.engine.federation import Federation
+    from coterie.runs.records.summary import Summary
+    from coterie.runs.settings.config import RunConfig
     from coterie.training.evaluate import Score
     from coterie.training.strategies import Strategy
 
@@ -23,7 +23,7 @@ class LocalTraining(BaselineAlgorithm):
 
     def strategy(self, config: "RunConfig", federation: "Federation") -> "Strategy":
         """Build it with a model for each client."""
-        from coterie.runs.curriculum import make_curriculum
+        from coterie.runs.engine.curriculum import make_curriculum
         from coterie.training.strategies import LocalOnly
 
         return LocalOnly(federation.problem.model, make_curriculum(config, federation))

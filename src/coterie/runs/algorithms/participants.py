@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from coterie.runs.summary import Summary
+    from coterie.runs.records.summary import Summary
     from coterie.training.evaluate import Score
 
 COLUMNS = ("spread", "worst")

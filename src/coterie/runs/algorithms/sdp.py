@@ -7,16 +7,16 @@ from pydantic import Field
 
 from coterie.errors import LocalProtocolError
 from coterie.runs.algorithms.baseline import BaselineAlgorithm
-from coterie.runs.sections import Positive, Section
+from coterie.runs.sections.base import Positive, Section
 
 if TYPE_CHECKING:
-    from coterie.runs.build import BuiltRun
-    from coterie.runs.config import RunConfig
-    from coterie.runs.federation import Federation
-    from coterie.runs.played import Aggregation
-    from coterie.runs.promise import Promise
-    from coterie.runs.resources import RunResources
-    from coterie.runs.summary import Summary
+    from coterie.runs.engine.build import BuiltRun
+    from coterie.runs.engine.federation import Federation
+    from coterie.runs.engine.played import Aggregation
+    from coterie.runs.engine.resources import RunResources
+    from coterie.runs.records.promise import Promise
+    from coterie.runs.records.summary import Summary
+    from coterie.runs.settings.config import RunConfig
     from coterie.training.evaluate import Score
     from coterie.training.strategies import PrivateDescent, Strategy
 
@@ -57,7 +57,7 @@ class PrivateTraining(BaselineAlgorithm):
 
     def strategy(self, config: "RunConfig", federation: "Federation") -> "Strategy":
         """Build it for so many rounds: the Bayesian estimate must know how many."""
-        from coterie.runs.curriculum import make_curriculum
+        from coterie.runs.engine.curriculum import make_curriculum
         from coterie.training.strategies import PrivateDescent
 
         settings, curriculum = config.sdp, make_curriculum(config, federation)

@@ -16,8 +16,8 @@ from coterie.cohorts.ledger import Ledger
 from coterie.runs.engine.federation import find_federation
 from coterie.runs.engine.run import TrainingRun
 from coterie.runs.engine.updates import LocalUpdates
-from coterie.runs.report.observers import Journal
 from coterie.runs.storage.folder import RunFolder
+from coterie.runs.storage.journal import Journal
 
 
 class Moments:

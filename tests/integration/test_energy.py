@@ -77,7 +77,7 @@ class Impatient(Observer):
 
     run: TrainingRun
 
-    def played(self, record: RoundRecord) -> None:
+    def after_round(self, record: RoundRecord) -> None:
         self.run.stop()
 
 

@@ -188,7 +188,7 @@ def test_clients_commit_what_they_answer_a_few_times_a_round(
         def begin(self, start: RunStart) -> None:
             counts.append(0)
 
-        def played(self, record: RoundRecord) -> None:
+        def after_round(self, record: RoundRecord) -> None:
             counts.append(0)
 
     monkeypatch.setattr(MemoryFile, "writing", counted)

@@ -22,7 +22,7 @@ from coterie.cohorts.roster import Client
 from coterie.errors import ConfigError, InputError, LedgerTampered, TrainingError
 from coterie.runs.engine.build import build_run
 from coterie.runs.engine.federation import find_federation
-from coterie.runs.engine.recorded_promise import read_promise
+from coterie.runs.engine.promise import read_promise
 from coterie.runs.engine.run import TrainingRun
 from coterie.runs.records.record import CLOCKS, RoundRecord
 from coterie.runs.report.observers import Observer
@@ -164,7 +164,7 @@ class Interrupt(Observer):
         self._after = after
         self.run: TrainingRun | None = None
 
-    def played(self, record: RoundRecord) -> None:
+    def after_round(self, record: RoundRecord) -> None:
         if record.round == self._after and self.run:
             self.run.stop()
 

@@ -25,13 +25,13 @@ from coterie.cli.run import init, resume, run
 from coterie.cohorts.ledger import Ledger, Outcome
 from coterie.errors import ConfigError, TrainingError
 from coterie.host import install_command
-from coterie.runs.engine.curriculum import make_schedule, with_schedule_length
+from coterie.runs.engine.curriculum import make_schedule
 from coterie.runs.engine.federation import find_federation
 from coterie.runs.engine.run import RunResult, TrainingRun
 from coterie.runs.records.record import CLOCKS, RoundRecord
 from coterie.runs.report.console import Watcher, cohort
 from coterie.runs.report.observers import Observer
-from coterie.runs.settings.config import RunConfig
+from coterie.runs.settings.config import RunConfig, with_schedule_length
 from coterie.runs.settings.toml import load_config
 from coterie.runs.storage.folder import RunFolder
 from coterie.training import Dataset, flatten
@@ -376,8 +376,8 @@ def test_json_is_all_that_is_printed(tmp_path: Path) -> None:
 class Impatient(Watcher):
     """Presses Ctrl-C after the second round."""
 
-    def played(self, record: RoundRecord) -> None:
-        super().played(record)
+    def after_round(self, record: RoundRecord) -> None:
+        super().after_round(record)
         if record.round == 2:
             signal.raise_signal(signal.SIGINT)
 
@@ -485,7 +485,7 @@ class Counter(Observer):
     def step(self, number: int, step: str, done: int, asked: int) -> None:
         self.steps += 1
 
-    def played(self, record: RoundRecord) -> None:
+    def after_round(self, record: RoundRecord) -> None:
         self.rounds += 1
 
     def end(self, summary: object) -> None:

@@ -20,7 +20,6 @@ KNOWN = {
     "attacks.malicious_server.measure",
     "attacks.one_sum.figures",
     "attacks.property.measure",
-    "privacy.distributions",
     "reproduce.active_membership.claims",
     "reproduce.confined_table.claims",
     "reproduce.landscape.experiment",
@@ -30,9 +29,6 @@ KNOWN = {
     "reproduce.reconstruction.experiment",
     "reproduce.reliability.experiment",
     "reproduce.training_table.claims",
-    "runs.aggregation",
-    "training.data.client_files",
-    "training.models",
 }
 
 

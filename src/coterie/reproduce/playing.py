@@ -18,14 +18,14 @@ RUNS = "runs"
 
 def play_run(config: RunConfig, folder: Path, stop: Callable[[], bool]) -> RunResult | None:
     """Train, or go on training, in a folder; None if it was asked to stop before the end."""
-    from coterie.runs.engine.curriculum import with_schedule_length
     from coterie.runs.engine.run import TrainingRun
     from coterie.runs.records.record import RoundRecord
     from coterie.runs.report.observers import Observer
+    from coterie.runs.settings.config import with_schedule_length
     from coterie.runs.storage.folder import RunFolder
 
     class Stopper(Observer):
-        def played(self, record: RoundRecord) -> None:
+        def after_round(self, record: RoundRecord) -> None:
             if stop() and record.round < config.rounds:
                 run.stop()
 

@@ -25,6 +25,9 @@ ALLOWED = {
     "tracking.tensorboard": "true",
     "tracking.mlflow": "true",
     "tracking.sums": "true",
+    "stopping.patience": "5",
+    "stopping.metric": "train_loss",
+    "stopping.min_improvement": "0.01",
 }
 
 

@@ -20,7 +20,8 @@ from coterie.graphs.table import TOPOLOGIES
 from coterie.privacy import DISTRIBUTIONS
 from coterie.runs.algorithms import ALGORITHMS
 from coterie.runs.sections.choices import OneOf
-from coterie.runs.settings.config import OWN, CohortSettings, RunConfig, StepName
+from coterie.runs.sections.common import OWN, CohortSettings, StepName
+from coterie.runs.settings.config import RunConfig
 from coterie.runs.settings.toml import commented_toml, load_config, make_config, parse_config, to_toml
 from coterie.secagg.server import Step
 from coterie.training.data.datasets import DATASETS
@@ -257,7 +258,7 @@ def test_contradictions_are_reported_beside_other_mistakes_unless_these_may_be_t
     ("overrides", "complaint"),
     [
         (["clients.count=41", "cohort.size=2", "cohort.privacy=2"], "the largest circle has 3 clients"),
-        (["cohort.policy=balanced-halves", "cohort.size=7"], "must be even"),
+        (["cohort.policy=balanced-halves", "cohort.size=7"], "balanced halves need an even cohort"),
         (["aggregation.threshold=9"], "a cohort of cohort.size = 8 has no 9 shares"),
         (["noise.kind=skellam", "aggregation.kind=plain"], "needs aggregation.kind = secure"),
         (["noise.kind=skellam", "clients.weighting=samples"], "must be uniform with noise"),

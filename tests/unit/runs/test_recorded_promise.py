@@ -12,7 +12,7 @@ pytest.importorskip("torch", reason="training needs coterie[train]")
 
 from coterie.cli import app
 from coterie.errors import ConfigError
-from coterie.runs.engine.recorded_promise import read_promise
+from coterie.runs.engine.promise import read_promise
 from coterie.runs.engine.run import TrainingRun
 from coterie.runs.settings.toml import make_config
 

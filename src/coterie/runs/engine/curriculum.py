@@ -1,13 +1,13 @@
-"""The clients' local training as the settings describe it: steps, learning rate and its schedule."""
+"""The clients' local training, built from the settings: steps, learning rate and its schedule."""
 
 from coterie.runs.engine.federation import Federation
-from coterie.runs.settings.config import RunConfig
+from coterie.runs.sections.common import CommonSettings
 from coterie.training.local import LocalSGD
 from coterie.training.schedules import Cosine, Curriculum, Inverse, Milestones, Schedule
 
 
-def make_curriculum(config: RunConfig, federation: Federation) -> Curriculum:
-    """Say what every client trains on, and how."""
+def make_curriculum(config: CommonSettings, federation: Federation) -> Curriculum:
+    """Return what every client trains on, and how."""
     training = config.training
     work = LocalSGD(
         training.learning_rate,
@@ -20,7 +20,7 @@ def make_curriculum(config: RunConfig, federation: Federation) -> Curriculum:
     return Curriculum(federation.parts, work, config.seed, make_schedule(config))
 
 
-def make_schedule(config: RunConfig) -> Schedule:
+def make_schedule(config: CommonSettings) -> Schedule:
     """Return how the learning rate changes."""
     schedule = config.training.schedule
     match schedule.kind:
@@ -31,28 +31,3 @@ def make_schedule(config: RunConfig) -> Schedule:
         case "cosine":
             return Cosine(schedule.rounds or config.rounds, schedule.floor)
     return Milestones()
-
-
-def with_schedule_length(config: RunConfig, begun: RunConfig | None = None) -> RunConfig:
-    """Fix for how many rounds schedules are made: those that the run begins with, or ``begun`` with."""
-    schedule = config.training.schedule
-    if schedule.rounds:
-        return config
-    begun = begun or config
-    settled = schedule.model_copy(update={"rounds": begun.training.schedule.rounds or begun.rounds})
-    return config.model_copy(update={"training": config.training.model_copy(update={"schedule": settled})})
-
-
-def schedule_notes(config: RunConfig) -> tuple[str, ...]:
-    """Say before training where a cosine and the rounds to be played do not end together."""
-    schedule, training = config.training.schedule, config.training
-    length = schedule.rounds
-    if schedule.kind != "cosine" or not length or length == config.rounds:
-        return ()
-    last = training.learning_rate * make_schedule(config)(config.rounds)
-    if length < config.rounds:
-        return (
-            f"The learning rate falls until round {length:,} and stays at {last:.3g} in the rounds after it: "
-            "training.schedule.rounds is fixed when a run begins",
-        )
-    return (f"The learning rate falls until round {length:,}; with {config.rounds:,} rounds it ends at {last:.3g}",)

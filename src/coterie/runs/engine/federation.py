@@ -1,9 +1,10 @@
-"""The federation that a run works on: examples, who holds which, and the model; from the settings or the caller."""
+"""The federation of a run: the examples, which client has which, and the model; from the settings or the caller."""
 
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from operator import attrgetter
 
 import numpy as np
@@ -14,11 +15,13 @@ from coterie.cohorts.policies import Policy
 from coterie.errors import ConfigError
 from coterie.runs.records.yardstick import ACCURACY, LOSS, SQUARED_ERROR, Yardstick
 from coterie.runs.sections.choices import make_chosen
+from coterie.runs.sections.common import OWN, CommonSettings
 from coterie.runs.sections.extensions import call_named, is_named
-from coterie.runs.settings.config import OWN, RunConfig
 from coterie.training import flatten
-from coterie.training.data.datasets import Dataset, load
-from coterie.training.data.fresh import FreshData, seeded
+from coterie.training.data.dataset import Dataset
+from coterie.training.data.datasets import load
+from coterie.training.data.fresh import FreshData
+from coterie.training.data.generators import seeded
 from coterie.training.data.own import client_names, from_anything
 from coterie.training.data.partitions import PARTITIONS
 from coterie.training.data.series import ForecastSeries
@@ -31,26 +34,27 @@ from coterie.training.streams import stream, torch_seed
 
 @dataclass(frozen=True, eq=False)
 class Federation:
-    """What is learnt, from which examples; ``parts`` says which of them each client has, by name."""
+    """The model, the examples, and which of them each client has."""
 
     problem: Problem = field(repr=False)
     test: ArrayData = field(repr=False)
     """Examples to judge the model by; there may be none."""
     parts: dict[str, Indices] = field(repr=False)
+    """The examples of each client, by its name."""
     labels: Indices | None = field(repr=False)
     """Every example's label, where targets are labels."""
     policy: Policy | None = None
-    """Who selects cohorts, where the caller brought a policy along."""
+    """The policy of the caller, if there is one."""
     series: ForecastSeries | None = field(default=None, repr=False)
-    """What the test examples stand for, where they are moments of series."""
+    """The time series that the test examples are moments of, if they are."""
     notes: tuple[str, ...] = ()
-    """What to know of the data before training."""
+    """What users should know about the data before training."""
     decisions: tuple[str, ...] = ()
-    """What was decided for the caller, who may not expect it."""
+    """Decisions made for the caller, who may not expect them."""
 
     @property
     def yardstick(self) -> Yardstick:
-        """By what models are judged: here, and nowhere else, it is decided by the kind of the targets."""
+        """What models are judged by. This is the only place that decides it, by the kind of the targets."""
         if self.labels is not None:
             return ACCURACY
         if self.problem.loss is not squared_error:
@@ -60,8 +64,13 @@ class Federation:
         rules = {rule: float(np.square(said - self.test.y).mean()) for rule, said in self.series.rules.items()}
         return replace(SQUARED_ERROR, scaling=self.series.scaling, unit=self.series.unit, rules=rules)
 
+    @cached_property
+    def fingerprints(self) -> dict[str, str]:
+        """The :func:`fingerprint` of data and model, computed once."""
+        return fingerprint(self)
+
     def tests(self, model: str) -> Indices:
-        """Return which test examples a model is judged by: its own series', if it is that of a client, or all."""
+        """Return the test examples that a model is judged by: those of its client's series, or all."""
         own = self.series.members.get(model) if self.series else None
         return np.arange(len(self.test)) if own is None else own
 
@@ -73,7 +82,7 @@ class Federation:
         return evaluate(self.problem, state, test, scale=scale)
 
 
-def find_federation(config: RunConfig) -> Federation:
+def find_federation(config: CommonSettings) -> Federation:
     """Load the data set and build the model that the settings name."""
     data, model = config.data, config.model.name
     if OWN in (data.name, model, config.cohort.policy):
@@ -93,7 +102,7 @@ def find_federation(config: RunConfig) -> Federation:
 
 
 def make_federation(
-    config: RunConfig, dataset: Dataset, model: Module, loss: Loss | None = None, policy: Policy | None = None
+    config: CommonSettings, dataset: Dataset, model: Module, loss: Loss | None = None, policy: Policy | None = None
 ) -> Federation:
     """Divide this data set among the clients, unless it came with them, for this model."""
     labels = dataset.train_y.astype(np.int64) if dataset.classes is not None else None
@@ -113,8 +122,8 @@ def make_federation(
     return Federation(problem, test, _divided(config, dataset, labels), labels, policy, dataset.series, notes)
 
 
-def _unlike_loaders(config: RunConfig, dataset: Dataset) -> Iterator[str]:
-    """Say where settings differ from what data loaders have."""
+def _unlike_loaders(config: CommonSettings, dataset: Dataset) -> Iterator[str]:
+    """Yield settings that differ from those of data loaders."""
     for key, values in dataset.loaded.items():
         applied: object = attrgetter(key)(config)
         if any(value != applied for value in values.values()):
@@ -122,10 +131,10 @@ def _unlike_loaders(config: RunConfig, dataset: Dataset) -> Iterator[str]:
 
 
 def fingerprint(federation: Federation) -> dict[str, str]:
-    """Return what tells another ``data`` or another ``model`` from this one: SHA-256 over names, shapes and values.
+    """Return digests of the ``data`` and the ``model``: SHA-256 over names, shapes and values.
 
-    Of a model, what is learnt is left out, but for its shape: it may begin at random, and whoever goes on with a run
-    takes it from the checkpoint.
+    The parameters of the model count with their shapes only: their start may be random, and a resumed run takes them
+    from the checkpoint.
     """
     problem, data = federation.problem, hashlib.sha256()
     arrays = {"test x": federation.test.x, "test y": federation.test.y, **federation.parts}
@@ -139,7 +148,7 @@ def fingerprint(federation: Federation) -> dict[str, str]:
     return {"data": data.hexdigest(), "model": structure_digest(problem.model)}
 
 
-def _divided(config: RunConfig, dataset: Dataset, labels: Indices | None) -> dict[str, Indices]:
+def _divided(config: CommonSettings, dataset: Dataset, labels: Indices | None) -> dict[str, Indices]:
     count = config.clients.count
     if dataset.clients is not None:
         if len(dataset.clients) != count:
@@ -178,8 +187,8 @@ class _Few:
         return self.data.batch(self.chosen[indices])
 
 
-def _try_out(config: RunConfig, problem: Problem, dataset: Dataset) -> None:
-    """Let the model answer for an example before anything is written: shapes, types and labels must fit."""
+def _try_out(config: CommonSettings, problem: Problem, dataset: Dataset) -> None:
+    """Apply the model to an example before anything is written: shapes, types and labels must fit."""
     odd = int(np.argmax(dataset.train_y)) if dataset.classes is not None else 0
     few = _Few(problem.data, np.array([0, odd]))
     try:

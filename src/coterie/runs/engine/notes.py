@@ -1,4 +1,4 @@
-"""Notes on a run: what its settings come to, said before the first round."""
+"""Notes on a run: consequences of its settings that users should know before the first round."""
 
 import numpy as np
 
@@ -10,18 +10,19 @@ from coterie.graphs.failures import part_of
 from coterie.graphs.topology import is_complete
 from coterie.planning.collusion import share_of
 from coterie.runs.engine.build import BuiltRun
-from coterie.runs.engine.curriculum import schedule_notes
+from coterie.runs.engine.curriculum import make_schedule
 from coterie.runs.sections.collusion import roster_size, session_colluders
-from coterie.runs.settings.config import FaultSettings, RunConfig
+from coterie.runs.sections.common import FaultSettings
+from coterie.runs.settings.config import RunConfig
 from coterie.secagg.terms import ThreatMode
 
-_COUNTED = ("advertise", "share", "mask")  # who leaves in a later step is in the sum
-_LARGE = 2_000_000  # distinct probabilities x circles: beyond that their means have to do
+_COUNTED = ("advertise", "share", "mask")  # a client that drops out in a later step is in the sum
+_LARGE = 2_000_000  # distinct probabilities x circles: above this, means are used
 _DAY = 24
 
 
 def notes_before(built: BuiltRun) -> tuple[str, ...]:
-    """Return what is to be said before the first round, a sentence or two each."""
+    """Return all notes, each one or two sentences."""
     federation, config = built.federation, built.config
     return (
         *federation.notes,
@@ -33,7 +34,7 @@ def notes_before(built: BuiltRun) -> tuple[str, ...]:
 
 
 def collusion_notes(built: BuiltRun) -> tuple[str, ...]:
-    """Say where a share of colluders comes to none, because there are few clients."""
+    """Say if the share of colluders is less than one client."""
     config = built.config
     share = config.aggregation.collusion
     everybody = roster_size(config.aggregation, config.clients.count, config.cohort.size)
@@ -45,10 +46,25 @@ def collusion_notes(built: BuiltRun) -> tuple[str, ...]:
     )
 
 
+def schedule_notes(config: RunConfig) -> tuple[str, ...]:
+    """Say if the cosine of the learning rate ends before or after the last round."""
+    schedule, training = config.training.schedule, config.training
+    length = schedule.rounds
+    if schedule.kind != "cosine" or not length or length == config.rounds:
+        return ()
+    last = training.learning_rate * make_schedule(config)(config.rounds)
+    if length < config.rounds:
+        return (
+            f"The learning rate falls until round {length:,} and stays at {last:.3g} in the rounds after it: "
+            "training.schedule.rounds is fixed when a run begins",
+        )
+    return (f"The learning rate falls until round {length:,}; with {config.rounds:,} rounds it ends at {last:.3g}",)
+
+
 def cohort_notes(built: BuiltRun) -> tuple[str, ...]:
-    """Say how many clients are aggregated in a round on average, and why they are fewer than the cohort's size."""
+    """Say how many clients are aggregated in a round on average, and why there are fewer than the cohort's size."""
     config, policy = built.config, built.cohorts.policy if built.cohorts else None
-    if not isinstance(policy, MultiRound) or policy.survival < 1 or not config.algorithm.tolerates_dropout(config):
+    if not isinstance(policy, MultiRound) or policy.survival < 1 or (built.algorithm.additive and built.protections):
         return ()
     circles, size = policy.circles, config.cohort.size
     day = range(1, _DAY + 1) if config.availability.kind == "diurnal" else [1]
@@ -70,10 +86,10 @@ def cohort_notes(built: BuiltRun) -> tuple[str, ...]:
 
 
 def session_needs(built: BuiltRun) -> Needs:
-    """Return how many clients a session of this run needs in its sum, and how many must confirm who survived.
+    """Return how many clients a session of this run needs in its sum, and how many must confirm the survivors.
 
-    On a sparse graph clients look at their neighbours instead of at c + 2, which is left out here: what is expected is
-    an upper bound there. So it is where a round has several sums.
+    On a sparse graph clients check their neighbours instead of c + 2, which is ignored here: the expectation is an
+    upper bound there, and also for rounds with several sums.
     """
     config = built.config
     session = built.protections[0].session if built.protections else None
@@ -93,7 +109,7 @@ def session_needs(built: BuiltRun) -> Needs:
 
 
 def _too_few(policy: MultiRound, needs: Needs, share: float) -> str:
-    """Say what sessions need to end with a result."""
+    """Say what a session needs to have a result."""
     sizes = np.sort(policy.circles.sizes)
     clients = int(sizes[: policy.chosen].sum())
     least, quorum = needs(clients)
@@ -142,25 +158,25 @@ def lasting(faults: FaultSettings) -> float:
 
 
 def signing_chance(faults: FaultSettings) -> float:
-    """Return the probability that a client whose contribution arrived confirms who survived."""
+    """Return the probability that a client whose contribution arrived confirms the survivors."""
     return _staying(faults, ("confirm",))
 
 
 def _staying(faults: FaultSettings, steps: tuple[str, ...]) -> float:
-    """Return the probability that a client leaves in none of these steps."""
+    """Return the probability that a client drops out in none of these steps."""
     return float((1 - faults.dropout) ** (sum(step in steps for step in faults.steps) / len(faults.steps)))
 
 
 def fitting_privacy(clients: int, cohort: int, privacy: int) -> int:
-    """Return the T, at least ``privacy``, whose circles fill a cohort best when everybody is there.
+    """Return the T, at least ``privacy``, whose circles fill a cohort best when all clients are available.
 
-    Only circles that are no larger than those which there are for ``privacy`` itself come into question.
+    Circles may not become larger than the largest one for ``privacy`` itself.
     """
     largest = int(circle_sizes(clients, privacy).max())
     return max(range(privacy, largest + 1), key=lambda candidate: (filled(clients, cohort, candidate), -candidate))
 
 
 def filled(clients: int, cohort: int, privacy: int) -> float:
-    """Return how many clients are selected on average when everybody is there; 0 where no circle fits."""
+    """Return how many clients are selected on average when all are available; 0 if no circle fits."""
     sizes: Indices = circle_sizes(clients, privacy)
     return circles_per_round(sizes, cohort) * clients / sizes.size if sizes.max() <= cohort <= clients else 0.0

@@ -1,4 +1,4 @@
-"""Presence of the clients that were selected, step by step of a round."""
+"""Which of the selected clients are still present, step by step."""
 
 from collections.abc import Collection
 
@@ -6,15 +6,15 @@ from coterie.secagg.server import Step
 from coterie.transports.faults import FaultKind, Faults
 
 
-def who_trains(faults: Faults, selected: Collection[str]) -> tuple[str, ...]:
-    """Return all who can still be there when updates are asked for; the others would train for nothing.
+def training_clients(faults: Faults, selected: Collection[str]) -> tuple[str, ...]:
+    """Return the clients that may still be present when updates are due; the others would train in vain.
 
-    Training begins with the round, for it need not wait until keys and shares are exchanged.
+    Training begins with the round: it need not wait until keys and shares are exchanged.
     """
-    return still_there(faults, Step.SHARE, still_there(faults, Step.ADVERTISE, selected))
+    return still_present(faults, Step.SHARE, still_present(faults, Step.ADVERTISE, selected))
 
 
-def still_there(faults: Faults, step: Step, clients: Collection[str]) -> tuple[str, ...]:
-    """Return those who are neither lost in this step nor late."""
+def still_present(faults: Faults, step: Step, clients: Collection[str]) -> tuple[str, ...]:
+    """Return the clients that neither drop out in this step nor are late."""
     lost = (FaultKind.DROP, FaultKind.DELAY)
     return tuple(name for name in clients if not any(faults.strikes(kind, step, name) for kind in lost))

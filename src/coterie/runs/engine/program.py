@@ -1,4 +1,4 @@
-"""A run on what a Python program brings along: its settings, and what they must have in common to go on."""
+"""Runs of Python programs (``coterie.train``): their settings, and what may change when they are resumed."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from coterie.cohorts.policies import Policy
+from coterie.cohorts.policies import POLICIES, Policy
 from coterie.errors import ConfigError
-from coterie.runs.engine.curriculum import with_schedule_length
 from coterie.runs.engine.notes import filled, fitting_privacy
 from coterie.runs.engine.selection import circles_of
+from coterie.runs.sections.common import OWN, CohortSettings
 from coterie.runs.settings.changes import CHANGEABLE, check_changes
-from coterie.runs.settings.config import OWN, RunConfig
+from coterie.runs.settings.config import RunConfig, with_schedule_length
 from coterie.runs.settings.toml import make_config
 from coterie.runs.storage.folder import RunFolder
-from coterie.training.data.datasets import Dataset
+from coterie.training.data.dataset import Dataset
 from coterie.training.data.own import from_clients, from_torch
 from coterie.training.data.reading import Examples
 
@@ -27,12 +27,12 @@ KIND: dict[str, Any] = {
     "training.executor": "auto",
     "training.workers": 0,
 }
-"""Where a program's own runs differ from ``coterie run``: nobody is absent or lost, and no process is started."""
+"""Defaults that differ from ``coterie run``: no client is absent or drops out, and no process is started."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the caller of ``train`` asks for; None is left to the data."""
+    """What the caller of ``train`` asks for; None means that the data decides."""
 
     clients: int
     cohort: int | None
@@ -43,7 +43,7 @@ class Wanted:
 
 
 def own_dataset(train_set: Examples, test_set: Examples, clients: object, *, one_hot: bool = True) -> Dataset:
-    """Take the caller's examples: all in one, or each client's; with ``one_hot``, rows with a single 1 are labels."""
+    """Read the caller's examples: all in one, or each client's; with ``one_hot``, rows with a single 1 are labels."""
     if isinstance(train_set, Dataset):
         return train_set
     if isinstance(clients, Mapping | Sequence):
@@ -52,7 +52,7 @@ def own_dataset(train_set: Examples, test_set: Examples, clients: object, *, one
 
 
 def own_config(dataset: Dataset, wanted: Wanted) -> tuple[RunConfig, tuple[str, ...]]:
-    """Return the settings of a run on this data, and what was decided that the caller may not expect."""
+    """Return the settings of a run on this data, and decisions that the caller may not expect."""
     count = len(dataset.clients) if dataset.clients is not None else wanted.clients
     kept = circles_of(wanted.policy, count).privacy if wanted.policy is not None else wanted.privacy
     defaults: dict[str, Any] = {
@@ -61,7 +61,7 @@ def own_config(dataset: Dataset, wanted: Wanted) -> tuple[RunConfig, tuple[str, 
         "data.name": OWN,
         "model.name": OWN,
         "clients.count": count,
-        "cohort.policy": "multi-round" if wanted.policy is None else OWN,
+        "cohort.policy": CohortSettings().policy if wanted.policy is None else OWN,
         "cohort.size": min(_COHORT, count) if wanted.cohort is None else wanted.cohort,
         "cohort.privacy": kept,
         "partition.kind": "iid" if dataset.classes is None else "label-shards",
@@ -71,7 +71,7 @@ def own_config(dataset: Dataset, wanted: Wanted) -> tuple[RunConfig, tuple[str, 
 
 
 def loader_settings(dataset: Dataset, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that data loaders brought along, but for those that are given; they must agree."""
+    """Return the settings of data loaders, except those that are given; loaders must agree."""
     found: dict[str, Any] = {}
     for key, values in dataset.loaded.items():
         if key in given:
@@ -88,12 +88,13 @@ def loader_settings(dataset: Dataset, given: Mapping[str, Any]) -> dict[str, Any
 
 
 def _fitted(config: RunConfig, wanted: Wanted) -> tuple[RunConfig, tuple[str, ...]]:
-    """Choose circles that fill the cohort, if nobody is ever missing and other circles of at least T do it better."""
+    """Choose larger circles if they fill the cohort better and no client is ever missing."""
     cohort, count = config.cohort, config.clients.count
     steady = config.availability.kind == "equal" and not (
         config.availability.dropout or config.faults.dropout or config.faults.late
     )
-    if cohort.policy != "multi-round" or not steady or "cohort.privacy" in wanted.settings:
+    kind = POLICIES.get(cohort.policy)
+    if kind is None or not kind.adjustable or not steady or "cohort.privacy" in wanted.settings:
         return config, ()
     better = fitting_privacy(count, cohort.size, cohort.privacy)
     if better == cohort.privacy:
@@ -108,7 +109,7 @@ def _fitted(config: RunConfig, wanted: Wanted) -> tuple[RunConfig, tuple[str, ..
 
 
 def reconciled(folder: RunFolder, wanted: RunConfig, asked: Wanted) -> list[str]:
-    """Return what the caller asks for beyond the run in a folder, as changes of its settings; refuse all but a few."""
+    """Return the changes that the caller asks for of the run in a folder; only a few are allowed."""
     begun = folder.config()
     if asked.policy is None and begun.cohort.privacy == asked.privacy:  # begun before circles were fitted to cohorts
         wanted = wanted.model_copy(

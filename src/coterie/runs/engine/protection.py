@@ -1,4 +1,4 @@
-"""Protection of one sum: its session's parameters, its encoding and its noise, from the settings."""
+"""The protection of one sum, built from the settings: its session's parameters, its encoding and its noise."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -8,20 +8,22 @@ from coterie.cohorts.circles import Circles
 from coterie.errors import ConfigError
 from coterie.graphs.guarantees import majority_threshold
 from coterie.graphs.table import TOPOLOGIES, TopologyKind
-from coterie.graphs.topology import Complete, ErdosRenyi, Topology
+from coterie.graphs.topology import Complete, Topology
 from coterie.planning.session import complete_limit, recommend
 from coterie.privacy import Noise, NoiseKind, NoisyQuantizer, Release, least_aggregated
 from coterie.rounds import SessionSettings
 from coterie.rounds.coordinator import SessionShape
+from coterie.runs.sections.checks import always_complete
 from coterie.runs.sections.collusion import collusion_share, fewest_summed, roster_size, session_colluders
+from coterie.runs.sections.common import AggregationSettings
 from coterie.runs.sections.extensions import call_named, is_named
-from coterie.runs.settings.config import AggregationSettings, RunConfig
+from coterie.runs.settings.config import RunConfig
 from coterie.secagg.terms import ThreatMode
 
 
 @dataclass(frozen=True)
 class Protection:
-    """How updates travel: the session's parameters and the encoding, and with noise what every sum is worth."""
+    """How updates are sent: the session's parameters, the encoding, and with noise the privacy of every sum."""
 
     session: SessionSettings
     codec: Quantizer | NoisyQuantizer
@@ -66,7 +68,7 @@ def make_protection(config: RunConfig, circles: Circles, layout: Layout, most: i
     noisy = _noisy(config, circles, quantizer, layout, most) if config.noise.kind != "none" else None
     codec = noisy or quantizer
     shapes = SessionShapes(aggregation, everybody, codec.length(layout), most)
-    shapes(most)  # what cannot be planned for shows now, not in a round
+    shapes(most)  # an impossible plan is an error now, not in a round
     session = SessionSettings(
         bits=codec.ring.bits,
         length=codec.length(layout),
@@ -79,7 +81,7 @@ def make_protection(config: RunConfig, circles: Circles, layout: Layout, most: i
 
 
 class SessionShapes:
-    """The graph, threshold and colluders for sessions of any size, each planned for the size that is played."""
+    """The graph, threshold and colluders of sessions of any size, planned for each size."""
 
     def __init__(self, aggregation: AggregationSettings, everybody: int, length: int, most: int) -> None:
         """Plan for sessions of up to ``most`` clients, of ``everybody``, with inputs of this ``length``."""
@@ -92,14 +94,15 @@ class SessionShapes:
         """Return the shape of a session with so many clients."""
         aggregation = self._aggregation
         threshold = aggregation.threshold or None
-        if aggregation.topology == "erdos-renyi" and aggregation.connection:
-            return SessionShape(ErdosRenyi(aggregation.connection), threshold, self._colluders(clients))
+        kind = TOPOLOGIES.get(aggregation.topology)
+        if kind and kind.connect and aggregation.connection:
+            return SessionShape(kind.connect(aggregation.connection), threshold, self._colluders(clients))
         if self._own is not None:
             return SessionShape(self._own, threshold, self._colluders(clients))
-        # On a sparse graph T does not hold for parts of a session, into which a server that lies can cut it.
+        # On a sparse graph a malicious server can cut a session into parts, for which T does not hold.
         limit = complete_limit(active=aggregation.threat == "active-server")
         auto = aggregation.topology == "auto" and clients <= limit
-        return self._complete(clients) if aggregation.topology == "complete" or auto else self._planned(clients)
+        return self._complete(clients) if always_complete(aggregation) or auto else self._planned(clients)
 
     def _colluders(self, clients: int) -> int:
         return session_colluders(self._aggregation, self._everybody, clients)
@@ -137,9 +140,9 @@ class SessionShapes:
 
 
 def own_topology(name: str) -> Topology | None:
-    """Return the topology of the user's own that a setting names, entered into the table; None if it names another.
+    """Return the user's topology that a setting names, and enter it into the table; None if it is not the user's.
 
-    Nothing is known of how rarely such a graph fails: the user who names it answers for that.
+    Nothing is known about how rarely such a graph fails: the user is responsible for that.
     """
     if not is_named(name):
         kind = TOPOLOGIES.get(name)
@@ -174,7 +177,7 @@ def fewest_honest(config: RunConfig, circles: Circles, most: int) -> int:
     aggregation, everybody = config.aggregation, config.clients.count
     minimum = fewest_summed(aggregation, everybody, config.cohort.minimum, most)
     sizes = circles.sizes.tolist()
-    company = aggregation.threat == "active-server" and aggregation.topology == "complete"
+    company = aggregation.threat == "active-server" and always_complete(aggregation)
     counts = []
     for clients in range(minimum, most + 1):
         colluders = session_colluders(aggregation, everybody, clients)

@@ -1,4 +1,4 @@
-"""Selection: the circles of a run and the policy that chooses among them, from the table or of the user's own."""
+"""Selection: the circles of a run and the policy that selects among them, from the table or the user's own."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,29 +7,30 @@ import numpy as np
 
 from coterie.cohorts.circles import Circles, Indices, Mask, single_circles
 from coterie.cohorts.declaration import check_whole, declared_circles, policy_name
-from coterie.cohorts.policies import POLICIES, Policy, PolicySettings, largest_cohort
+from coterie.cohorts.policies import POLICIES, Policy, PolicySettings, compose_circles, largest_cohort
 from coterie.errors import ConfigError, InputError
+from coterie.runs.sections.common import OWN
 from coterie.runs.sections.extensions import call_named, takes
-from coterie.runs.settings.config import OWN, RunConfig
+from coterie.runs.settings.config import RunConfig
 
 
 @dataclass(frozen=True)
 class OwnPolicy:
-    """A policy of the user's own, of which nothing is taken on trust: what it chooses must be there to be chosen.
+    """A policy of the user's own, every selection of which is checked.
 
-    A circle that it keeps together is chosen whole or not at all, and never more clients than it says at most.
+    It may select available clients only, circles that it keeps together as a whole, and no more clients than it says.
     """
 
     policy: Policy
     largest: int
     """The most clients that it selects at once."""
     circles: Circles
-    """What it keeps together."""
+    """The clients that it keeps together."""
     names: Sequence[str]
     """The clients' names, by number."""
 
     def select(self, available: Mask, frequencies: Indices, rng: np.random.Generator) -> Indices:
-        """Choose what the policy chooses, whatever sequence of numbers it returns."""
+        """Select as the policy does; it may return any sequence of numbers."""
         selected = self.policy.select(available.copy(), frequencies.copy(), rng)
         try:
             chosen = np.asarray(selected)
@@ -55,11 +56,11 @@ def make_selection(
     own: Policy | None,
     names: Sequence[str] | None = None,
 ) -> tuple[Circles, Policy]:
-    """Form circles for good, and choose who selects among them.
+    """Form the circles of the run, and build the policy that selects among them.
 
-    A class of the user's own is made with what its parameters name: the ``circles``, the fields of the settings, or
-    the number of ``clients``. What it keeps together is what its own ``circles`` say, or else the circles that it asked
-    for. Where there are neither, it keeps nobody together: circles have one client each.
+    A class of the user gets the arguments that its parameters name: the ``circles``, the fields of the settings, or the
+    number of ``clients``. It keeps together what its attribute ``circles`` says, or else the circles that it was given.
+    If there are neither, it keeps no clients together: every circle has one client.
     """
     name = config.cohort.policy
     if name in POLICIES:
@@ -70,7 +71,7 @@ def make_selection(
     policy = own
     if name != OWN:
         if takes("cohort.policy", name, "circles"):
-            given = POLICIES["multi-round"].compose(settings, rng)
+            given = compose_circles(settings, rng)
         policy = call_named("cohort.policy", name, **vars(settings), circles=Circles.of(given), clients=count)
     if policy is None or not callable(getattr(policy, "select", None)):
         raise ConfigError(f"cohort.policy: {name} gives no policy, which has a method select")
@@ -80,7 +81,7 @@ def make_selection(
 
 
 def circles_of(policy: Policy, clients: int, given: Circles | None = None) -> Circles:
-    """Return the circles that a policy of the user's own keeps together: what it says, what it was given, or nobody."""
+    """Return the circles that a policy of the user keeps together: those it declares, those it was given, or none."""
     try:
         declared = declared_circles(policy, clients)
     except ConfigError as error:

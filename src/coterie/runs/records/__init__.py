@@ -1,1 +1,1 @@
-"""Values that describe a run: the record of a round, the promise, the measure of quality, and the summary of all rounds."""
+"""Values that describe a run: the record and the costs of a round, the promise, the yardstick, and the summary."""

@@ -1,21 +1,12 @@
-"""The promise of a run: what all its sums together never give away, against whom, and in which words.
+"""The promise of a run: the privacy that all its sums together leave to every client, and the words for it.
 
-This is the one place where a run says what it promises. It says no more than SECURITY.md does: T counts the members of
-the smallest circle, colluders are taken off, and on a sparse graph nothing over several rounds is promised against a
-server that lies.
+The words say no more than SECURITY.md does: T is the size of the smallest circle, colluders are subtracted, and on a
+sparse graph nothing over several rounds is promised against a malicious server.
 """
 
-from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from coterie.cohorts.policies import Policy
-from coterie.graphs.topology import is_complete
-from coterie.runs.sections.collusion import PRIVACY_BITS, drawn_circles, promised_colluders
-
-if TYPE_CHECKING:
-    from coterie.runs.engine.build import Cohorts
-    from coterie.runs.settings.config import RunConfig
+from coterie.runs.sections.collusion import PRIVACY_BITS
 
 
 @dataclass(frozen=True)
@@ -25,13 +16,14 @@ class Promise:
     circle: int = 1
     """The size of the smallest circle; 1 where nobody is kept together, or the server sees every update."""
     colluders: int = 0
-    """c: how many members of a circle may help the server. If the server lies, that is how many of all clients may."""
+    """c: how many members of a circle may help the server; if it is malicious, how many of all clients may."""
     clients: int = 0
     """How many clients there are."""
     active: bool = False
     """Whether the server may lie."""
     sparse: bool = False
     """Whether some session's graph is not complete."""
+
     drawn: bool = False
     """Whether circles are drawn at random, so that few circles have many colluders."""
 
@@ -100,9 +92,8 @@ class Promise:
 
     @property
     def _colluders(self) -> str:
-        return (
-            f"c = {self.colluders} of {f'all {self.clients:,} clients' if self.active else 'the members of a circle'}"
-        )
+        group = f"all {self.clients:,} clients" if self.active else "the members of a circle"
+        return f"c = {self.colluders} of {group}"
 
     @property
     def _caveats(self) -> str:
@@ -125,38 +116,3 @@ class Promise:
 
 NO_PROMISE = Promise()
 """What there is where nothing is promised."""
-
-
-def make_promise(config: "RunConfig", cohorts: "Cohorts | None") -> Promise:
-    """Return what a run with these circles, this policy and these sessions promises."""
-    if cohorts is None or config.aggregation.kind == "plain":
-        return Promise(clients=config.clients.count)
-    sizes = {
-        size
-        for protection in cohorts.protections
-        for size in (
-            min(_smallest_cohort(cohorts.policy, protection.session.minimum), protection.most),
-            protection.most,
-        )
-    }
-    shapes = [(protection.session.shape, size) for protection in cohorts.protections for size in sizes]
-    sparse = not all(is_complete(shape(size).topology, size) for shape, size in shapes)
-    return promise_for(config, cohorts.circles.privacy, sizes, sparse=sparse)
-
-
-def promise_for(config: "RunConfig", circle: int, sizes: Collection[int], *, sparse: bool) -> Promise:
-    """Return what a run promises whose smallest circle is given, in sessions that have these ``sizes``."""
-    aggregation = config.aggregation
-    return Promise(
-        circle=circle,
-        colluders=promised_colluders(aggregation, config.cohort, config.clients.count, circle, sizes),
-        clients=config.clients.count,
-        active=aggregation.threat == "active-server",
-        sparse=sparse,
-        drawn=drawn_circles(config.cohort) and aggregation.collusion_of == "roster",
-    )
-
-
-def _smallest_cohort(policy: Policy, minimum: int) -> int:
-    """Return the fewest clients that a policy selects for a round that is played: ``minimum``, unless it says more."""
-    return max(minimum, int(getattr(policy, "smallest", minimum)))

@@ -1,4 +1,4 @@
-"""The console of a run: a view that is redrawn as rounds are played, or a line for each of them."""
+"""The console of a run: a view that is redrawn as rounds are played, or one line for each round."""
 
 import time
 from collections.abc import Sequence
@@ -10,14 +10,16 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from coterie.cohorts.ledger import Outcome
+from coterie.cohorts.outcome import Outcome
+from coterie.cohorts.policies import POLICIES
 from coterie.reports.words import count, duration, size
+from coterie.runs.algorithms import algorithm_of
 from coterie.runs.records.record import RoundRecord, own_columns
-from coterie.runs.records.summary import Summary, in_words, named
+from coterie.runs.records.summary import Summary
 from coterie.runs.records.yardstick import ACCURACY, Yardstick
 from coterie.runs.report.clipping import ClippingWatch
 from coterie.runs.report.observers import Observer, RunStart
-from coterie.runs.settings.config import OWN
+from coterie.runs.report.words import in_words, named
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _CURVE = 40  # characters
@@ -35,7 +37,7 @@ class Watcher(Observer):
         self._clipping = ClippingWatch(0.0)
 
     def begin(self, start: RunStart) -> None:
-        """Say what is run, and open the view."""
+        """Show what is run, and open the view."""
         self._rounds, self._folder = start.config.rounds, escape(str(start.folder))
         self._yardstick = start.yardstick
         self._clipping = ClippingWatch(start.config.aggregation.clip, start.records)
@@ -46,21 +48,21 @@ class Watcher(Observer):
             self._live.start()
 
     def step(self, number: int, step: str, done: int, asked: int) -> None:
-        """Show how far the round has come."""
+        """Show the progress of the round."""
         if self._view:
             self._view.doing = f"round {number}: {step}, {done} of {asked} clients"
 
-    def played(self, record: RoundRecord) -> None:
+    def after_round(self, record: RoundRecord) -> None:
         """Show a round."""
         if self._view:
             self._view.add(record)
         else:
             self._console.print(line(record, self._rounds, self._yardstick), soft_wrap=True)
-        if told := self._clipping.tell(record):
-            self._console.print(f"[yellow]{escape(told)}[/]", soft_wrap=True)
+        if warning := self._clipping.check(record):
+            self._console.print(f"[yellow]{escape(warning)}[/]", soft_wrap=True)
 
     def end(self, summary: Summary) -> None:
-        """Close the view and tell the run in words."""
+        """Close the view and show the summary in words."""
         self.close()
         grid = Table.grid(padding=(0, 2))
         grid.add_column(no_wrap=True, style="bold")
@@ -69,18 +71,18 @@ class Watcher(Observer):
             grid.add_row(about, escape(words))
         grid.add_row("Report", f"{self._folder}/report.html")
         if not summary.finished:
-            grid.add_row("Go on", f"coterie resume {self._folder}")
+            grid.add_row("Continue", f"coterie resume {self._folder}")
         self._console.print()
         self._console.print(grid)
 
     def close(self) -> None:
-        """Give the terminal back."""
+        """Release the terminal."""
         if self._live:
             self._live.stop()
 
 
 class RunView:
-    """The state of a run, drawn whenever it is asked for."""
+    """The state of a run, drawn whenever rich refreshes it."""
 
     def __init__(self, start: RunStart) -> None:
         self._rounds, self._yardstick = start.config.rounds, start.yardstick
@@ -92,7 +94,7 @@ class RunView:
         self.doing = ""
 
     def add(self, record: RoundRecord) -> None:
-        """Take in a round."""
+        """Add a round."""
         self._records.append(record)
         self._played += 1
         self.doing = ""
@@ -165,7 +167,7 @@ def line(record: RoundRecord, rounds: int, yardstick: Yardstick = ACCURACY) -> s
 
 
 def particulars(record: RoundRecord) -> str:
-    """Return the numbers that only the run's algorithm has."""
+    """Return the numbers that the run's algorithm adds."""
     values = ((name.replace("_", " "), getattr(record, name)) for name in own_columns(record))
     return ", ".join(
         f"{name} {value:,.0f}" if value.is_integer() else f"{name} {value:.3g}"
@@ -179,8 +181,8 @@ def cohort(record: RoundRecord) -> str:
     there = "" if record.available is None else f" ({record.available:,} available)"
     if record.outcome is Outcome.SKIPPED:
         return f"skipped: {record.reason}{there}"
-    told = f"{record.tally}{there}" if record.selected else "trained"
-    return told if record.completed else f"{record.outcome}: {record.reason}; {told}"
+    counts = f"{record.tally}{there}" if record.selected else "trained"
+    return counts if record.completed else f"{record.outcome}: {record.reason}; {counts}"
 
 
 def curve(values: Sequence[float], low: float, high: float) -> str:
@@ -214,11 +216,11 @@ def _introduction(start: RunStart) -> list[str]:
         rounds, before = f"All {count(played, 'round')}", " were played before"
     elif played:
         rounds = f"Rounds {played + 1} to {config.rounds}"
-    chosen_here = config.cohort.policy != OWN and ":" not in config.cohort.policy  # others choose as many as they like
-    cohort_size = f", {config.cohort.size} in a round" if chosen_here else ""
+    sized = config.cohort.policy in POLICIES  # others select as many clients as they like
+    cohort_size = f", {config.cohort.size} in a round" if sized else ""
     what = f"{rounds} on {named(config.data.name, 'data')}{before}: {clients} clients{cohort_size}"
     return [
-        f"[bold]{what}; {config.algorithm.introduction(config, start.promise)}[/]",
+        f"[bold]{what}; {algorithm_of(config).introduction(config, start.promise)}[/]",
         f"{named(config.model.name, 'model')} with {start.parameters:,} parameters, {config.cohort.policy} selection; "
         f"results in {escape(str(start.folder))}",
         *(f"[yellow]{escape(note)}.[/]" for note in start.notes),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from coterie.auditing.figures import sample
-from coterie.cohorts.ledger import Outcome
+from coterie.cohorts.outcome import Outcome
 from coterie.reports.html import Figure, text
 from coterie.runs.records.record import RoundRecord
 from coterie.runs.records.yardstick import Yardstick

@@ -1,4 +1,4 @@
-"""Forecasts of a run's models beside the truth and beside rules of thumb, for data sets whose tests are series."""
+"""Forecasts of a run's models beside the truth, for data sets whose test examples are time series."""
 
 from __future__ import annotations
 
@@ -15,16 +15,13 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from coterie.runs.engine.federation import Federation
-    from coterie.training.flatten import ModelArrays
-
 _HOURS = 168
 _DRAWN = 3
 
 
 @dataclass(frozen=True)
 class Course:
-    """One series as it was and as it was forecast, in its unit, and how good that was."""
+    """One series, its forecast, both in its unit, and the errors of the forecast."""
 
     name: str
     unit: str
@@ -37,39 +34,6 @@ class Course:
     """Mean absolute error in the unit."""
     rules: Mapping[str, float]
     """The mean squared error of each rule of thumb."""
-
-
-def forecast_courses(federation: Federation, models: Mapping[str, ModelArrays]) -> list[Course]:
-    """Let the models forecast the series: each its own client's, or a single one all of them.
-
-    The list is empty where the tests are no series.
-    """
-    from coterie.training.evaluate import predict  # whoever only shows forecasts needs no torch
-    from coterie.training.local import ArrayData
-
-    series, test = federation.series, federation.test
-    if series is None:
-        return []
-    courses = []
-    shared = next(iter(models.values())) if len(models) == 1 else None
-    for name, chosen in series.members.items():
-        state = models.get(name, shared)
-        if state is None:
-            continue
-        said = predict(federation.problem, state, ArrayData(test.x[chosen], test.y[chosen]))
-        truth = test.y[chosen]
-        course = Course(
-            name,
-            series.unit,
-            series.times[chosen],
-            series.in_unit(truth, chosen),
-            series.in_unit(said, chosen),
-            _mean_square(said - truth),
-            float(np.mean(np.abs(said - truth)[:, 0] * series.scale[chosen])),
-            {rule: _mean_square(answers[chosen] - truth) for rule, answers in series.rules.items()},
-        )
-        courses.append(course)
-    return courses
 
 
 def shown(courses: Sequence[Course]) -> list[Course]:
@@ -108,7 +72,3 @@ def draw_forecasts(path: Path, courses: Sequence[Course]) -> None:
             plots.date_axis(one)
         axes[0].set_ylabel(drawn[0].unit)
         plots.foot_legend(axes[0])
-
-
-def _mean_square(difference: npt.NDArray[np.float32]) -> float:
-    return float(np.square(difference).mean())

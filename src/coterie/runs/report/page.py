@@ -1,18 +1,20 @@
-"""The page on a run, ``report.html``: what it learnt, what it protected, how fair it was and what it cost."""
+"""The page on a run, ``report.html``: quality, privacy, fairness and costs."""
 
 from collections.abc import Sequence
 
 from coterie.auditing import figures as audit_figures
-from coterie.auditing.auditor import audit
+from coterie.auditing.auditor import Auditor, audit
 from coterie.auditing.findings import AuditReport
 from coterie.auditing.logs import Participation
 from coterie.auditing.verdict import Measure, Requirement
 from coterie.reports.html import Figure, render
 from coterie.reports.words import Level, duration, size
+from coterie.runs.algorithms import algorithm_of
 from coterie.runs.records.record import RoundRecord
-from coterie.runs.records.summary import Summary, in_words
+from coterie.runs.records.summary import Summary
 from coterie.runs.report import figures as run_figures
 from coterie.runs.report.forecasts import Course, shown
+from coterie.runs.report.words import in_words
 from coterie.runs.settings.toml import to_toml
 
 _WEAK_SECONDS = 5.0  # for weak T: it is no more than a note here
@@ -25,14 +27,19 @@ def run_page(
     records: Sequence[RoundRecord],
     folder: str,
     courses: Sequence[Course] = (),
+    auditor: Auditor | None = None,
 ) -> str:
-    """Return one self-contained HTML page on a run; ``courses`` are its forecasts, if that is what it learnt."""
+    """Return one self-contained HTML page on a run.
+
+    ``courses`` are its forecasts, if it learnt to forecast. ``auditor`` has audited its rounds; without one, they are
+    audited here.
+    """
     words = dict(in_words(summary))
     figures: dict[str, Figure] = {}
     captions: dict[str, str] = {}
     report: AuditReport | None = None
     if records:
-        figures["learning"] = run_figures.learning(records, summary.yardstick, summary.config.algorithm.curves)
+        figures["learning"] = run_figures.learning(records, summary.yardstick, algorithm_of(summary.config).curves)
         figures["times"] = run_figures.times(records)
     if courses:
         figures["forecasts"] = run_figures.forecasts(shown(courses))
@@ -41,7 +48,11 @@ def run_page(
         figures["traffic"] = run_figures.traffic(records)
     if any(record.aggregated for record in records):
         participation = _participation(clients, records)
-        report = audit(participation, weak_budget_seconds=_WEAK_SECONDS)
+        report = (
+            auditor.report(weak_budget_seconds=_WEAK_SECONDS)
+            if auditor
+            else audit(participation, weak_budget_seconds=_WEAK_SECONDS)
+        )
         rounds = audit_figures.RoundAxis(participation.rounds)
         if summary.config.aggregation.kind == "secure":
             promise = Requirement(summary.promise.circle)
@@ -61,7 +72,7 @@ def run_page(
         level=_level(summary),
         headline=_headline(summary),
         words=words,
-        particulars=[said for about, said in summary.config.algorithm.words(summary) if about != "Privacy"],
+        particulars=[said for about, said in algorithm_of(summary.config).words(summary) if about != "Privacy"],
         measures=_measures(summary),
         captions=captions,
         courses=courses,
@@ -80,7 +91,7 @@ def _participation(clients: Sequence[str], records: Sequence[RoundRecord]) -> Pa
 
 
 def _level(summary: Summary) -> Level:
-    if not summary.config.algorithm.aggregates or summary.strong_privacy is None:
+    if not algorithm_of(summary.config).aggregates or summary.strong_privacy is None:
         return Level.NOTHING
     if summary.exposed:
         return Level.DANGER
@@ -110,7 +121,7 @@ def _measures(summary: Summary) -> list[Measure]:
         note = note if worst is None else f"of clients' own models; worst {yardstick.written(worst)}"
         note += f"; {summary.error:,.4g} {yardstick.unit} off on average" if summary.error is not None else ""
         found.append(Measure(yardstick.name.capitalize(), yardstick.written(summary.score), note))
-    if not summary.config.algorithm.aggregates:
+    if not algorithm_of(summary.config).aggregates:
         return [*found, Measure("Time", duration(summary.seconds), f"for {summary.rounds:,} rounds")]
     exposed = f"{summary.exposed:,} of {summary.clients:,} clients exposed" if summary.exposed else "nobody exposed"
     privacy = f"{summary.promised:,}" if summary.promised > 1 else "–"

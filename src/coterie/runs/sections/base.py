@@ -1,12 +1,15 @@
-"""Sections of the settings: what all of them have in common, and the kinds of numbers in them."""
+"""The base class of all sections of the settings, and the kinds of numbers in them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from coterie.runs.sections.checks import Contradiction
+Contradiction: TypeAlias = tuple[str, str]
+"""A setting, by its key, and what is wrong with it."""
+Check: TypeAlias = Callable[..., Iterator[Contradiction]]
+"""Looks for contradictions between the sections that its parameters are named after."""
 
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 # What is beyond these bounds, that of float32 among them, would fail later, where nobody can tell why.

@@ -1,4 +1,4 @@
-"""Choices by name: settings that name an entry of a table, which belongs to the package that has the thing itself."""
+"""Settings that name an entry of a table, such as a model or a policy."""
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
@@ -14,10 +14,10 @@ Made = TypeVar("Made")
 
 
 class OneOf:
-    """What may be chosen, as an annotation of a setting: names, and whatever is in tables when the choice is made."""
+    """An annotation of a setting: it must be one of these names, or a key of these tables when it is checked."""
 
     def __init__(self, *choices: str | Collection[str], named: bool = False) -> None:
-        """Allow these and, with ``named``, also ``module:name`` for something of the user's own."""
+        """Allow these and, with ``named``, also ``module:name`` for a function or class of the user."""
         self._choices, self._named = choices, named
 
     @property
@@ -39,9 +39,10 @@ class OneOf:
 
 
 def make_chosen(table: Mapping[str, Callable[..., Made]], name: str, section: BaseModel, **known: Any) -> Made:  # noqa: ANN401
-    """Make what a section's ``kind`` names in a table, from the section's settings and what else is known.
+    """Make the entry of a table that a section's ``kind`` names, from the section's settings and other known values.
 
-    Each entry takes what its parameters name. Where ``labels`` are needed and None, that is a :class:`ConfigError`.
+    Each entry gets the values that its parameters name. It is a :class:`ConfigError` if it needs ``labels`` and they
+    are None.
     """
     settings = section.model_dump()
     kind = settings.pop("kind")

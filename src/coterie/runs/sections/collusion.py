@@ -1,37 +1,35 @@
 """The colluders of a run, counted as ``coterie plan`` counts them (:mod:`coterie.planning.collusion`).
 
 ``aggregation.collusion`` is a share of all clients, ``clients.count``. Earlier versions took it as a share of each
-session. Their runs go on as they began: :mod:`coterie.runs.settings.toml` reads their settings with
+session. Their runs keep that meaning: :mod:`coterie.runs.settings.toml` reads their settings with
 ``aggregation.collusion_of = "session"``.
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
+from coterie.cohorts.policies import POLICIES
 from coterie.graphs.failures import part_of
 from coterie.planning.collusion import circle_colluders, count_colluders
-
-if TYPE_CHECKING:
-    from coterie.runs.settings.config import AggregationSettings, CohortSettings
+from coterie.runs.sections.common import AggregationSettings, CohortSettings
 
 PRIVACY_BITS = 40.0
 """More colluders than are counted are in a session, or in a circle, with probability 2^-40 at most."""
 
 
-def collusion_share(aggregation: "AggregationSettings") -> float | None:
-    """Return the share that a planner takes; None where it is left to the threat."""
+def collusion_share(aggregation: AggregationSettings) -> float | None:
+    """Return the share for a planner; None if it follows from the threat."""
     return None if aggregation.collusion < 0 else aggregation.collusion
 
 
-def roster_size(aggregation: "AggregationSettings", everybody: int, clients: int) -> int:
+def roster_size(aggregation: AggregationSettings, everybody: int, clients: int) -> int:
     """Return of how many clients ``aggregation.collusion`` is a share, for a session of so many ``clients``."""
     return clients if aggregation.collusion_of == "session" else everybody
 
 
-def session_colluders(aggregation: "AggregationSettings", everybody: int, clients: int) -> int:
+def session_colluders(aggregation: AggregationSettings, everybody: int, clients: int) -> int:
     """Return c, how many of a session's clients may help the server, where there are ``everybody`` in all.
 
-    A server that lies may have all colluders in one session. One that follows the protocol selects at random.
+    A malicious server may have all colluders in one session. An honest-but-curious one selects at random.
     """
     return count_colluders(
         clients,
@@ -42,10 +40,10 @@ def session_colluders(aggregation: "AggregationSettings", everybody: int, client
     ).number
 
 
-def fewest_summed(aggregation: "AggregationSettings", everybody: int, minimum: int, most: int) -> int:
+def fewest_summed(aggregation: AggregationSettings, everybody: int, minimum: int, most: int) -> int:
     """Return the fewest clients of a sum, in sessions of up to ``most``: ``minimum``, and c + 2 if c follows from one.
 
-    Where nothing is said about collusion, c depends on the session, whose terms see to it.
+    If no share is set, c depends on the session, whose terms check it.
     """
     if aggregation.collusion < 0 or aggregation.collusion_of == "session":
         return minimum
@@ -53,12 +51,12 @@ def fewest_summed(aggregation: "AggregationSettings", everybody: int, minimum: i
 
 
 def promised_colluders(
-    aggregation: "AggregationSettings", cohort: "CohortSettings", everybody: int, circle: int, sizes: Iterable[int]
+    aggregation: AggregationSettings, cohort: CohortSettings, everybody: int, circle: int, sizes: Iterable[int]
 ) -> int:
     """Return how many members of a ``circle`` may help the server, in sessions of these ``sizes``.
 
-    Circles that are drawn at random rarely have many. All colluders may share a circle if the server lies, or if they
-    can steer what circles are made of. Without circles it is what every session withstands.
+    Circles that are drawn at random rarely have many. All colluders may share a circle if the server is malicious, or
+    if they can influence how circles are formed. Without circles it is what every session withstands.
     """
     if aggregation.threat == "active-server" or aggregation.collusion_of == "session" or circle == 1:
         return min((session_colluders(aggregation, everybody, size) for size in sizes), default=0)
@@ -66,6 +64,7 @@ def promised_colluders(
     return circle_colluders(everybody, colluding, circle, active=not drawn_circles(cohort), bits=PRIVACY_BITS)
 
 
-def drawn_circles(cohort: "CohortSettings") -> bool:
+def drawn_circles(cohort: CohortSettings) -> bool:
     """Tell whether circles are drawn at random, whoever their members are."""
-    return cohort.policy == "multi-round" and cohort.circles == "random"
+    kind = POLICIES.get(cohort.policy)
+    return kind is not None and kind.adjustable and cohort.circles == "random"

@@ -1,7 +1,7 @@
-"""Things of the user's own that settings name, as ``module:name``: data, models and policies.
+"""Functions and classes of the user that settings name as ``module:name``: data, models, policies and topologies.
 
-Modules are looked for in the current folder first, as Python does for a script there. Nothing is imported but what a
-setting names, and settings keep the name, so that a run which goes on finds the same again.
+Modules are searched in the current folder first, as Python does for a script there. Nothing else is imported. Settings
+keep the name, so that a resumed run finds the same function again.
 """
 
 import importlib
@@ -25,12 +25,12 @@ def is_named(text: str) -> bool:
 
 
 def takes(key: str, text: str, parameter: str) -> bool:
-    """Tell whether what the setting ``key`` names has a parameter of this name."""
+    """Tell whether the function or class that the setting ``key`` names has a parameter of this name."""
     return parameter in inspect.signature(_find(key, text)).parameters
 
 
 def call_named(key: str, text: str, **known: Any) -> Any:  # noqa: ANN401 - what the user's function returns
-    """Call the function or class that the setting ``key`` names, with those things known that its parameters name."""
+    """Call the function or class that the setting ``key`` names, with those of the known values that it takes."""
     function = _find(key, text)
     with _explained(key, text):
         taken = inspect.signature(function).parameters
@@ -55,9 +55,9 @@ def _find(key: str, text: str) -> Callable[..., Any]:
 
 @contextmanager
 def _current_folder_first() -> Iterator[None]:
-    """Let modules be found in the current folder: first now, and last for good, where worker processes look too.
+    """Search modules in the current folder first; afterwards it stays the last place, where worker processes look too.
 
-    Were it first for good, a file there could take the place of a library that is imported later.
+    If it stayed the first place, a file there could replace a library that is imported later.
     """
     folder = str(Path.cwd())
     sys.path.insert(0, folder)
@@ -71,7 +71,7 @@ def _current_folder_first() -> Iterator[None]:
 
 @contextmanager
 def _explained(key: str, what: str) -> Iterator[None]:
-    """Say where the user's code failed."""
+    """Turn an exception of the user's code into a :class:`ConfigError` that says where it failed."""
     try:
         yield
     except CoterieError:

@@ -1,4 +1,4 @@
-"""Changes of a run's settings after it began: few are harmless, and the others are refused by name."""
+"""Changes of a run's settings after it began: a few are allowed, all others are refused."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,23 +9,24 @@ from coterie.runs.settings.config import RunConfig
 CHANGEABLE = (
     *("rounds", "data.folder", "training.evaluate_every", "training.workers"),
     *("aggregation.threads", "tracking.tensorboard", "tracking.mlflow", "tracking.sums"),
+    *("stopping.patience", "stopping.metric", "stopping.min_improvement"),
 )
-"""Settings that may differ when a run is taken up again."""
+"""Settings that may change when a run is resumed."""
 NOISY = {"rounds", "data.folder"}
-"""Of these, what stays as it is with noise: rounds, each of which spends more of the epsilon, and the data's folder.
+"""Those that may not change with noise: rounds, because each spends more of the epsilon, and the folder of the data.
 
-Other data are other updates. A round repeated with other updates has other noise, and with enough repetitions the
-noise could be averaged away.
+Other data give other updates. A round repeated with other updates has other noise, and enough repetitions would average
+the noise away.
 """
 
 
 def check_changes(before: RunConfig, after: RunConfig) -> None:
-    """Refuse settings under which rounds would not go on as they began.
+    """Refuse settings under which a resumed run would differ from one that was never interrupted.
 
-    A round that was interrupted after its sum was opened is played again. With another learning rate, say, its updates
-    would be others, and what the server learns from the two sums together is more than anybody was promised.
+    A round that was interrupted after its sum was opened is played again. With another learning rate, for example, its
+    updates would differ, and the server would learn more from the two sums together than was promised.
     """
-    allowed = set(CHANGEABLE) - (NOISY if before.noise.kind != "none" else set()) - before.algorithm.fixes
+    allowed = set(CHANGEABLE) - (NOISY if before.noise.kind != "none" else set()) - before.algorithm.fixed
     fixed = [key for key in _differences(before.model_dump(), after.model_dump()) if key not in allowed]
     if fixed:
         were = "; ".join(f"{key} was {_at(before, key)!r} and is {_at(after, key)!r}" for key in fixed)
@@ -36,7 +37,7 @@ def check_changes(before: RunConfig, after: RunConfig) -> None:
 
 
 def check_fingerprints(before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """Refuse other data, or another model, than a run began with; older checkpoints say nothing about them."""
+    """Refuse data or a model that differ from those the run began with; older checkpoints do not record them."""
     for what, known in before.items():
         if after.get(what) != known:
             raise ConfigError(f"the {what} is not that of the run: it goes on with what it began with")

@@ -1,4 +1,4 @@
-"""Settings from and to TOML: read with all mistakes reported at once, and written with what each key means."""
+"""Settings as TOML: reading reports all mistakes at once, and writing can explain every key."""
 
 import copy
 import difflib
@@ -18,6 +18,7 @@ from coterie.errors import ConfigError
 from coterie.runs.algorithms import ALGORITHMS
 from coterie.runs.sections.base import NamedSection
 from coterie.runs.sections.choices import OneOf
+from coterie.runs.sections.common import CommonSettings
 from coterie.runs.settings.config import RunConfig, contradictions
 
 _WIDTH = 100
@@ -79,15 +80,15 @@ def parse_config(text: str) -> RunConfig:
     return _validated(tree, lambda _key: "")
 
 
-def to_toml(config: RunConfig) -> str:
+def to_toml(config: CommonSettings) -> str:
     """Write every setting, without explanations."""
     return "\n".join(_tables(config, explain=False)) + "\n"
 
 
 def commented_toml(file: str = "FILE", algorithm: str | None = None) -> str:
-    """Write the default of every setting, and above it what it means; taken from the models, so never out of date.
+    """Write the default of every setting, and above it what it means.
 
-    With an ``algorithm`` they are its defaults, and sections that concern only others are left out.
+    With an ``algorithm`` they are its defaults, and sections of other algorithms are left out.
     """
     of = f" for {algorithm}" if algorithm else ""
     header = [f"# {line}".rstrip() for line in _HEADER.format(file=file, of=of).splitlines()]
@@ -103,7 +104,7 @@ def _validated(tree: dict[str, Any], place: Callable[[str], str]) -> RunConfig:
     except ValidationError as error:
         found = [problem for details in error.errors() for problem in _explain(details)]
         wrong = {details["loc"][0] for details in error.errors() if details["loc"]}
-        if wrong:  # then contradictions between sections were not looked for yet
+        if wrong:  # then contradictions between sections were not checked yet
             found += contradictions(_sections(tree, wrong))
         lines = [f"{place(key)}{key}: {what}" for key, what in found]
         several = f"{len(lines)} settings are wrong:\n  " if len(lines) > 1 else ""
@@ -111,7 +112,7 @@ def _validated(tree: dict[str, Any], place: Callable[[str], str]) -> RunConfig:
 
 
 def _with_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Add what the algorithm is run with unless it is told otherwise."""
+    """Add the defaults of the algorithm that is chosen."""
     training = given.get("training")
     name = training.get("algorithm") if isinstance(training, Mapping) else None
     algorithm = ALGORITHMS.get(name) if isinstance(name, str) else None
@@ -125,7 +126,7 @@ def _with_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sections(tree: Mapping[str, Any], wrong: Collection[object]) -> dict[str, Any]:
-    """Return the sections that nothing is wrong with."""
+    """Return the sections without mistakes."""
     fields = {name: field.annotation for name, field in RunConfig.model_fields.items() if name not in wrong}
     kinds = {name: kind for name, kind in fields.items() if isinstance(kind, type) and issubclass(kind, BaseModel)}
     return {name: kind.model_validate(tree.get(name, {})) for name, kind in kinds.items()}

@@ -1,8 +1,8 @@
 """The folder of a run: what is in it, and how it survives a crash.
 
-Whatever a run needs to go on is replaced as a whole or not at all (:mod:`coterie.files`). Metrics are appended and
-brought to disk before the checkpoint that counts them, so that after a crash the checkpoint never knows of more than
-there is, and what goes beyond it is cut off.
+Files that a run needs to continue are replaced as a whole or not at all (:mod:`coterie.files`). Metrics are appended,
+and written to disk before the checkpoint that counts them. So after a crash the checkpoint never counts rounds that are
+missing, and records beyond it are cut off.
 """
 
 import io
@@ -22,26 +22,29 @@ from coterie.cohorts.ledger import Head
 from coterie.errors import ConfigError, InputError
 from coterie.files import remove_drafts, write_file, write_secret
 from coterie.runs.records.record import RoundRecord, record_type
+from coterie.runs.records.stop import Stop
 from coterie.runs.settings.config import RunConfig
 from coterie.runs.settings.toml import load_recorded, to_toml
 from coterie.runs.storage.lock import locked
 
 SECRET_BYTES = 32
 RUNS = Path("runs")
-"""Where runs are that were given no folder."""
+"""The folder of runs that were given none."""
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="format", tag=1):
-    """How far a run has come; beside it, a checkpoint holds the strategy's arrays."""
+    """How far a run has come; a checkpoint has it beside the strategy's arrays."""
 
     rounds: int
     """Rounds that are over."""
     ledger: tuple[int, str] | None = None
-    """The ledger's head by then: a ledger that lost its tail, or was rewritten, is found out."""
+    """The ledger's head at that time: it reveals a ledger that lost rows or was rewritten."""
     settings: str = ""
     """The settings under which it was played, as TOML; empty in checkpoints of older versions."""
     fingerprints: dict[str, str] = {}
-    """What tells other data or another model from those it was played with."""
+    """Digests of the data and the model that it was played with."""
+    stop: Stop | None = None
+    """Why an observer ended the run after these rounds, if one did."""
 
     @property
     def head(self) -> Head | None:
@@ -51,7 +54,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """All that a run needs to go on."""
+    """All that a run needs to continue."""
 
     progress: Progress
     state: Mapping[str, FloatArray] = field(repr=False)
@@ -65,9 +68,9 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path | None, config: RunConfig) -> "RunFolder":
-        """Make the folder of a new run, without a path a new one in :data:`RUNS`; one that holds a run is refused.
+        """Make the folder of a new run, without a path a new one in :data:`RUNS`; a folder with a run is refused.
 
-        Of several processes that begin in one folder at once, one does, and the others are refused.
+        If several processes begin in one folder at once, one succeeds and the others are refused.
         """
         try:
             if path is None:
@@ -89,7 +92,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
-        """Find the folder of a run that was begun."""
+        """Open the folder of an existing run."""
         folder = cls(path)
         if not folder.config_file.is_file():
             raise ConfigError(f"{path} is not the folder of a run: it has no {folder.config_file.name}")
@@ -102,7 +105,7 @@ class RunFolder:
 
     @property
     def metrics_file(self) -> Path:
-        """A JSON line for each round: the truth about what happened."""
+        """A JSON line for each round: the authoritative record."""
         return self.path / "metrics.jsonl"
 
     @property
@@ -117,12 +120,12 @@ class RunFolder:
 
     @property
     def ledger_file(self) -> Path:
-        """Who was aggregated with whom, ever."""
+        """Which clients were aggregated together, in all rounds."""
         return self.path / "ledger.sqlite"
 
     @property
     def memory_file(self) -> Path:
-        """What the simulated clients remember: the roster they trust, and every session they took part in."""
+        """The memory of the simulated clients: the roster they trust, and every session they took part in."""
         return self.path / "clients.sqlite"
 
     @property
@@ -132,20 +135,20 @@ class RunFolder:
 
     @property
     def secret_file(self) -> Path:
-        """What only the simulated clients would know: their signing keys and their noise are derived from it.
+        """The secret of the simulated clients: their signing keys and their noise are derived from it.
 
-        Whoever has it can take the noise out of every sum: it does not belong where the other files are published.
+        Whoever has it can remove the noise from every sum: do not publish it with the other files.
         """
         return self.path / "clients.secret"
 
     @property
     def checkpoint_file(self) -> Path:
-        """What is needed to go on."""
+        """What is needed to continue."""
         return self.path / "checkpoint.safetensors"
 
     @property
     def model_file(self) -> Path:
-        """What was learnt."""
+        """The trained model or models."""
         return self.path / "model.safetensors"
 
     @property
@@ -155,7 +158,7 @@ class RunFolder:
 
     @property
     def sums_folder(self) -> Path:
-        """What each round revealed, where that is kept: ``ROUND.npy``, the mean update in one row of float32."""
+        """What each round revealed, if that is kept: ``ROUND.npy``, the mean update in one row of float32."""
         return self.path / "sums"
 
     def keep_sum(self, number: int, mean: Sequence[FloatArray]) -> None:
@@ -166,7 +169,7 @@ class RunFolder:
         write_file(self.sums_folder / f"{number:06}.npy", file.getbuffer())
 
     def clean(self) -> None:
-        """Delete what a process that was killed left half written; call it with the lock held."""
+        """Delete half-written files of a process that was killed; call it with the lock held."""
         for folder in self.path, self.sums_folder:
             remove_drafts(folder)
 
@@ -189,7 +192,7 @@ class RunFolder:
         write_file(self.checkpoint_file, save(arrays, {"progress": progress}))
 
     def checkpoint(self) -> Checkpoint | None:
-        """Read the checkpoint; None if the run was stopped before its first one."""
+        """Read the checkpoint; None if the run was interrupted before its first one."""
         if not self.checkpoint_file.exists():
             return None
         try:
@@ -200,7 +203,7 @@ class RunFolder:
             raise InputError(f"{self.checkpoint_file} cannot be read: {error}") from error
 
     def records(self) -> list[RoundRecord]:
-        """Read what is recorded of all rounds; a line cut short by a crash ends the list."""
+        """Read the records of all rounds; a line cut short by a crash ends the list."""
         records: list[RoundRecord] = []
         kind = record_type(self.config().algorithm.columns)
         lines = self.metrics_file.read_bytes().splitlines() if self.metrics_file.exists() else []
@@ -240,7 +243,7 @@ def named_arrays(models: Mapping[str, Mapping[str, FloatArray]]) -> bytes:
 
 
 def checked_records(records: Sequence[RoundRecord], rounds: int, source: Path) -> list[RoundRecord]:
-    """Return the records of the first ``rounds`` rounds; they are all there, or the folder was tampered with."""
+    """Return the records of the first ``rounds`` rounds; :class:`InputError` if some are missing."""
     kept = list(records[:rounds])
     if [record.round for record in kept] != list(range(1, rounds + 1)):
         raise InputError(f"{source} does not have the {rounds} rounds that the checkpoint counts")

@@ -179,7 +179,7 @@ def test_a_run_stopped_in_order_ends_the_same_and_says_that_it_is_not_over(tmp_p
     stopped = interrupt.run.play()
     assert not stopped.summary.finished
     assert len(stopped.records) == 2
-    assert "This run was stopped" in (folder / "report.html").read_text()
+    assert "This run was interrupted" in (folder / "report.html").read_text()
     result = TrainingRun.open(RunFolder.open(folder)).play()
     assert result.summary.finished
     assert content(folder) == content(original)

@@ -172,7 +172,7 @@ def test_a_large_complete_graph_is_told_what_a_sparse_one_would_save(settings: d
 def test_a_run_that_has_not_begun_has_words_and_a_page() -> None:
     summary = summarised([], rounds=5)
     assert "not evaluated yet" in words(summary)
-    assert "This run was stopped" in run_page(summary, client_names(), [], "run")
+    assert "This run was interrupted" in run_page(summary, client_names(), [], "run")
 
 
 def test_the_page_escapes_what_it_is_given() -> None:

@@ -183,6 +183,7 @@ class TrainingRun:
 
     def _begin(self, records: Sequence[RoundRecord], progress: Progress | None) -> Stop | None:
         """Call the observers; return why no further round is to be played, if that is so."""
+        recorded = None if self._ignore_stop else self._recorded_stop(progress)
         start = RunStart(
             self.config,
             self.folder.path,
@@ -192,11 +193,10 @@ class TrainingRun:
             self._built.yardstick,
             self._built.promise,
             notes_before(self._built),
+            recorded.reason if recorded else "",
         )
         stop = self._observer.begin(start)
-        if self._ignore_stop:
-            return None
-        return self._recorded_stop(progress) or stop
+        return None if self._ignore_stop else recorded or stop
 
     def _recorded_stop(self, progress: Progress | None) -> Stop | None:
         """Return the stop in a checkpoint, unless the section of the settings that it depends on was changed."""

@@ -214,6 +214,8 @@ def _introduction(start: RunStart) -> list[str]:
     rounds, before = count(config.rounds, "round"), ""
     if played >= config.rounds:
         rounds, before = f"All {count(played, 'round')}", " were played before"
+    elif start.stopped:
+        rounds, before = count(played, "round"), " before the run ended early"
     elif played:
         rounds = f"Rounds {played + 1} to {config.rounds}"
     sized = config.cohort.policy in POLICIES  # others select as many clients as they like

@@ -32,6 +32,8 @@ class RunStart:
     """What holds over any number of rounds."""
     notes: tuple[str, ...] = ()
     """What users should know before the first round."""
+    stopped: str = ""
+    """Why no further round is played, if an observer ended the run before it was resumed."""
 
 
 class Observer:

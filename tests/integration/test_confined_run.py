@@ -144,7 +144,7 @@ def test_who_takes_no_step_up_sits_out(tmp_path: Path) -> None:
     assert completed == [True, True, True, False, False, False]
     assert [getattr(record, "stale") for record in result.records] == [0, 0, 12, 12, 12, 12]  # noqa: B009
     assert [getattr(record, "refused") for record in result.records] == [12, 24, 36, 36, 36, 36]  # noqa: B009
-    assert "12 of 12 are at the end" in (tmp_path / "run" / "report.html").read_text()
+    assert "12 of 12 were left out at the end" in (tmp_path / "run" / "report.html").read_text()
     unbounded = play(tmp_path / "unbounded", "confined.check.threshold=-1000.0", "confined.tau=0", "rounds=4")
     assert all(record.completed for record in unbounded.records)
 

@@ -136,7 +136,7 @@ def test_a_ledger_whose_run_is_gone_is_not_continued(tmp_path: Path, monkeypatch
     folder = interrupted(tmp_path / "run", monkeypatch)
     folder.checkpoint_file.unlink()
     with pytest.raises(
-        InputError, match=r"checkpoint\.safetensors is missing: the settings that they were played under are not known"
+        InputError, match=r"checkpoint\.safetensors is missing: the settings that they were"
     ):
         TrainingRun.open(folder).play()
 

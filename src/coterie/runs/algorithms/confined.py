@@ -280,6 +280,6 @@ def _loss_check(summary: Summary, settings: ConfinedSettings) -> str:
     bounded = settings.bound(summary.config.noise)
     bound = f"A participant is left out after {bounded} refusals in a row" if bounded else "No participant is left out"
     return (
-        f"{refused:,} of {decisions:,} decisions ({share:.1%}) refused a step. {bound}: {stale:,} of "
-        f"{summary.clients:,} are at the end."
+        f"{refused:,} of {decisions:,} decisions ({share:.1%}) refused a step. {bound}; {stale:,} of "
+        f"{summary.clients:,} were left out at the end."
     )

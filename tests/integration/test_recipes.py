@@ -135,9 +135,7 @@ def test_a_checkpoint_without_settings_is_held_to_those_of_the_folder(
 def test_a_ledger_whose_run_is_gone_is_not_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = interrupted(tmp_path / "run", monkeypatch)
     folder.checkpoint_file.unlink()
-    with pytest.raises(
-        InputError, match=r"checkpoint\.safetensors is missing: the settings that they were"
-    ):
+    with pytest.raises(InputError, match=r"checkpoint\.safetensors is missing: the settings that they were"):
         TrainingRun.open(folder).play()
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from coterie.errors import ConfigError
 from coterie.reproduce.confined_table.outcomes import Evaluation, Finding
+from coterie.runs.algorithms import algorithm_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +34,7 @@ def told(result: RunResult) -> Finding:
 
 
 def _curve(result: RunResult) -> Iterator[Evaluation]:
-    personal = result.summary.config.algorithm.personal
+    personal = algorithm_of(result.summary.config).personal
     for record in result.records:
         score = result.summary.yardstick.of(record)
         if score is None or record.test_loss is None:

@@ -1,4 +1,4 @@
-"""The secrets of simulated clients: their signing keys and their noise, all from what only they would know."""
+"""The secrets of simulated clients: their signing keys and their noise, derived from one secret of the run."""
 
 import hashlib
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from coterie.crypto.signing import Identity
 
 
 class ClientSecrets:
-    """What the clients of a run know and its server does not."""
+    """The secrets that the clients of a run know and its server does not."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
@@ -23,17 +23,17 @@ class ClientSecrets:
         return Identity.generate(DeterministicEntropy(self._secret), f"identity of {name}")
 
     def noise(self, number: int, name: str, update: Sequence[FloatArray]) -> Entropy:
-        """Return a client's noise in a round for this very update.
+        """Return a client's noise in a round for exactly this update.
 
-        A round that is repeated after a crash then has the same noise: with fresh noise, the server would see the
-        same sum twice and average the noise away. A repeated round with *other* updates has other noise: with the
-        same noise, the difference of the two sums would be free of it.
+        A round that is repeated after a crash has the same noise: with new noise, the server would see the same sum
+        twice and could average the noise away. A repeated round with *other* updates has other noise: with the same
+        noise, the difference of the two sums would have none.
         """
         return DeterministicEntropy(self._secret + f"/noise/{number}/{name}/".encode() + digest_of(update))
 
 
 def digest_of(arrays: Sequence[FloatArray | RingVector]) -> bytes:
-    """Return a name for exactly these arrays: an update, or what is made of it."""
+    """Return a digest of exactly these arrays."""
     hashed = hashlib.sha256()
     for array in arrays:
         hashed.update(f"{array.dtype}{array.shape}".encode())

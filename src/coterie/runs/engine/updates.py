@@ -1,4 +1,4 @@
-"""The updates of a round's clients: who trains, and how long anybody waits for it."""
+"""The updates of a round's clients: training, and how long the round waits for it."""
 
 import time
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from coterie.training.strategies import Strategy
 
 
 class LocalUpdates:
-    """Has the clients of a round trained, and notes how long anybody waited for that."""
+    """Lets the clients of a round train, and measures how long the round waits for them."""
 
     def __init__(self, strategy: Strategy, trainer: Trainer) -> None:
         self.strategy = strategy
@@ -25,13 +25,13 @@ class LocalUpdates:
         self.losses: dict[str, float] = {}
         self._computed: dict[str, float] = {}
         self.recipes: dict[str, bytes] = {}
-        """For each client that trains, a name for all that makes an update of its data: its model and its work."""
+        """For each client that trains, a digest of everything that its update depends on besides its data."""
         self.given: dict[str, bytes] = {}
-        """The same, for those who were given it and did not have it themselves."""
+        """The same, for clients that got the model from the server."""
         self._hashed: tuple[ModelArrays, bytes] | None = None
 
     def begin(self) -> None:
-        """Forget the round before."""
+        """Forget the previous round."""
         self._waits, self.losses, self._computed, self.given, self.recipes = [], {}, {}, {}, {}
 
     def start(self, number: int, clients: Sequence[str]) -> None:
@@ -42,12 +42,12 @@ class LocalUpdates:
         self._trainer.start(tasks)
 
     def content(self, number: int) -> bytes:
-        """Return a name for what everybody is to train in a round, and how; empty where each has a model of its own."""
+        """Return a digest of the model and the work of a round; empty if every client has its own model."""
         self._hashed = None  # a strategy may have changed its arrays where they are
         return self._content(self.strategy.task(number, self.strategy.clients[0])) if self.strategy.alike else b""
 
     def _content(self, task: LocalTask) -> bytes:
-        # In one process everybody is handed the same arrays, which are hashed once.
+        # In one process all clients get the same arrays, which are hashed once.
         if self._hashed is None or self._hashed[0] is not task.state:
             self._hashed = task.state, digest_of(task.state)
         return digest(bind("run content", self._hashed[1], task.round, str(task.seed).encode(), name_of(task.work)))
@@ -71,7 +71,7 @@ class LocalUpdates:
 
     @property
     def seconds(self) -> float:
-        """How long at least one thread waited: the union of all waits, not their sum."""
+        """The time in which at least one thread waited: the union of all waits, not their sum."""
         total, reached = 0.0, 0.0
         for began, ended in sorted(self._waits):
             total += max(0.0, ended - max(began, reached))
@@ -80,15 +80,15 @@ class LocalUpdates:
 
     @property
     def compute_seconds(self) -> float:
-        """Processor time of all clients whose update was asked for."""
+        """Processor time of all clients whose updates were used."""
         return sum(self._computed.values())
 
 
 def name_of(value: object) -> bytes:
-    """Return a name for exactly this work and all that is in it.
+    """Return a name for exactly this work and everything in it.
 
-    Not its ``repr``: that leaves out fields, the middle of long arrays and the last digits of short ones, and a server
-    could hide there what it gives one client only.
+    A ``repr`` would not do: it omits fields, the middle of long arrays and the last digits of short ones. A server
+    could hide there what it gives to one client only.
     """
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
     match value:

@@ -17,9 +17,9 @@ PUBLIC = frozenset(
         *("seconds", "train_seconds", "protect_seconds"),  # a server sees when messages come
     }
 )
-"""Fields that the server sees anyway, or that follow from what it sees; all others come from the clients' data."""
+"""Fields that the server sees anyway, or that follow from what it sees; all others depend on the clients' data."""
 SCORES = frozenset({"test_loss", "accuracy", "error"})
-"""Fields that are as public as the models they are of."""
+"""Fields that are as public as the models they measure."""
 CLOCKS = ("seconds", "train_seconds", "protect_seconds", "compute_seconds")
 """Fields measured with a clock; all others are the same whenever and wherever a run is repeated."""
 
@@ -30,19 +30,19 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     round: int
     outcome: Outcome
     reason: str = ""
-    """Why there is no result, where there is none."""
+    """Why there is no result, if there is none."""
     available: int | None = None
-    """How many clients were there when the round began, to be selected from; all others were absent."""
+    """How many clients were available when the round began; all others were absent."""
     selected: int = 0
-    """How many of these were selected; :attr:`tally` says what became of them."""
+    """How many of these were selected; :attr:`tally` says what happened to them."""
     aggregated: tuple[str, ...] = ()
-    """Whose sum was revealed; if the round was aborted after that, without use."""
+    """The clients whose sum was revealed; it was not used if the round was aborted afterwards."""
     dropped: tuple[str, ...] = ()
-    """Selected clients that left before their contribution counted; in older records, all that left."""
+    """Selected clients that dropped out before their contribution counted; in older records, all that dropped out."""
     stranded: tuple[str, ...] = ()
-    """Clients that contributed and were excluded all the same, because one of their circle had dropped out."""
+    """Clients that contributed and were excluded because one of their circle had dropped out."""
     left_later: tuple[str, ...] = ()
-    """Clients in the sum, or excluded, that left after they had contributed: they count as if they had stayed."""
+    """Clients in the sum, or excluded, that dropped out after contributing: they count as if they had stayed."""
     learning_rate: float = 0.0
     train_loss: float | None = None
     """Mean over the clients that trained, of their examples' loss while training."""
@@ -52,7 +52,7 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     error: float | None = None
     """Mean absolute error on the test examples in the unit of their targets, where that is known."""
     strong_privacy: int | None = None
-    """T of all rounds so far: the fewest clients that cannot be told apart (So et al. 2023)."""
+    """T of all rounds so far: the size of the smallest group that the sums do not separate (So et al. 2023)."""
     exposed: int = 0
     """Clients whose own update the server can compute from all rounds so far."""
     fairness_gap: float = 0.0
@@ -77,19 +77,19 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def completed(self) -> bool:
-        """Whether the model learnt something."""
+        """Whether the round has a result."""
         return self.outcome is Outcome.COMPLETED
 
     @property
     def tally(self) -> Tally:
-        """What became of the clients that were selected, in numbers that add up."""
+        """What happened to the selected clients, in numbers that add up."""
         aggregated = self.aggregated if self.completed else ()
         return Tally.of(self.selected, aggregated=aggregated, stranded=self.stranded, dropped=self.dropped)
 
 
 @cache
 def record_type(columns: tuple[str, ...]) -> type[RoundRecord]:
-    """Return the record of an algorithm with columns of its own: numbers, or None where they are not known."""
+    """Return the record type of an algorithm with its own columns: numbers, or None if they are not known."""
     if not columns:
         return RoundRecord
     fields = [(column, float | None, None) for column in columns]
@@ -105,12 +105,11 @@ def extend(record: RoundRecord, columns: tuple[str, ...], values: Mapping[str, f
 
 
 def beside_noise(record: RoundRecord, public: Collection[str]) -> RoundRecord:
-    """Return what may be written down of a round whose sums have noise: only what is declared public.
+    """Return what may be recorded of a round whose sums have noise: only what is declared public.
 
-    Noise in the sums is worth nothing if the same training shows elsewhere without it. So this is asked about every
-    record of a run with noise, whatever its algorithm: the fields of :data:`PUBLIC` stay, and of an algorithm's columns
-    and :data:`SCORES` those in ``public``. All others are as if nobody had measured them, also those that are yet to be
-    invented.
+    Noise in the sums protects nothing if another number shows the same training without it. So every record of a run
+    with noise keeps only the fields of :data:`PUBLIC`, and those of the algorithm's columns and of :data:`SCORES` that
+    are in ``public``. All others get their defaults, also fields that are added later.
     """
     unknown = [
         (field.name, field.default)
@@ -121,5 +120,5 @@ def beside_noise(record: RoundRecord, public: Collection[str]) -> RoundRecord:
 
 
 def own_columns(record: RoundRecord) -> tuple[str, ...]:
-    """Return which columns a record has besides those of all algorithms."""
+    """Return the columns that the algorithm added to a record."""
     return record.__struct_fields__[len(RoundRecord.__struct_fields__) :]

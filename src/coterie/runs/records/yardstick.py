@@ -1,7 +1,7 @@
-"""The yardstick of a run: by which number its models are judged, what that is called and how it is written.
+"""The yardstick of a run: the number that its models are judged by, its name and its format.
 
-Everything that shows how well a model does asks here: whether targets are labels or numbers is decided once, where the
-federation is put together, and nowhere else.
+Console, summary, page and figures use it. Whether targets are labels or numbers is decided in one place, where the
+federation is built.
 """
 
 from collections.abc import Mapping
@@ -18,24 +18,24 @@ class Yardstick:
     name: str
     column: Literal["accuracy", "test_loss"]
     scaling: str = ""
-    """How targets were scaled, in words, where they were."""
+    """How targets were scaled, in words, if they were."""
     unit: str = ""
-    """The unit of the records' ``error``; empty where they have none."""
+    """The unit of the records' ``error``; empty if they have none."""
     rules: Mapping[str, float] = field(default_factory=dict)
-    """What rules of thumb score that learn nothing, by their names."""
+    """The scores of rules of thumb that learn nothing, by their names."""
 
     @property
     def share(self) -> bool:
-        """Whether it is a share of the examples, and the more the better; otherwise, the less the better."""
+        """Whether it is a share of the examples, which is better if it is larger; otherwise smaller is better."""
         return self.column == "accuracy"
 
     def of(self, record: RoundRecord) -> float | None:
-        """Return what a round reached; None where it was not evaluated."""
+        """Return the value of a round; None if it was not evaluated."""
         value: float | None = getattr(record, self.column)
         return value
 
     def written(self, value: float) -> str:
-        """Return a value as it is shown."""
+        """Return a value as text."""
         return f"{value:.1%}" if self.share else f"{value:.4g}"
 
     def told(self, value: float) -> str:

@@ -1,4 +1,4 @@
-"""Locks on folders: one that a process is working on is refused to others."""
+"""The lock on a folder: only one process at a time may work in it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from coterie.locks import lock
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep every other process from working in this folder; the lock ends with the process, however it ends."""
+    """Keep other processes out of this folder; the lock ends with the process, however it ends."""
     with lock(folder / ".lock", wait=False) as held:
         if not held:
             raise ConfigError(f"another process is working on {folder}")

@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from coterie.auditing.findings import AuditReport
     from coterie.planning.population import PopulationPlan
     from coterie.planning.session import Plan
-    from coterie.runs.run import RunResult
+    from coterie.runs.engine.run import RunResult
 else:  # imported when they are first used, so that ``import coterie`` stays light; a type checker knows them all
     _HOMES = {
         "AggregationResult": "coterie.api",
         "AuditReport": "coterie.auditing.findings",
         "Plan": "coterie.planning.session",
         "PopulationPlan": "coterie.planning.population",
-        "RunResult": "coterie.runs.run",
+        "RunResult": "coterie.runs.engine.run",
         "aggregate": "coterie.api",
         "audit": "coterie.api",
         "plan": "coterie.api",

@@ -1,4 +1,4 @@
-"""The four verbs, each the whole of it in one call; heavy things are imported when they are used."""
+"""The four verbs of the library: train, aggregate, audit and plan. Heavy packages are imported when they are used."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from coterie.cohorts.participation import Participation
     from coterie.cohorts.policies import Policy
     from coterie.planning.population import PopulationPlan
-    from coterie.runs.observers import Observer
-    from coterie.runs.run import RunResult
+    from coterie.runs.engine.run import RunResult
+    from coterie.runs.report.observers import Observer
     from coterie.training.local import Loss
     from coterie.training.own import Module
 
@@ -177,6 +177,7 @@ def train(
     loss: "Loss | None" = None,
     out: str | Path | None = None,
     resume: bool = False,
+    ignore_stop: bool = False,
     progress: bool = True,
     observers: "Sequence[Observer]" = (),
 ) -> "RunResult":
@@ -194,8 +195,8 @@ def train(
         test_set: examples to judge the model by, if there are any; a :class:`~coterie.training.Dataset` holds both.
         clients: how many clients there are; or the examples of each, by name or in a list.
         cohort: K, how many of them take part in a round; by default 8, or all if they are fewer.
-        privacy: T; fewer clients than this can never be told apart, however many rounds there are. Where circles of
-            a client more fill the cohort better, and nobody is ever missing, T is that much larger.
+        privacy: T; the sums of any number of rounds are about at least so many clients. T is larger if larger circles
+            fill the cohort better and no client is ever missing.
         rounds: how many rounds to play.
         policy: who selects cohorts, instead of circles of ``privacy`` clients: anything with the method ``select`` of
             :class:`~coterie.cohorts.policies.Policy`. What it keeps together it names by an attribute ``circles``.
@@ -208,14 +209,16 @@ def train(
         out: the folder of the run; by default a new one in ``runs``.
         resume: go on with the run in ``out`` if there is one; everything else must be as it was, but for ``rounds``.
             More rounds keep the learning rate that the schedule ended with.
-        progress: show on the console how it goes; without it, what to know is a warning.
-        observers: who else is told.
+        ignore_stop: with ``resume``, continue although early stopping or an observer ended the run.
+        progress: show the run on the console; without it, notes on the run are Python warnings.
+        observers: objects that are called after each round. A :class:`~coterie.runs.report.observers.Observer` may end
+            the run by a :class:`~coterie.runs.records.stop.Stop` with a reason. A resumed run respects that.
 
     """
-    from coterie.runs.federation import make_federation
-    from coterie.runs.folder import RunFolder
-    from coterie.runs.own import Wanted, own_config, own_dataset, reconciled
-    from coterie.runs.run import TrainingRun
+    from coterie.runs.engine.federation import make_federation
+    from coterie.runs.engine.program import Wanted, own_config, own_dataset, reconciled
+    from coterie.runs.engine.run import TrainingRun
+    from coterie.runs.storage.folder import RunFolder
     from coterie.training.own import instantiate
     from coterie.training.streams import torch_seed
 
@@ -233,11 +236,11 @@ def train(
     federation = replace(make_federation(config, dataset, module, loss, policy), decisions=decisions)
     everybody = list(observers)
     if progress:
-        from coterie.runs.console import Watcher
+        from coterie.runs.report.console import Watcher
 
         everybody.insert(0, Watcher())
     else:
-        from coterie.runs.observers import Warner
+        from coterie.runs.report.observers import Warner
 
         everybody.insert(0, Warner())
     path = Path(out) if out is not None else None
@@ -245,7 +248,8 @@ def train(
         if not resume:
             raise ConfigError(f"{path} holds a run already; resume=True goes on with it, another out begins a new one")
         folder, federation = RunFolder.open(path), replace(federation, decisions=())  # said when the run began
-        return TrainingRun.open(folder, federation, everybody, reconciled(folder, config, wanted)).play()
+        changes = reconciled(folder, config, wanted)
+        return TrainingRun.open(folder, federation, everybody, changes, ignore_stop=ignore_stop).play()
     return TrainingRun.begin(path, config, federation, everybody).play()
 
 

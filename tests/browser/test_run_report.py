@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.runs import FORECAST, HOSTILE, client_names, courses, made_up, regression, summarised
 
-from coterie.runs.page import run_page
+from coterie.runs.report.page import run_page
 
 if TYPE_CHECKING:
     from tests.browser.conftest import Page

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from coterie.cohorts.ledger import Ledger
-from coterie.runs.federation import find_federation
-from coterie.runs.folder import RunFolder
-from coterie.runs.local_updates import LocalUpdates
-from coterie.runs.observers import Journal
-from coterie.runs.run import TrainingRun
+from coterie.runs.engine.federation import find_federation
+from coterie.runs.engine.run import TrainingRun
+from coterie.runs.engine.updates import LocalUpdates
+from coterie.runs.storage.folder import RunFolder
+from coterie.runs.storage.journal import Journal
 
 
 class Moments:

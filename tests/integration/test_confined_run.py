@@ -15,9 +15,9 @@ from coterie.api import train
 from coterie.cli import app
 from coterie.cohorts.ledger import Ledger, Outcome
 from coterie.errors import ConfigError
-from coterie.runs.config_file import load_config
-from coterie.runs.folder import RunFolder
-from coterie.runs.run import RunResult, TrainingRun
+from coterie.runs.engine.run import RunResult, TrainingRun
+from coterie.runs.settings.toml import load_config
+from coterie.runs.storage.folder import RunFolder
 
 SMALL = (
     *("training.algorithm=confined", "rounds=6", "clients.count=12", "cohort.size=6", "training.evaluate_every=1"),
@@ -113,7 +113,7 @@ def test_with_noise_nothing_is_written_down_that_has_none(tmp_path: Path, algori
     assert numbers["accuracy"] is None
     assert {name: value for name, value in numbers["extras"].items() if name in PRIVATE and value is not None} == {}
     page = " ".join((folder / "report.html").read_text().split())
-    assert "is not written down: it would show their data without the noise" in page
+    assert "is not recorded: it would show their data without the noise" in page
     assert "decisions (" not in page
     assert "standard deviation" not in page
     assert len(list((folder / "sums").glob("*.npy"))) == sum(record.completed for record in result.records)
@@ -144,7 +144,7 @@ def test_who_takes_no_step_up_sits_out(tmp_path: Path) -> None:
     assert completed == [True, True, True, False, False, False]
     assert [getattr(record, "stale") for record in result.records] == [0, 0, 12, 12, 12, 12]  # noqa: B009
     assert [getattr(record, "refused") for record in result.records] == [12, 24, 36, 36, 36, 36]  # noqa: B009
-    assert "12 of 12 do at the end" in (tmp_path / "run" / "report.html").read_text()
+    assert "12 of 12 were left out at the end" in (tmp_path / "run" / "report.html").read_text()
     unbounded = play(tmp_path / "unbounded", "confined.check.threshold=-1000.0", "confined.tau=0", "rounds=4")
     assert all(record.completed for record in unbounded.records)
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="training needs coterie[train]")
-from coterie.runs.build import build_run
-from coterie.runs.config_file import load_config
-from coterie.runs.federation import find_federation
-from coterie.runs.folder import RunFolder
-from coterie.runs.observers import Observer
-from coterie.runs.records import RoundRecord
-from coterie.runs.run import RunResult, TrainingRun
+from coterie.runs.engine.build import build_run
+from coterie.runs.engine.federation import find_federation
+from coterie.runs.engine.run import RunResult, TrainingRun
+from coterie.runs.records.record import RoundRecord
+from coterie.runs.report.observers import Observer
+from coterie.runs.settings.toml import load_config
+from coterie.runs.storage.folder import RunFolder
 from coterie.training.data.energy import SAMPLE
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "energy.toml"
@@ -77,7 +77,7 @@ class Impatient(Observer):
 
     run: TrainingRun
 
-    def played(self, record: RoundRecord) -> None:
+    def after_round(self, record: RoundRecord) -> None:
         self.run.stop()
 
 

@@ -18,10 +18,11 @@ from coterie.api import train
 from coterie.cohorts.circles import random_circles
 from coterie.cohorts.ledger import Outcome
 from coterie.errors import ConfigError
-from coterie.runs.config_file import load_config
-from coterie.runs.observers import Observer
-from coterie.runs.records import RoundRecord
-from coterie.runs.run import RunResult, TrainingRun
+from coterie.runs.algorithms import algorithm_of
+from coterie.runs.engine.run import RunResult, TrainingRun
+from coterie.runs.records.record import RoundRecord
+from coterie.runs.report.observers import Observer
+from coterie.runs.settings.toml import load_config
 
 MINE = "tests.support.mine"
 
@@ -173,7 +174,7 @@ def test_random_transforms_act_in_every_pass_and_runs_can_be_repeated(tmp_path: 
 
 def test_a_run_on_random_transforms_is_resumed_to_the_same_bits_also_in_workers(tmp_path: Path) -> None:
     class Stopper(Observer):
-        def played(self, record: RoundRecord) -> None:
+        def after_round(self, record: RoundRecord) -> None:
             if record.round == 2:
                 raise KeyboardInterrupt
 
@@ -321,7 +322,7 @@ def test_a_policy_without_circles_promises_nothing(tmp_path: Path, capsys: pytes
     assert firsts[0] == tuple(f"site-{number}" for number in range(4))
     assert set(firsts[1]) >= {"site-4", "site-5"}
     assert result.privacy == 1
-    words = dict(result.summary.config.algorithm.words(result.summary))["Privacy"]
+    words = dict(algorithm_of(result.summary.config).words(result.summary))["Privacy"]
     assert "no number of rounds" not in words
 
 

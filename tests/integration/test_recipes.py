@@ -16,12 +16,13 @@ import coterie
 from coterie.cohorts.ledger import Ledger
 from coterie.cohorts.memory import MemoryFile
 from coterie.errors import ConfigError, InputError, TrainingError
-from coterie.runs import changes, run
-from coterie.runs.config_file import load_config
-from coterie.runs.folder import Checkpoint, RunFolder
-from coterie.runs.observers import Observer, RunStart
-from coterie.runs.records import RoundRecord
-from coterie.runs.run import TrainingRun
+from coterie.runs.engine import run
+from coterie.runs.engine.run import TrainingRun
+from coterie.runs.records.record import RoundRecord
+from coterie.runs.report.observers import Observer, RunStart
+from coterie.runs.settings import changes
+from coterie.runs.settings.toml import load_config
+from coterie.runs.storage.folder import Checkpoint, RunFolder
 
 SMALL = (
     *("rounds=3", "clients.count=6", "cohort.size=4", "model.name=softmax-regression", "training.epochs=1"),
@@ -103,7 +104,7 @@ def test_clients_refuse_another_recipe_even_if_the_run_does_not(
     folder = interrupted(tmp_path / "run", monkeypatch, *settings)
     with pytest.raises(ConfigError, match="began under other settings"):
         TrainingRun.open(folder, changes=[change])
-    monkeypatch.setattr("coterie.runs.run.check_changes", lambda before, after: None)
+    monkeypatch.setattr("coterie.runs.engine.run.check_changes", lambda before, after: None)
     with pytest.raises(TrainingError, match="under another recipe"):
         TrainingRun.open(folder, changes=[change]).play()
 
@@ -112,7 +113,7 @@ def test_participants_of_confined_descent_hold_to_their_own_recipe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = interrupted(tmp_path / "run", monkeypatch, *CONFINED)
-    monkeypatch.setattr("coterie.runs.run.check_changes", lambda before, after: None)
+    monkeypatch.setattr("coterie.runs.engine.run.check_changes", lambda before, after: None)
     with pytest.raises(TrainingError, match="under another recipe"):
         TrainingRun.open(folder, changes=["confined.spread=0.2"]).play()
     assert len(TrainingRun.open(folder, changes=["confined.spread=0.1"]).play().records) == 3
@@ -134,7 +135,7 @@ def test_a_checkpoint_without_settings_is_held_to_those_of_the_folder(
 def test_a_ledger_whose_run_is_gone_is_not_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = interrupted(tmp_path / "run", monkeypatch)
     folder.checkpoint_file.unlink()
-    with pytest.raises(InputError, match=r"checkpoint\.safetensors is missing: nobody knows under which settings"):
+    with pytest.raises(InputError, match=r"checkpoint\.safetensors is missing: the settings that they were"):
         TrainingRun.open(folder).play()
 
 
@@ -187,7 +188,7 @@ def test_clients_commit_what_they_answer_a_few_times_a_round(
         def begin(self, start: RunStart) -> None:
             counts.append(0)
 
-        def played(self, record: RoundRecord) -> None:
+        def after_round(self, record: RoundRecord) -> None:
             counts.append(0)
 
     monkeypatch.setattr(MemoryFile, "writing", counted)

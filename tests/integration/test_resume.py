@@ -20,16 +20,16 @@ from coterie.cohorts.ledger import Entry, Ledger
 from coterie.cohorts.memory import MemoryFile
 from coterie.cohorts.roster import Client
 from coterie.errors import ConfigError, InputError, LedgerTampered, TrainingError
-from coterie.runs.build import build_run
-from coterie.runs.collusion import session_colluders
-from coterie.runs.config_file import load_config
-from coterie.runs.federation import find_federation
-from coterie.runs.folder import SECRET_BYTES, Checkpoint, RunFolder
-from coterie.runs.locks import locked
-from coterie.runs.observers import Observer
-from coterie.runs.recorded_promise import read_promise
-from coterie.runs.records import CLOCKS, RoundRecord
-from coterie.runs.run import TrainingRun
+from coterie.runs.engine.build import build_run
+from coterie.runs.engine.federation import find_federation
+from coterie.runs.engine.promise import read_promise
+from coterie.runs.engine.run import TrainingRun
+from coterie.runs.records.record import CLOCKS, RoundRecord
+from coterie.runs.report.observers import Observer
+from coterie.runs.sections.collusion import session_colluders
+from coterie.runs.settings.toml import load_config
+from coterie.runs.storage.folder import SECRET_BYTES, Checkpoint, RunFolder
+from coterie.runs.storage.lock import locked
 
 RESUME = "import typer; from coterie.cli.run import resume; typer.run(resume)"
 PROGRAM = Path(__file__).with_name("run_crashes.py")
@@ -164,7 +164,7 @@ class Interrupt(Observer):
         self._after = after
         self.run: TrainingRun | None = None
 
-    def played(self, record: RoundRecord) -> None:
+    def after_round(self, record: RoundRecord) -> None:
         if record.round == self._after and self.run:
             self.run.stop()
 
@@ -179,7 +179,7 @@ def test_a_run_stopped_in_order_ends_the_same_and_says_that_it_is_not_over(tmp_p
     stopped = interrupt.run.play()
     assert not stopped.summary.finished
     assert len(stopped.records) == 2
-    assert "This run was stopped" in (folder / "report.html").read_text()
+    assert "This run was interrupted" in (folder / "report.html").read_text()
     result = TrainingRun.open(RunFolder.open(folder)).play()
     assert result.summary.finished
     assert content(folder) == content(original)

@@ -25,15 +25,15 @@ from coterie.cli.run import init, resume, run
 from coterie.cohorts.ledger import Ledger, Outcome
 from coterie.errors import ConfigError, TrainingError
 from coterie.host import install_command
-from coterie.runs.config import RunConfig
-from coterie.runs.config_file import load_config
-from coterie.runs.console import Watcher, cohort
-from coterie.runs.curriculum import make_schedule, with_schedule_length
-from coterie.runs.federation import find_federation
-from coterie.runs.folder import RunFolder
-from coterie.runs.observers import Observer
-from coterie.runs.records import CLOCKS, RoundRecord
-from coterie.runs.run import RunResult, TrainingRun
+from coterie.runs.engine.curriculum import make_schedule
+from coterie.runs.engine.federation import find_federation
+from coterie.runs.engine.run import RunResult, TrainingRun
+from coterie.runs.records.record import CLOCKS, RoundRecord
+from coterie.runs.report.console import Watcher, cohort
+from coterie.runs.report.observers import Observer
+from coterie.runs.settings.config import RunConfig, with_schedule_length
+from coterie.runs.settings.toml import load_config
+from coterie.runs.storage.folder import RunFolder
 from coterie.training import Dataset, flatten
 from coterie.training.evaluate import evaluate
 
@@ -376,8 +376,8 @@ def test_json_is_all_that_is_printed(tmp_path: Path) -> None:
 class Impatient(Watcher):
     """Presses Ctrl-C after the second round."""
 
-    def played(self, record: RoundRecord) -> None:
-        super().played(record)
+    def after_round(self, record: RoundRecord) -> None:
+        super().after_round(record)
         if record.round == 2:
             signal.raise_signal(signal.SIGINT)
 
@@ -386,7 +386,7 @@ def test_ctrl_c_stops_after_the_round_and_resume_goes_on(tmp_path: Path, monkeyp
     folder = tmp_path / "run"
     small = [word for setting in SMALL for word in ("--set", setting)]
     with monkeypatch.context() as patched:
-        patched.setattr("coterie.runs.console.Watcher", Impatient)
+        patched.setattr("coterie.runs.report.console.Watcher", Impatient)
         code, output = command("run", *small, "--out", str(folder))
     assert code == 130
     assert "Stopping after this round" in output
@@ -485,7 +485,7 @@ class Counter(Observer):
     def step(self, number: int, step: str, done: int, asked: int) -> None:
         self.steps += 1
 
-    def played(self, record: RoundRecord) -> None:
+    def after_round(self, record: RoundRecord) -> None:
         self.rounds += 1
 
     def end(self, summary: object) -> None:

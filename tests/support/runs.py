@@ -9,16 +9,17 @@ from coterie.arithmetic.quantize import Layout
 from coterie.auditing.auditor import Auditor
 from coterie.cohorts.ledger import Outcome
 from coterie.cohorts.policies import PolicySettings, largest_cohort
-from coterie.runs.build import Cohorts
-from coterie.runs.config import RunConfig
-from coterie.runs.config_file import make_config
-from coterie.runs.forecasts import Course
-from coterie.runs.promise import Promise, make_promise
-from coterie.runs.protection import make_protection
-from coterie.runs.records import RoundRecord
-from coterie.runs.selection import make_selection
-from coterie.runs.summary import Summary
-from coterie.runs.yardstick import ACCURACY, SQUARED_ERROR, Yardstick
+from coterie.runs.engine.cohorts import Cohorts
+from coterie.runs.engine.promise import make_promise
+from coterie.runs.engine.protection import make_protection
+from coterie.runs.engine.selection import make_selection
+from coterie.runs.records.promise import Promise
+from coterie.runs.records.record import RoundRecord
+from coterie.runs.records.summary import Summary
+from coterie.runs.records.yardstick import ACCURACY, SQUARED_ERROR, Yardstick
+from coterie.runs.report.forecasts import Course
+from coterie.runs.settings.config import RunConfig
+from coterie.runs.settings.toml import make_config
 
 CLIENTS = 12
 HOSTILE = "<script>window.hacked=1</script> @ink a&amp;b"

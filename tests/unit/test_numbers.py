@@ -16,7 +16,7 @@ from tests.support.outputs import PROJECT, DataMissing, Near, NoteError, load, r
 
 from coterie.cli import app
 from coterie.errors import ConfigError
-from coterie.runs.config_file import load_config
+from coterie.runs.settings.toml import load_config
 
 TEXTS = {name: (PROJECT / name).read_text(encoding="utf-8") for name in documents()}
 NOTES = [note for name, text in TEXTS.items() for note in read_notes(text, name)]

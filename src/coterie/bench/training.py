@@ -25,13 +25,13 @@ from coterie.arithmetic.quantize import Quantizer
 from coterie.cohorts.memory import MemoryFile
 from coterie.cohorts.roster import Roster
 from coterie.errors import ConfigError, RoundAborted
-from coterie.runs.build import build_run
-from coterie.runs.config import RunConfig
-from coterie.runs.config_file import make_config
-from coterie.runs.federation import Federation
-from coterie.runs.folder import RunFolder
-from coterie.runs.loop import Engine
-from coterie.runs.records import RoundRecord
+from coterie.runs.engine.build import build_run
+from coterie.runs.engine.federation import Federation
+from coterie.runs.engine.loop import Engine
+from coterie.runs.records.record import RoundRecord
+from coterie.runs.settings.config import RunConfig
+from coterie.runs.settings.toml import make_config
+from coterie.runs.storage.folder import RunFolder
 from coterie.training.flatten import ModelArrays
 from coterie.training.local import ArrayData, Problem
 from coterie.training.models import build, parameter_count

@@ -254,7 +254,7 @@ def _promise(log: str) -> tuple[str, dict[str, Any]]:
     if log == "-" or not Path(log).is_dir():
         return "", {}
     from coterie.errors import CoterieError
-    from coterie.runs.recorded_promise import read_promise
+    from coterie.runs.engine.promise import read_promise
 
     try:
         found = read_promise(Path(log))

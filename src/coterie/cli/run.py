@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-    from coterie.runs.run import TrainingRun
+    from coterie.runs.engine.run import TrainingRun
 
 CONFIG = Path("coterie.toml")
 INTERRUPTED = 130
@@ -39,12 +39,12 @@ def run(
 ) -> None:
     """Train a model across many clients, every round under secure aggregation.
 
-    The run folder gets the settings, metrics, participation ledger, model and a report. Ctrl-C stops after the round
-    in progress; a run that was stopped or killed goes on with coterie resume.
+    The run folder gets the settings, metrics, participation ledger, model and a report. Ctrl-C interrupts the run after
+    the round in progress; coterie resume continues a run that was interrupted or killed.
     """
     from rich.console import Console
 
-    from coterie.runs.config_file import load_config
+    from coterie.runs.settings.toml import load_config
 
     folder = [f"data.folder={json.dumps(str(data_dir.absolute()))}"] if data_dir else []
     wanted = load_config(config, [*(settings or []), *folder])
@@ -55,36 +55,41 @@ def run(
 
             warm_up()  # worker processes load torch while this one does
         with train_extra():
-            from coterie.runs.console import Watcher
-            from coterie.runs.run import TrainingRun
+            from coterie.runs.engine.run import TrainingRun
+            from coterie.runs.report.console import Watcher
 
             training = TrainingRun.begin(out, wanted, observers=[Watcher(console)])
     _play(training, as_json)
 
 
 def resume(
-    folder: Annotated[Path, typer.Argument(help="The folder of a run that was stopped or killed.")],
+    folder: Annotated[Path, typer.Argument(help="The folder of a run that was interrupted or killed.")],
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change what may change, such as rounds=200; may be repeated."),
     ] = None,
+    ignore_stop: Annotated[
+        bool, typer.Option("--ignore-stop", help="Continue although early stopping or an observer ended the run.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Go on with a run after Ctrl-C, a crash or kill -9.
+    """Continue a run after Ctrl-C, a crash or kill -9.
 
-    Model, metrics and ledger become those of a run that was never interrupted, bit for bit, but for times. A run goes
-    on under the settings it began with: config.toml must not be edited, and --set changes only what cannot change the
-    rounds that were played.
+    Model, metrics and ledger become those of a run that was never interrupted, bit for bit, except times. A run keeps
+    the settings it began with: config.toml must not be edited, and --set changes only what cannot change the rounds
+    that were played. A run that early stopping ended plays no further round, unless --set changes stopping.
     """
     from rich.console import Console
 
     console = Console(highlight=False, quiet=as_json)
     with console.status("Loading data and model ..."), train_extra():
-        from coterie.runs.console import Watcher
-        from coterie.runs.folder import RunFolder
-        from coterie.runs.run import TrainingRun
+        from coterie.runs.engine.run import TrainingRun
+        from coterie.runs.report.console import Watcher
+        from coterie.runs.storage.folder import RunFolder
 
-        training = TrainingRun.open(RunFolder.open(folder), observers=[Watcher(console)], changes=settings or ())
+        training = TrainingRun.open(
+            RunFolder.open(folder), observers=[Watcher(console)], changes=settings or (), ignore_stop=ignore_stop
+        )
     _play(training, as_json)
 
 
@@ -98,7 +103,7 @@ def init(
     """Write a file with every setting of coterie run, its default and what it means."""
     from coterie.errors import ConfigError
     from coterie.files import create_output, write_output
-    from coterie.runs.config_file import commented_toml
+    from coterie.runs.settings.toml import commented_toml
 
     if str(file) == "-":
         typer.echo(commented_toml(algorithm=algorithm), nl=False)
@@ -122,7 +127,7 @@ def _play(training: "TrainingRun", as_json: bool) -> None:
 
 @contextmanager
 def _stoppable(training: "TrainingRun") -> "Iterator[None]":
-    """Let the first Ctrl-C stop the run after the round in progress, and the second at once."""
+    """Let the first Ctrl-C interrupt the run after the round in progress, and the second at once."""
     before = signal.getsignal(signal.SIGINT)
 
     def ask(_number: int, _frame: "FrameType | None") -> None:

@@ -244,17 +244,33 @@ class PolicyKind:
     compose: Callable[[PolicySettings, np.random.Generator], Circles]
     build: Callable[[Circles, PolicySettings], Policy]
 
+    @property
+    def keeps_circles(self) -> bool:
+        """Whether it keeps clients together over many rounds; otherwise it promises nothing over several rounds."""
+        return self.compose is not compose_singles
+
+    @property
+    def adjustable(self) -> bool:
+        """Whether its circles have the size that ``privacy`` asks for."""
+        return self.compose is compose_circles
+
+    def privacy(self, settings: PolicySettings) -> int:
+        """Return the strong T that it promises: the size of its smallest circle, which does not depend on chance."""
+        return self.compose(settings, np.random.default_rng(0)).privacy
+
 
 _UNPROTECTED = "nothing over several rounds: strong T is 1"
 
 
-def _compose_circles(settings: PolicySettings, rng: np.random.Generator) -> Circles:
+def compose_circles(settings: PolicySettings, rng: np.random.Generator) -> Circles:
+    """Form circles of ``privacy`` clients, or a little more: at random, or of clients that are similarly available."""
     if settings.similar:
         return similar_circles(settings.dropout, settings.privacy, rng)
     return random_circles(settings.dropout.size, settings.privacy, rng)
 
 
-def _compose_singles(settings: PolicySettings, _rng: np.random.Generator) -> Circles:
+def compose_singles(settings: PolicySettings, _rng: np.random.Generator) -> Circles:
+    """Keep nobody together."""
     return single_circles(settings.dropout.size)
 
 
@@ -262,19 +278,19 @@ POLICIES: dict[str, PolicyKind] = {
     "multi-round": PolicyKind(
         "whole circles of at least T clients, fixed for good",
         "strong T over any number of rounds",
-        _compose_circles,
+        compose_circles,
         lambda circles, settings: MultiRound(circles, settings.cohort, settings.mode, settings.survival),
     ),
     "random": PolicyKind(
         "K available clients at random",
         _UNPROTECTED,
-        _compose_singles,
+        compose_singles,
         lambda _, settings: Random(settings.cohort),
     ),
     "weighted-random": PolicyKind(
         "the K available clients that took part least often",
         _UNPROTECTED,
-        _compose_singles,
+        compose_singles,
         lambda _, settings: WeightedRandom(settings.cohort),
     ),
     "partition": PolicyKind(
@@ -286,13 +302,13 @@ POLICIES: dict[str, PolicyKind] = {
     "iid": PolicyKind(
         "each available client with one probability, K on average",
         _UNPROTECTED,
-        _compose_singles,
+        compose_singles,
         lambda _, settings: Iid.aiming_at(settings.cohort, settings.dropout),
     ),
     "balanced-halves": PolicyKind(
         "K/2 clients from each half of the population",
         "weak T = 2 only: strong T is 1",
-        _compose_singles,
+        compose_singles,
         lambda _, settings: BalancedHalves(settings.cohort),
     ),
 }

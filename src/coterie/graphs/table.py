@@ -24,16 +24,21 @@ from coterie.graphs.topology import Complete, ErdosRenyi, Harary, Topology
 
 @dataclass(frozen=True)
 class TopologyKind:
-    """A kind of topology: its class, and the search for its cheapest parameters where there is one."""
+    """A kind of topology: its class, and what the planner and the settings of a run have to know about it."""
 
     kind: type[Topology]
     search: Callable[[ThreatModel], Guarantee] | None = None
+    """Finds its cheapest parameters, where there is such a search."""
+    complete: bool = False
+    """Whether every two clients share secrets."""
+    connect: Callable[[float], Topology] | None = None
+    """Makes it from the probability that two clients share secrets, where it has that parameter."""
 
 
 #: By name, which is also the tag of the class.
 TOPOLOGIES: dict[str, TopologyKind] = {
-    "complete": TopologyKind(Complete, search_complete),
-    "erdos-renyi": TopologyKind(ErdosRenyi, search_erdos_renyi),
+    "complete": TopologyKind(Complete, search_complete, complete=True),
+    "erdos-renyi": TopologyKind(ErdosRenyi, search_erdos_renyi, connect=ErdosRenyi),
     "harary": TopologyKind(Harary, search_harary),
 }
 

@@ -7,8 +7,9 @@ a :class:`PrivacySpending`.
 
 from coterie.privacy.accounting import ASSUMPTIONS, PrivacySpending, Release, sampled_gaussian_epsilon
 from coterie.privacy.distributions import DISTRIBUTIONS, Concentrated, NoiseKind
-from coterie.privacy.encoding import NoisyQuantizer, Sensitivity, clip_norm
+from coterie.privacy.encoding import NoisyQuantizer, clip_norm
 from coterie.privacy.noise import Noise, least_aggregated, left_after_dropouts
+from coterie.privacy.sensitivity import Sensitivity
 
 __all__ = [
     "ASSUMPTIONS",

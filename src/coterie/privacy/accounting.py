@@ -14,8 +14,8 @@ import msgspec
 
 from coterie.errors import ConfigError, InputError
 from coterie.privacy.distributions import DISTRIBUTIONS, Concentrated
-from coterie.privacy.encoding import Sensitivity
 from coterie.privacy.noise import Noise
+from coterie.privacy.sensitivity import Sensitivity
 
 ASSUMPTIONS = (
     "The unit of privacy is a client with all its data: epsilon and delta bound how well anybody who sees the sums "

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import numpy as np
 
 from coterie.privacy.sampling import Doubles
+from coterie.privacy.sensitivity import Sensitivity
 
 if TYPE_CHECKING:
     import mpmath
-
-    from coterie.privacy.encoding import Sensitivity
 
 _DEBYE_FROM = 2.0**16
 
@@ -64,7 +63,7 @@ class DiscreteGaussian:
         context = _with_precision(bits + 64)
         return int(context.ldexp(context.exp(-(magnitude**2) / (2 * context.mpf(self.variance))), bits))
 
-    def bound(self, shares: int, sensitivity: "Sensitivity") -> Concentrated:
+    def bound(self, shares: int, sensitivity: Sensitivity) -> Concentrated:
         """Return what the sum of m = ``shares`` is worth (Kairouz, Liu, Steinke 2021, Proposition 14; s >= 1/2).
 
         With D2 and D1 the sensitivities, d the size, s the variance of a share and v = m s: xi = 0 and
@@ -126,7 +125,7 @@ class Skellam:
         ratio = self._mass(magnitude, context) / self._mass(0, context)
         return int(context.nint(context.ldexp(ratio, bits)))
 
-    def bound(self, shares: int, sensitivity: "Sensitivity") -> Concentrated:
+    def bound(self, shares: int, sensitivity: Sensitivity) -> Concentrated:
         """Return what the sum of m = ``shares`` is worth (Agarwal, Kairouz, Liu 2021, in several dimensions).
 
         With D2 and D1 the sensitivities, s the variance of a share and v = m s, the divergence of integer order a > 1

@@ -9,7 +9,6 @@ and round again in the rare case that it is too large (Kairouz, Liu, Steinke 202
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Real
 
 import numpy as np
 
@@ -18,9 +17,7 @@ from coterie.arithmetic.ring import Ring, RingVector
 from coterie.crypto.entropy import Entropy
 from coterie.errors import ConfigError, InputError, LocalProtocolError
 from coterie.privacy.noise import Noise
-
-REJECTION_BITS = 20
-"""Rounding is repeated with a probability of at most 2^-20: too rarely to bias it, and cheap in sensitivity."""
+from coterie.privacy.sensitivity import Sensitivity, checked_norm
 
 _ATTEMPTS = 8
 
@@ -31,7 +28,7 @@ def clip_norm(arrays: Arrays, norm: float) -> list[FloatArray]:
     Arrays that are short enough come back as they are; others as float64, lest rounding to a shorter type makes
     them too long again. NaN and infinity are an :class:`InputError`.
     """
-    _checked_norm(norm)
+    checked_norm(norm)
     listed = [arrays] if isinstance(arrays, np.ndarray) else list(arrays)
     Layout.of(listed)
     largest = float(np.max([0.0, *(np.abs(array).max() for array in listed if array.size)]))  # NaN if any entry is
@@ -45,46 +42,6 @@ def clip_norm(arrays: Arrays, norm: float) -> list[FloatArray]:
     if largest * length <= norm:
         return listed
     return [array * (norm / length) for array in scaled]
-
-
-@dataclass(frozen=True)
-class Sensitivity:
-    """What one client can change in the sum at most, in units of the ring: ||x||_2^2 and ||x||_1 of its integers."""
-
-    l2_squared: int
-    l1: int
-    size: int
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.l1 <= self.l2_squared or self.size < 1:
-            raise ConfigError(f"impossible for vectors of integers: {self!r}")
-
-    @property
-    def l2(self) -> float:
-        """The L2 sensitivity."""
-        return math.sqrt(self.l2_squared)
-
-    @classmethod
-    def of(cls, quantizer: Quantizer, norm: float, size: int) -> "Sensitivity":
-        """Return the bound for vectors of ``size`` entries and L2 norm at most ``norm``, after rounding.
-
-        Let c be the norm in units of the ring and d the size. Rounding moves an entry by less than 1, so the
-        integers' norm is below c + sqrt(d) for certain. It rarely comes near that: the squared norm of the integers
-        has an expectation of at most c^2 + d / 4 and, the entries being independent, each within an interval of
-        length 2|v| + 1 or less, exceeds it by sqrt(2 log(1 / b)) (c + sqrt(d) / 2) with probability at most b
-        (Hoeffding). The smaller of the two is the bound, with b = 2^-20. It is enforced, not hoped for.
-
-        For integers |x| <= x^2, hence ||x||_1 <= min(||x||_2^2, sqrt(d) ||x||_2).
-        """
-        if size < 1:
-            raise ConfigError(f"a vector to add noise to has at least one entry, not {size}")
-        c, root = _checked_norm(norm) / quantizer.step, math.sqrt(size)
-        certain = (c + root) ** 2
-        if not certain < 2.0**62:
-            raise ConfigError(f"a norm of {c:.3g} units of the ring is too large; lower the precision")
-        likely = c**2 + size / 4 + math.sqrt(2 * REJECTION_BITS * math.log(2)) * (c + root / 2)
-        l2_squared = max(1, math.floor(min(certain, likely)))
-        return cls(l2_squared, min(l2_squared, math.isqrt(size * l2_squared)), size)
 
 
 @dataclass(frozen=True)
@@ -112,7 +69,7 @@ class NoisyQuantizer:
             raise ConfigError("with noise all clients weigh the same: the sum of their weights is not protected")
         if self.noise.least > self.quantizer.clients:
             raise ConfigError(f"{self.quantizer.clients} clients cannot include {self.noise.least} honest ones")
-        object.__setattr__(self, "norm", _checked_norm(self.norm))
+        object.__setattr__(self, "norm", checked_norm(self.norm))
         _ = self.sensitivity, self._wide  # whatever is impossible shows now
 
     @cached_property
@@ -177,12 +134,6 @@ class NoisyQuantizer:
             if int(np.dot(entries, entries)) <= self.sensitivity.l2_squared:
                 return encoded
         raise LocalProtocolError(f"rounding gave too long a vector {_ATTEMPTS} times: the generator is not random")
-
-
-def _checked_norm(norm: float) -> float:
-    if not isinstance(norm, Real) or not 1e-30 <= norm <= 1e30:
-        raise ConfigError(f"the norm to clip to must be a number from 1e-30 to 1e30, not {norm!r}")
-    return float(norm)
 
 
 def _cast(array: FloatArray, dtype: str) -> FloatArray:

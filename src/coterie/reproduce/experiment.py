@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from coterie.reports.findings import Claim
-    from coterie.runs.config import RunConfig
-    from coterie.runs.run import RunResult
+    from coterie.runs.engine.run import RunResult
+    from coterie.runs.settings.config import RunConfig
 
 Record = dict[str, Any]
 """What one job measured, as plain values for JSON."""

@@ -29,7 +29,7 @@ from coterie.reports import markdown
 from coterie.reports.findings import Findings
 from coterie.reproduce.declarations import FULL, Declaration
 from coterie.reproduce.experiment import Experiment, Job, JobContext, Record
-from coterie.runs.locks import locked
+from coterie.runs.storage.lock import locked
 from coterie.version import __version__
 
 JOURNAL, REPORT, RESULTS = "jobs.jsonl", "README.md", "results.json"

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coterie.errors import ConfigError
-from coterie.runs.config_file import make_config
+from coterie.runs.settings.toml import make_config
 
 if TYPE_CHECKING:
-    from coterie.runs.config import RunConfig
-    from coterie.runs.run import RunResult
+    from coterie.runs.engine.run import RunResult
+    from coterie.runs.settings.config import RunConfig
 
 RUNS = "runs"
 """The folder for runs among the results."""
@@ -32,14 +32,14 @@ def make_run_config(name: str, seed: int, data: Path | None, settings: Mapping[s
 
 def play_run(config: RunConfig, folder: Path, stop: Callable[[], bool]) -> RunResult | None:
     """Train, or go on training, in a folder; None if it was asked to stop before the end."""
-    from coterie.runs.curriculum import with_schedule_length
-    from coterie.runs.folder import RunFolder
-    from coterie.runs.observers import Observer
-    from coterie.runs.records import RoundRecord
-    from coterie.runs.run import TrainingRun
+    from coterie.runs.engine.run import TrainingRun
+    from coterie.runs.records.record import RoundRecord
+    from coterie.runs.report.observers import Observer
+    from coterie.runs.settings.config import with_schedule_length
+    from coterie.runs.storage.folder import RunFolder
 
     class Stopper(Observer):
-        def played(self, record: RoundRecord) -> None:
+        def after_round(self, record: RoundRecord) -> None:
             if stop() and record.round < config.rounds:
                 run.stop()
 

@@ -25,8 +25,8 @@ from coterie.reproduce.experiment import RARE, Experiment, Job, JobContext, Reco
 from coterie.reproduce.training import make_run_config
 
 if TYPE_CHECKING:
-    from coterie.runs.config import RunConfig
-    from coterie.runs.run import RunResult
+    from coterie.runs.engine.run import RunResult
+    from coterie.runs.settings.config import RunConfig
 
 CURVES = "accuracy.png"
 SAME = 2.0  # points of accuracy: differences this close to each other are taken for the same

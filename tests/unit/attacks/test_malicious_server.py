@@ -29,7 +29,7 @@ from coterie.errors import ConfigError, PeerProtocolError, RoundAborted
 from coterie.graphs.topology import Complete, Harary
 from coterie.reports.findings import Effect
 from coterie.reports.words import Level
-from coterie.runs.secrets import digest_of
+from coterie.runs.engine.secrets import digest_of
 from coterie.secagg import Server, ThreatMode
 
 REFUSED = {

@@ -21,8 +21,8 @@ from coterie.bench.training import (
 from coterie.cli import app, main
 from coterie.cohorts.ledger import Ledger
 from coterie.errors import ConfigError, RoundAborted
-from coterie.runs import build as assembly
-from coterie.runs.config import RunConfig
+from coterie.runs.engine import build as assembly
+from coterie.runs.settings.config import RunConfig
 from coterie.secagg.server import Step
 from coterie.training.flatten import ModelArrays
 from coterie.transports.faults import Fault, FaultKind, Faults
@@ -80,7 +80,7 @@ def test_both_sides_play_real_rounds(tmp_path: Path) -> None:
 
 
 def test_nothing_is_evaluated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("coterie.runs.build.BuiltRun.score", lambda *_: pytest.fail("evaluated"))
+    monkeypatch.setattr("coterie.runs.engine.build.BuiltRun.score", lambda *_: pytest.fail("evaluated"))
     measure_training(TINY, 1, 0, tmp_path)
 
 
@@ -88,7 +88,7 @@ def test_a_wrong_model_is_no_result(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     def wrong(updates: Sequence[ModelArrays], _weights: Sequence[float]) -> ModelArrays:
         return [np.zeros_like(array) for array in updates[0]]
 
-    monkeypatch.setattr("coterie.runs.plain.weighted_mean", wrong)
+    monkeypatch.setattr("coterie.runs.engine.plain.weighted_mean", wrong)
     with pytest.raises(RoundAborted, match="models of round 1 differ"):
         measure_training(TINY, 1, 0, tmp_path)
 

@@ -15,8 +15,8 @@ from coterie.errors import ConfigError
 from coterie.graphs import TOPOLOGIES
 from coterie.graphs.failures import part_of
 from coterie.planning.session import COMPLETE_CLIENTS
-from coterie.runs.config import RunConfig
-from coterie.runs.config_file import load_config
+from coterie.runs.settings.config import RunConfig
+from coterie.runs.settings.toml import load_config
 
 RUNNER = CliRunner()
 KEYS = {

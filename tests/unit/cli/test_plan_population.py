@@ -16,8 +16,8 @@ from coterie.cli import app
 from coterie.cohorts.theory import KEPT_SHARE, USEFUL_SHARE
 from coterie.errors import ConfigError
 from coterie.planning.population import plan_population
-from coterie.runs.collusion import session_colluders
-from coterie.runs.config_file import load_config
+from coterie.runs.sections.collusion import session_colluders
+from coterie.runs.settings.toml import load_config
 
 RUNNER = CliRunner()
 PAPER = ("--population", "120", "--cohort", "12")

@@ -26,7 +26,7 @@ from coterie.reproduce.multi_round.experiment import MultiRoundMetrics
 from coterie.reproduce.multi_round.measure import weak_bounds
 from coterie.reproduce.multi_round.settings import LEAKS, METRICS
 from coterie.reproduce.runner import JOURNAL, REPORT, RESULTS, Run
-from coterie.runs.locks import locked
+from coterie.runs.storage.lock import locked
 
 SMALL = """
 title = "Small"

@@ -16,7 +16,7 @@ from coterie.reproduce.experiment import Job, JobContext, Record
 from coterie.reproduce.runner import JOURNAL, REPORT, RESULTS, Run
 from coterie.reproduce.training import RUNS
 from coterie.reproduce.training_table import TrainingTable
-from coterie.runs.run import TrainingRun
+from coterie.runs.engine.run import TrainingRun
 
 SMALL = """
 title = "Small"

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from coterie.cohorts.outcome import Outcome
 from coterie.rounds.outcome import Attendance, RoundResult, Tally
-from coterie.runs.records import RoundRecord
+from coterie.runs.records.record import RoundRecord
 
 NAMES = tuple(f"c{number}" for number in range(9))
 

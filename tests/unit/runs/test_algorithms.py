@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import ClassVar, cast
 
 import msgspec
 import numpy as np
@@ -18,25 +18,27 @@ from rich.console import Console
 import coterie
 from coterie.arithmetic.quantize import Layout
 from coterie.cohorts.circles import Mask
-from coterie.cohorts.ledger import Outcome
+from coterie.cohorts.outcome import Outcome
 from coterie.errors import ConfigError, LocalProtocolError
-from coterie.runs import contradictions
+from coterie.rounds.outcome import Attendance, RoundResult
 from coterie.runs.algorithms import ALGORITHMS, Algorithm
-from coterie.runs.build import BuiltRun, build_run
-from coterie.runs.config import ClientSettings, CohortSettings, RunConfig
-from coterie.runs.config_file import commented_toml, load_config
-from coterie.runs.console import Watcher
-from coterie.runs.contradictions import Contradiction
-from coterie.runs.curriculum import make_curriculum
-from coterie.runs.federation import Federation, find_federation
-from coterie.runs.folder import RunFolder
-from coterie.runs.observers import Observer
-from coterie.runs.played import Aggregation, Played
-from coterie.runs.promise import Promise
-from coterie.runs.records import CLOCKS, RoundRecord, own_columns
-from coterie.runs.resources import RunResources
-from coterie.runs.run import TrainingRun
-from coterie.runs.summary import Summary
+from coterie.runs.algorithms.base import Aggregated, Resources, Rounds
+from coterie.runs.engine.build import build_run
+from coterie.runs.engine.cohort_rounds import RunResources, cohort_rounds
+from coterie.runs.engine.federation import find_federation
+from coterie.runs.engine.run import TrainingRun
+from coterie.runs.records.costs import RoundCosts
+from coterie.runs.records.promise import Promise
+from coterie.runs.records.record import CLOCKS, RoundRecord, own_columns
+from coterie.runs.records.summary import Summary
+from coterie.runs.report.console import Watcher
+from coterie.runs.report.observers import Observer
+from coterie.runs.sections import checks
+from coterie.runs.sections.base import Contradiction, Section
+from coterie.runs.sections.common import ClientSettings, CohortSettings, CommonSettings
+from coterie.runs.settings.config import RunConfig
+from coterie.runs.settings.toml import commented_toml, load_config
+from coterie.runs.storage.folder import RunFolder
 from coterie.training.evaluate import Score
 from coterie.training.strategies import LocalOnly, Strategy, plain_round
 from coterie.transports.faults import Faults
@@ -55,64 +57,72 @@ def everybody(clients: ClientSettings, cohort: CohortSettings) -> Iterator[Contr
 class Sittings:
     """Rounds in which everybody trains and nobody is selected."""
 
-    def __init__(self, strategy: Strategy, resources: RunResources) -> None:
+    def __init__(self, strategy: Strategy, resources: Resources) -> None:
         self._strategy, self._resources = strategy, resources
+        self._number, self._losses = 0, {"": 0.0}
 
-    def play(self, number: int, available: Mask, rng: np.random.Generator, faults: Faults, *, resuming: bool) -> Played:
+    def select(self, number: int, available: Mask, rng: np.random.Generator, faults: Faults, *, resuming: bool) -> None:
+        self._number = number
+
+    def train(self) -> None:
+        results = plain_round(self._strategy, self._resources.trainer, self._number, self._strategy.clients)
+        self._losses = {result.client: result.loss for result in results}
+
+    def aggregate(self) -> Aggregated:
         clients = self._strategy.clients
-        results = plain_round(self._strategy, self._resources.trainer, number, clients)
-        losses = {result.client: result.loss for result in results}
-        return Played(Outcome.COMPLETED, selected=clients, aggregated=clients, losses=losses)
+        return RoundResult(self._number, Outcome.COMPLETED, Attendance(clients), clients, clients), RoundCosts(
+            self._losses
+        )
 
 
-class Committee(Algorithm):
+class Committee(Algorithm[Section]):
     """A model for each member, two sums in a round, a price in epsilon, and numbers about how far members differ."""
 
-    checks = (contradictions.ring, everybody)
-    columns = ("spread", "worst")
+    checks = (checks.ring, everybody)
+    columns: ClassVar[tuple[str, ...]] = ("spread", "worst")
     public = frozenset(columns)  # its epsilon is no more than a number
+    builds = 0
+    sitting = False
 
-    def __init__(self) -> None:
-        self.builds = 0
-        self.sitting = False
+    def make_strategy(self) -> Strategy:
+        type(self).builds += 1
+        return LocalOnly(self.context.problem.model, self.context.curriculum)
 
-    def strategy(self, config: RunConfig, federation: Federation) -> Strategy:
-        self.builds += 1
-        return LocalOnly(federation.problem.model, make_curriculum(config, federation))
-
-    def sums(self, strategy: Strategy) -> tuple[Layout, ...]:
-        model = next(iter(strategy.models().values()))
+    def sums(self) -> tuple[Layout, ...]:
+        model = next(iter(self.strategy.models().values()))
         return Layout.of(model), Layout.of(model[-1:])
 
-    def rounds(self, built: BuiltRun, resources: RunResources) -> Aggregation:
-        self.sitting = True
-        resources.closing.callback(setattr, self, "sitting", False)
-        return Sittings(built.strategy, resources)
+    def rounds(self, resources: Resources) -> Rounds:
+        type(self).sitting = True
+        resources.closing.callback(setattr, type(self), "sitting", False)
+        return Sittings(self.strategy, resources)
 
-    def measures(self, built: BuiltRun, scores: Mapping[str, Score]) -> Mapping[str, float]:
+    def measures(self, scores: Mapping[str, Score], sigma: float) -> Mapping[str, float]:
         assert self.sitting
         losses = [score.loss for score in scores.values()]
         return {"spread": float(np.std(losses)), "worst": max(losses)} if losses else {}
 
-    def epsilon(self, built: BuiltRun, revealed: int) -> float:
+    def epsilon(self, revealed: int, spent: float | None) -> float:
         return 0.5 * revealed
 
-    def assumptions(self, built: BuiltRun) -> tuple[str, ...]:
+    def assumptions(self, of_sums: tuple[str, ...]) -> tuple[str, ...]:
         return ("Members keep silent.",)
 
-    def introduction(self, config: RunConfig, promise: Promise) -> str:
+    @classmethod
+    def introduction(cls, config: CommonSettings, promise: Promise) -> str:
         return f"a committee of {config.clients.count}"
 
-    def words(self, summary: Summary) -> Iterator[tuple[str, str]]:
+    @classmethod
+    def words(cls, summary: Summary) -> Iterator[tuple[str, str]]:
         yield "Privacy", "Members see everything, others nothing."
         yield "Harmony", f"The worst member has a loss of {summary.extras['worst'] or 0:.6f}."
 
 
 @pytest.fixture
-def committee(monkeypatch: pytest.MonkeyPatch) -> Committee:
-    algorithm = Committee()
-    monkeypatch.setitem(ALGORITHMS, "committee", algorithm)
-    return algorithm
+def committee(monkeypatch: pytest.MonkeyPatch) -> type[Committee]:
+    monkeypatch.setattr(Committee, "builds", 0)
+    monkeypatch.setitem(ALGORITHMS, "committee", Committee)
+    return Committee
 
 
 def config(*overrides: str) -> RunConfig:
@@ -126,7 +136,7 @@ class StopAfter(Observer):
         self.number = number
         self.run: TrainingRun | None = None
 
-    def played(self, record: RoundRecord) -> None:
+    def after_round(self, record: RoundRecord) -> None:
         if record.round == self.number and self.run:
             self.run.stop()
 
@@ -137,7 +147,7 @@ def without_times(records: list[RoundRecord]) -> list[dict[str, object]]:
 
 
 def test_another_algorithm_is_run_recorded_and_told_like_those_of_the_table(
-    committee: Committee, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    committee: type[Committee], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = TrainingRun.begin(tmp_path / "run", config(), observers=[Watcher(Console(width=200))])
     result = run.play()
@@ -163,7 +173,7 @@ def test_another_algorithm_is_run_recorded_and_told_like_those_of_the_table(
 
 
 def test_a_column_that_is_not_declared_public_is_withheld_beside_noise(
-    committee: Committee, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    committee: type[Committee], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As of a column that somebody invents and thinks no more about."""
     monkeypatch.setattr(Committee, "columns", ("spread", "worst", "made_up"))
@@ -178,7 +188,7 @@ def test_a_column_that_is_not_declared_public_is_withheld_beside_noise(
     assert all(getattr(record, "made_up") == 41.517329 for record in quiet.records)  # noqa: B009
 
 
-def test_its_columns_and_models_survive_an_interruption(committee: Committee, tmp_path: Path) -> None:
+def test_its_columns_and_models_survive_an_interruption(committee: type[Committee], tmp_path: Path) -> None:
     whole = TrainingRun.begin(tmp_path / "whole", config()).play()
     stopper = StopAfter(1)
     stopper.run = TrainingRun.begin(tmp_path / "stopped", config(), observers=[stopper])
@@ -189,7 +199,7 @@ def test_its_columns_and_models_survive_an_interruption(committee: Committee, tm
     assert models[0] == models[1]
 
 
-def test_a_round_that_is_not_evaluated_has_empty_columns(committee: Committee, tmp_path: Path) -> None:
+def test_a_round_that_is_not_evaluated_has_empty_columns(committee: type[Committee], tmp_path: Path) -> None:
     result = TrainingRun.begin(tmp_path / "run", config("training.evaluate_every=2")).play()
     assert [getattr(record, "spread") is None for record in result.records] == [True, False, False]  # noqa: B009
     assert "spread,worst" in (tmp_path / "run" / "metrics.csv").read_text().splitlines()[0]
@@ -198,14 +208,14 @@ def test_a_round_that_is_not_evaluated_has_empty_columns(committee: Committee, t
     assert told.extras["worst"] == getattr(records[1], "worst")  # noqa: B009 - the last that is known
 
 
-def test_every_sum_of_a_round_is_protected_in_its_own_size(committee: Committee) -> None:
+def test_every_sum_of_a_round_is_protected_in_its_own_size(committee: type[Committee]) -> None:
     built = build_run(config(), find_federation(config()))
     model, last = (protection.session.length for protection in built.protections)
     assert model - last == 10 * 64  # all but the biases of ten classes
     assert build_run(config("aggregation.kind=plain"), built.federation).protections == ()
 
 
-def test_it_says_itself_what_contradicts_it(committee: Committee) -> None:
+def test_it_says_itself_what_contradicts_it(committee: type[Committee]) -> None:
     with pytest.raises(ConfigError, match=r"cohort\.size: must be clients\.count = 4: a committee has no absent"):
         config("cohort.size=3")
     with pytest.raises(ConfigError, match="did you mean committee"):
@@ -214,7 +224,9 @@ def test_it_says_itself_what_contradicts_it(committee: Committee) -> None:
     config("cohort.policy=balanced-halves", 'faults.steps=["confirm"]')  # which does not concern it
 
 
-def test_its_columns_are_curves_too(committee: Committee, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_columns_are_curves_too(
+    committee: type[Committee], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     drawn: list[tuple[str, int]] = []
     writer = SimpleNamespace(add_scalar=lambda name, _value, step: drawn.append((name, step)), close=lambda: None)
     module = SimpleNamespace(SummaryWriter=lambda *_args, **_kwargs: writer)
@@ -229,9 +241,10 @@ def test_all_of_the_table_agree_with_themselves(name: str) -> None:
     built = build_run(settings, find_federation(settings))
     algorithm = ALGORITHMS[name]
     assert settings.algorithm is algorithm
-    assert bool(algorithm.sums(built.strategy)) == algorithm.aggregates == (built.cohorts is not None)
-    assert len(algorithm.sums(built.strategy)) == len(built.protections)
-    assert algorithm.measures(built, {}).keys() <= set(algorithm.columns)
+    assert type(built.algorithm) is algorithm
+    assert bool(built.algorithm.sums()) == algorithm.aggregates == (built.cohorts is not None)
+    assert len(built.algorithm.sums()) == len(built.protections)
+    assert built.algorithm.measures({}, built.sigma).keys() <= set(algorithm.columns)
     assert algorithm.introduction(settings, built.promise)
     assert algorithm.public <= set(algorithm.columns)
     words = list(algorithm.words(Summary.of(settings, tuple(built.federation.parts), 1, [])))
@@ -243,7 +256,7 @@ def test_cohorts_are_not_invented_where_nothing_is_aggregated() -> None:
     settings = load_config(None, [*SMALL, "training.algorithm=centralised"])
     built = build_run(settings, find_federation(settings))
     with pytest.raises(LocalProtocolError, match="no cohorts"):
-        ALGORITHMS["fedavg"].rounds(built, cast(RunResources, None))
+        cohort_rounds(built, cast(RunResources, None))
 
 
 def test_nobody_asks_which_algorithm_it_is() -> None:
@@ -254,7 +267,7 @@ def test_nobody_asks_which_algorithm_it_is() -> None:
         for path in (root / folder).rglob("*.py")
         if path.parent.name != "algorithms" and any(f'"{name}"' in path.read_text() for name in ALGORITHMS)
     }
-    assert asking == {"runs/config.py"}  # the default
+    assert asking == {"runs/settings/config.py"}  # the default
 
 
 def test_an_algorithm_brings_defaults_that_settings_override() -> None:

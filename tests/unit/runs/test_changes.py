@@ -3,9 +3,9 @@
 import pytest
 
 from coterie.errors import ConfigError
-from coterie.runs.changes import CHANGEABLE, check_changes, check_fingerprints
-from coterie.runs.config import RunConfig
-from coterie.runs.config_file import load_config
+from coterie.runs.settings.changes import CHANGEABLE, check_changes, check_fingerprints
+from coterie.runs.settings.config import RunConfig
+from coterie.runs.settings.toml import load_config
 
 OTHERS = {
     "seed": "1",
@@ -25,6 +25,9 @@ ALLOWED = {
     "tracking.tensorboard": "true",
     "tracking.mlflow": "true",
     "tracking.sums": "true",
+    "stopping.patience": "5",
+    "stopping.metric": "train_loss",
+    "stopping.min_improvement": "0.01",
 }
 
 

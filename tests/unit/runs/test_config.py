@@ -19,9 +19,10 @@ from coterie.errors import ConfigError
 from coterie.graphs.table import TOPOLOGIES
 from coterie.privacy import DISTRIBUTIONS
 from coterie.runs.algorithms import ALGORITHMS
-from coterie.runs.choices import OneOf
-from coterie.runs.config import OWN, CohortSettings, RunConfig, StepName
-from coterie.runs.config_file import commented_toml, load_config, make_config, parse_config, to_toml
+from coterie.runs.sections.choices import OneOf
+from coterie.runs.sections.common import OWN, CohortSettings, StepName
+from coterie.runs.settings.config import RunConfig
+from coterie.runs.settings.toml import commented_toml, load_config, make_config, parse_config, to_toml
 from coterie.secagg.server import Step
 from coterie.training.data.datasets import DATASETS
 from coterie.training.data.partitions import PARTITIONS
@@ -119,7 +120,7 @@ def test_steps_are_those_of_the_protocol() -> None:
 
 def test_settings_are_read_and_explained_without_anything_heavy() -> None:
     program = (
-        "import sys; from coterie.runs.config_file import commented_toml, load_config\n"
+        "import sys; from coterie.runs.settings.toml import commented_toml, load_config\n"
         "commented_toml(); load_config(None, ['training.algorithm=local-only'])\n"
         "print(*{'torch', 'mpmath', 'scipy', 'sklearn', 'sqlalchemy'} & sys.modules.keys())"
     )
@@ -257,7 +258,7 @@ def test_contradictions_are_reported_beside_other_mistakes_unless_these_may_be_t
     ("overrides", "complaint"),
     [
         (["clients.count=41", "cohort.size=2", "cohort.privacy=2"], "the largest circle has 3 clients"),
-        (["cohort.policy=balanced-halves", "cohort.size=7"], "must be even"),
+        (["cohort.policy=balanced-halves", "cohort.size=7"], "balanced halves need an even cohort"),
         (["aggregation.threshold=9"], "a cohort of cohort.size = 8 has no 9 shares"),
         (["noise.kind=skellam", "aggregation.kind=plain"], "needs aggregation.kind = secure"),
         (["noise.kind=skellam", "clients.weighting=samples"], "must be uniform with noise"),

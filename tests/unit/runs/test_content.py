@@ -14,9 +14,9 @@ pytest.importorskip("torch", reason="training needs coterie[train]")
 from coterie.cohorts.ledger import Outcome
 from coterie.errors import LocalProtocolError
 from coterie.rounds import Coordinator
-from coterie.runs.config_file import load_config
-from coterie.runs.local_updates import LocalUpdates
-from coterie.runs.run import RunResult, TrainingRun
+from coterie.runs.engine.run import RunResult, TrainingRun
+from coterie.runs.engine.updates import LocalUpdates
+from coterie.runs.settings.toml import load_config
 from coterie.training.local import LocalResult, LocalSGD, LocalTask, Problem, ProximalSGD, Stop, Work
 from coterie.training.strategies import FedAvg
 

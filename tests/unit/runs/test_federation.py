@@ -12,9 +12,9 @@ from tests.support.learning import BatchNormNet
 from torch import nn
 
 from coterie.errors import ConfigError
-from coterie.runs.config_file import load_config, make_config
-from coterie.runs.federation import Federation, find_federation, fingerprint, make_federation
-from coterie.runs.yardstick import ACCURACY, LOSS, SQUARED_ERROR
+from coterie.runs.engine.federation import Federation, find_federation, fingerprint, make_federation
+from coterie.runs.records.yardstick import ACCURACY, LOSS, SQUARED_ERROR
+from coterie.runs.settings.toml import load_config, make_config
 from coterie.training import flatten
 from coterie.training.data.datasets import Dataset, load
 from coterie.training.data.own import from_clients, from_torch

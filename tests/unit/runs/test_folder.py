@@ -11,9 +11,9 @@ import pytest
 
 from coterie.errors import ConfigError
 from coterie.files import write_file
-from coterie.runs.config import RunConfig
-from coterie.runs.config_file import make_config
-from coterie.runs.folder import RunFolder
+from coterie.runs.settings.config import RunConfig
+from coterie.runs.settings.toml import make_config
+from coterie.runs.storage.folder import RunFolder
 
 PROCESSES = 4
 
@@ -84,13 +84,13 @@ def test_whoever_comes_while_a_folder_is_made_is_refused(tmp_path: Path, monkeyp
     refused: list[str] = []
 
     def interrupted(path: Path, data: bytes) -> None:
-        monkeypatch.setattr("coterie.runs.folder.write_file", write_file)
+        monkeypatch.setattr("coterie.runs.storage.folder.write_file", write_file)
         with pytest.raises(ConfigError, match="another process") as caught:
             RunFolder.create(tmp_path / "run", RunConfig(seed=1))
         refused.append(str(caught.value))
         write_file(path, data)
 
-    monkeypatch.setattr("coterie.runs.folder.write_file", interrupted)
+    monkeypatch.setattr("coterie.runs.storage.folder.write_file", interrupted)
     folder = RunFolder.create(tmp_path / "run", RunConfig())
     assert refused
     assert folder.config() == RunConfig()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from coterie.errors import ConfigError
-from coterie.runs.named import call_named, is_named, takes
+from coterie.runs.sections.extensions import call_named, is_named, takes
 
 MODULE = """
 import neighbour_of_mine
@@ -83,7 +83,7 @@ def test_nothing_else_in_the_current_folder_is_imported(folder: Path) -> None:
         (folder / f"{name}.py").write_text(f"print('{name} of the current folder')\ndef f(): return 1")
     program = (
         "import sys; sys.path.remove('')\n"
-        "from coterie.runs.named import call_named\n"
+        "from coterie.runs.sections.extensions import call_named\n"
         "call_named('data.name', 'mine:f')\n"
         "import statistics, scipy"
     )

@@ -12,13 +12,14 @@ pytest.importorskip("torch", reason="training needs coterie[train]")
 from coterie.cohorts.circles import circle_sizes, random_circles
 from coterie.cohorts.ledger import Outcome
 from coterie.cohorts.policies import MultiRound, simulate
-from coterie.runs.build import build_run
-from coterie.runs.clipping import MUCH_CLIPPED, ClippingWatch
-from coterie.runs.config_file import make_config
-from coterie.runs.curriculum import make_schedule, schedule_notes, with_schedule_length
-from coterie.runs.federation import find_federation
-from coterie.runs.notes import cohort_notes, collusion_notes, filled, fitting_privacy
-from coterie.runs.records import RoundRecord
+from coterie.runs.engine.build import build_run
+from coterie.runs.engine.curriculum import make_schedule
+from coterie.runs.engine.federation import find_federation
+from coterie.runs.engine.notes import cohort_notes, collusion_notes, filled, fitting_privacy, schedule_notes
+from coterie.runs.records.record import RoundRecord
+from coterie.runs.report.clipping import MUCH_CLIPPED, ClippingWatch
+from coterie.runs.settings.config import with_schedule_length
+from coterie.runs.settings.toml import make_config
 from coterie.training.schedules import Cosine
 
 
@@ -115,17 +116,17 @@ def clipping(*shares: float) -> list[RoundRecord]:
 
 def test_clipping_is_said_once_it_starts_and_when_it_gets_worse() -> None:
     watch = ClippingWatch(0.5)
-    told = [watch.tell(record) for record in clipping(0.0, 0.005, 0.89, 0.88, 0.9, 0.995, 0.2)]
+    told = [watch.check(record) for record in clipping(0.0, 0.005, 0.89, 0.88, 0.9, 0.995, 0.2)]
     assert [bool(words) for words in told] == [False, False, True, False, False, True, False]
     assert told[2] is not None
     assert told[2].startswith("Round 3: 89.0% of the entries of updates are clipped at ±0.5")
-    assert ClippingWatch(0.5, clipping(0.89)).tell(clipping(0.88)[0]) is None  # said before the run was resumed
+    assert ClippingWatch(0.5, clipping(0.89)).check(clipping(0.88)[0]) is None  # said before the run was resumed
 
 
 @given(st.lists(st.floats(0, 1), max_size=200))
 def test_clipping_is_never_said_for_ever(shares: list[float]) -> None:
     watch = ClippingWatch(0.5)
-    told = [(record, words) for record in clipping(*shares) if (words := watch.tell(record))]
+    told = [(record, words) for record in clipping(*shares) if (words := watch.check(record))]
     assert len(told) <= 15
     first = next((n for n, share in enumerate(shares, 1) if share > MUCH_CLIPPED), None)
     assert (told[0][0].round if told else None) == first

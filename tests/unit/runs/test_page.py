@@ -14,14 +14,15 @@ from tests.support.runs import FORECAST, HOSTILE, client_names, courses, made_up
 
 from coterie.cohorts.ledger import Outcome
 from coterie.cohorts.policies import POLICIES, PolicySettings
-from coterie.runs.config_file import make_config
-from coterie.runs.console import Watcher, curve, line
-from coterie.runs.forecasts import draw_forecasts, shown
-from coterie.runs.observers import RunStart
-from coterie.runs.page import run_page
-from coterie.runs.records import RoundRecord
-from coterie.runs.summary import Summary, in_words
-from coterie.runs.yardstick import ACCURACY, LOSS, SQUARED_ERROR, Yardstick
+from coterie.runs.records.record import RoundRecord
+from coterie.runs.records.summary import Summary
+from coterie.runs.records.yardstick import ACCURACY, LOSS, SQUARED_ERROR, Yardstick
+from coterie.runs.report.console import Watcher, curve, line
+from coterie.runs.report.forecasts import draw_forecasts, shown
+from coterie.runs.report.observers import RunStart
+from coterie.runs.report.page import run_page
+from coterie.runs.report.words import in_words
+from coterie.runs.settings.toml import make_config
 
 ALONE: dict[str, object] = {"selected": 0, "aggregated": (), "strong_privacy": None}
 
@@ -46,14 +47,14 @@ def test_numbers_add_up() -> None:
         ({}, {}, "T = 2 promised for any number of rounds, T = 2 so far: whatever the server computes"),
         ({}, {"strong_privacy": 6}, "T = 2 promised for any number of rounds, T = 6 so far"),
         ({}, {"exposed": 3}, "3 of 12 clients are exposed"),
-        ({"cohort__policy": "random"}, {"strong_privacy": 1}, "no T promised, T = 1 so far: nobody is exposed yet"),
-        ({"cohort__policy": "random"}, {"strong_privacy": 6}, "no T promised, T = 6 so far: nobody is exposed yet"),
-        ({}, {"strong_privacy": 1}, "it is a matter of rounds"),
+        ({"cohort__policy": "random"}, {"strong_privacy": 1}, "no T promised, T = 1 so far: no client is exposed yet"),
+        ({"cohort__policy": "random"}, {"strong_privacy": 6}, "no T promised, T = 6 so far: no client is exposed yet"),
+        ({}, {"strong_privacy": 1}, "more rounds will expose some"),
         ({}, {"strong_privacy": None}, "Nothing was revealed"),
         ({"aggregation__kind": "plain"}, {"exposed": 12}, "the server saw the update of every client, 12 in all"),
         ({"training__algorithm": "centralised"}, ALONE, "all data is in one place"),
         ({"training__algorithm": "local-only"}, ALONE, "Nothing left any client"),
-        ({}, {"clipped": 0.2}, "20.0% of the entries of updates were cut off at ±0.5"),
+        ({}, {"clipped": 0.2}, "20.0% of the entries of updates were clipped at ±0.5"),
         ({}, {"epsilon": 2.5}, "(2.5, 1e-05)-differential privacy"),
         ({}, {"accuracy": None, "test_loss": None}, "was not evaluated: there are no test examples"),
         ({"rounds": 40}, {"accuracy": None, "test_loss": None}, "was not evaluated yet"),
@@ -171,7 +172,7 @@ def test_a_large_complete_graph_is_told_what_a_sparse_one_would_save(settings: d
 def test_a_run_that_has_not_begun_has_words_and_a_page() -> None:
     summary = summarised([], rounds=5)
     assert "not evaluated yet" in words(summary)
-    assert "This run was stopped" in run_page(summary, client_names(), [], "run")
+    assert "This run was interrupted" in run_page(summary, client_names(), [], "run")
 
 
 def test_the_page_escapes_what_it_is_given() -> None:
@@ -200,7 +201,7 @@ def watched(
     watcher.begin(start)
     for record in records[1:]:
         watcher.step(record.round, "mask", 3, 6)
-        watcher.played(record)
+        watcher.after_round(record)
     watcher.end(summary)
     return " ".join(output.getvalue().split())
 

@@ -7,7 +7,7 @@ from tests.support.cast import make_inputs, make_terms
 from coterie.arithmetic import RingVector
 from coterie.errors import RoundAborted
 from coterie.rounds import one_off
-from coterie.runs.presence import who_trains
+from coterie.runs.engine.presence import training_clients
 from coterie.secagg import Step
 from coterie.transports.faults import Direction, Fault, FaultKind, Faults
 from coterie.transports.memory import Carrier, Session
@@ -42,7 +42,7 @@ def asked_for_inputs(faults: Faults) -> set[str]:
 def test_whoever_is_asked_for_an_update_was_told_to_train(faults: Faults, lost: float) -> None:
     down = Fault(FaultKind.DROP, Step.SHARE, probability=lost, direction=Direction.DOWN)
     faults = Faults(faults.seed, (*faults.rules, down))
-    assert asked_for_inputs(faults) <= set(who_trains(faults, make_terms(5).clients))
+    assert asked_for_inputs(faults) <= set(training_clients(faults, make_terms(5).clients))
 
 
 @given(schedules(LOSSES))
@@ -50,4 +50,4 @@ def test_whoever_is_asked_for_an_update_was_told_to_train(faults: Faults, lost: 
 def test_whoever_leaves_before_is_not_trained_for_nothing(faults: Faults) -> None:
     asked = asked_for_inputs(faults)
     too_few_shared = not asked and faults.rules
-    assert too_few_shared or asked == set(who_trains(faults, make_terms(5).clients))
+    assert too_few_shared or asked == set(training_clients(faults, make_terms(5).clients))

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.runs import client_names, made_up, promised, summarised
 
-from coterie.runs.config_file import load_config
-from coterie.runs.page import run_page
-from coterie.runs.promise import Promise
-from coterie.runs.summary import in_words
+from coterie.runs.records.promise import Promise
+from coterie.runs.report.page import run_page
+from coterie.runs.report.words import in_words
+from coterie.runs.settings.toml import load_config
 
 ACTIVE = "aggregation.threat=active-server"
 LARGE = ("clients.count=120", "cohort.size=60", "cohort.privacy=4")
@@ -131,7 +131,7 @@ def test_page_and_json_say_the_same(settings: dict[str, object], headline: str, 
 
 def test_the_introduction_says_where_nothing_is_promised() -> None:
     config = load_config(None, [*LARGE, ACTIVE, "aggregation.topology=harary"])
-    assert config.algorithm.introduction(config, promised(config)).endswith("no T promised against a server that lies")
+    assert config.algorithm.introduction(config, promised(config)).endswith("no T promised against a malicious server")
     complete = load_config(None, [*LARGE, ACTIVE, "aggregation.collusion=0.01"])
     assert complete.algorithm.introduction(complete, promised(complete)).endswith(
         "T = 4 promised (T - c = 3 with c = 1 colluders)"

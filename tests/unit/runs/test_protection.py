@@ -18,9 +18,9 @@ from coterie.graphs.search import assess
 from coterie.planning.collusion import circle_colluders
 from coterie.planning.population import plan_population
 from coterie.planning.session import FEW_CLIENTS, recommend
-from coterie.runs.collusion import fewest_summed, promised_colluders, session_colluders
-from coterie.runs.config_file import load_config, make_config
-from coterie.runs.protection import SessionShapes, fewest_honest, make_protection, own_topology
+from coterie.runs.engine.protection import SessionShapes, fewest_honest, make_protection, own_topology
+from coterie.runs.sections.collusion import fewest_summed, promised_colluders, session_colluders
+from coterie.runs.settings.toml import load_config, make_config
 from coterie.secagg.terms import default_colluders
 
 
@@ -143,7 +143,7 @@ class Ring(msgspec.Struct, frozen=True, tag="a ring for tests"):
 def test_a_topology_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rings_of_mine.py").write_text("from tests.unit.runs.test_protection import Ring\nclass Wrong: pass\n")
-    monkeypatch.setattr("coterie.runs.protection.TOPOLOGIES", table := dict(TOPOLOGIES))
+    monkeypatch.setattr("coterie.runs.engine.protection.TOPOLOGIES", table := dict(TOPOLOGIES))
     shape = shapes(12, topology="rings_of_mine:Ring", threshold=2)(12)
     assert (type(shape.topology).__name__, shape.threshold) == ("Ring", 2)
     assert "a ring for tests" in table

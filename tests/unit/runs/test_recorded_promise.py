@@ -12,9 +12,9 @@ pytest.importorskip("torch", reason="training needs coterie[train]")
 
 from coterie.cli import app
 from coterie.errors import ConfigError
-from coterie.runs.config_file import make_config
-from coterie.runs.recorded_promise import read_promise
-from coterie.runs.run import TrainingRun
+from coterie.runs.engine.promise import read_promise
+from coterie.runs.engine.run import TrainingRun
+from coterie.runs.settings.toml import make_config
 
 SMALL = {"model.name": "softmax-regression", "clients.count": 24, "cohort.size": 12, "rounds": 1, "training.epochs": 1}
 EVERYBODY = {"availability.kind": "equal", "availability.dropout": 0.0, "faults.dropout": 0.0}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from coterie.cohorts.outcome import Outcome
 from coterie.runs.algorithms import ALGORITHMS
-from coterie.runs.records import PUBLIC, SCORES, RoundRecord, beside_noise, extend, record_type
+from coterie.runs.records.record import PUBLIC, SCORES, RoundRecord, beside_noise, extend, record_type
 
 MEASURED = {"train_loss", "clipped", "compute_seconds"}
 """What clients measure while they train."""

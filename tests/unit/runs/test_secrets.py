@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import ConfigError, InputError
-from coterie.runs.config import RunConfig
-from coterie.runs.folder import SECRET_BYTES, RunFolder
-from coterie.runs.secrets import ClientSecrets
+from coterie.runs.engine.secrets import ClientSecrets
+from coterie.runs.settings.config import RunConfig
+from coterie.runs.storage.folder import SECRET_BYTES, RunFolder
 
 UPDATES = st.lists(
     st.lists(st.floats(-1, 1, width=32), min_size=1, max_size=3).map(lambda values: np.array(values, np.float32)),

@@ -11,9 +11,9 @@ from tests.support.mine import FirstCircles, RoundRobin
 from coterie.cohorts.circles import Circles, random_circles, single_circles
 from coterie.cohorts.policies import PolicySettings
 from coterie.errors import ConfigError, InputError, SplitCircle
-from coterie.runs.config import RunConfig
-from coterie.runs.config_file import make_config
-from coterie.runs.selection import OwnPolicy, make_selection
+from coterie.runs.engine.selection import OwnPolicy, make_selection
+from coterie.runs.settings.config import RunConfig
+from coterie.runs.settings.toml import make_config
 
 MINE = "tests.support.mine"
 NAMES = [f"client-{number:02}" for number in range(12)]

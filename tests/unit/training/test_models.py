@@ -5,7 +5,8 @@ from torch import nn
 
 from coterie.errors import ConfigError
 from coterie.training.data.datasets import load
-from coterie.training.models import MODELS, InputShape, build, parameter_count
+from coterie.training.models import MODELS, build, parameter_count
+from coterie.training.models.networks import InputShape
 
 # (model, input, outputs, parameters), the sizes computed layer by layer as weights + biases.
 SIZES = [

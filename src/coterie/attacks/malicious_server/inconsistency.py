@@ -17,7 +17,7 @@ from coterie.attacks.malicious_server.invitations import play
 from coterie.attacks.malicious_server.scenario import Attempt, Lie, Picture, Scenario, as_picture
 from coterie.attacks.malicious_server.server import simulated_identity
 from coterie.rounds import one_off
-from coterie.runs.secrets import digest_of
+from coterie.runs.engine.secrets import digest_of
 from coterie.training.flatten import ModelArrays
 from coterie.training.local import LocalSGD
 from coterie.training.streams import stream

@@ -30,7 +30,7 @@ from coterie.cohorts.participation import Label, Participation, as_label
 from coterie.errors import ConfigError, InputError, LogTooLarge
 from coterie.files import write_output
 from coterie.reports.words import count, printable
-from coterie.runs.folder import RunFolder
+from coterie.runs.storage.folder import RunFolder
 
 MOST_BYTES = 2_000 * MEGABYTE
 """That saved sums may take in memory, unless more are allowed."""

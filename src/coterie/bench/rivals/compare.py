@@ -23,7 +23,7 @@ from coterie.bench.training import RoundCost, Scenario, TrainingCosts
 from coterie.cohorts.ledger import Ledger
 from coterie.errors import ConfigError, RoundAborted
 from coterie.host import install_command
-from coterie.runs.folder import RunFolder
+from coterie.runs.storage.folder import RunFolder
 from coterie.training.executors.processes import make_trainer
 from coterie.training.flatten import ModelArrays
 from coterie.training.strategies import plain_round

@@ -11,7 +11,7 @@ import numpy as np
 
 from coterie.bench.training import Scenario
 from coterie.cohorts.circles import Indices
-from coterie.runs.build import build_run
+from coterie.runs.engine.build import build_run
 from coterie.training.flatten import ModelArrays
 from coterie.training.local import LocalSGD, LocalTask
 

@@ -9,13 +9,14 @@ import msgspec
 from coterie.errors import ConfigError
 from coterie.reproduce.confined_table.grid import play
 from coterie.reproduce.confined_table.outcomes import Evaluation, Finding
+from coterie.runs.algorithms import algorithm_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from coterie.reproduce.confined_table.settings import ConfinedSettings
     from coterie.reproduce.experiment import Job, JobContext, Record
-    from coterie.runs.run import RunResult
+    from coterie.runs.engine.run import RunResult
 
 
 def measure(settings: ConfinedSettings, job: Job, seed: int, context: JobContext) -> Record | None:
@@ -48,7 +49,7 @@ def read_run(result: RunResult) -> Finding:
 
 
 def _curve(result: RunResult) -> Iterator[Evaluation]:
-    personal = result.summary.config.algorithm.personal
+    personal = algorithm_of(result.summary.config).personal
     for record in result.records:
         score = result.summary.yardstick.of(record)
         if score is None or record.test_loss is None:

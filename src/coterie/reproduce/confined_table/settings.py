@@ -20,7 +20,7 @@ from coterie.reproduce.training import make_run_config
 
 if TYPE_CHECKING:
     from coterie.confined import StepSize
-    from coterie.runs.config import RunConfig
+    from coterie.runs.settings.config import RunConfig
 
 
 class LearnerRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -1,7 +1,11 @@
-"""The algorithms that a run can learn by: a file for each, and a line in the table.
+"""The algorithms that a run can learn by: one file for each, and one line in the table.
 
-Importing this package imports nothing heavy: what an algorithm needs for its work, torch above all, it imports then.
+Start with :mod:`~coterie.runs.algorithms.base`, the interface, and :mod:`~coterie.runs.algorithms.fedavg`, the simplest
+one. An algorithm sees a :class:`~coterie.runs.algorithms.base.Context`, and a run sees nothing of it but the interface.
+Importing this package does not import torch: an algorithm imports it when a run is built.
 """
+
+from typing import Any
 
 from coterie.runs.algorithms.base import Algorithm
 from coterie.runs.algorithms.centralised import CentralisedTraining
@@ -10,15 +14,22 @@ from coterie.runs.algorithms.ditto import PersonalAveraging
 from coterie.runs.algorithms.fedavg import FederatedAveraging
 from coterie.runs.algorithms.local_only import LocalTraining
 from coterie.runs.algorithms.sdp import PrivateTraining
+from coterie.runs.sections.common import CommonSettings
 
-ALGORITHMS: dict[str, Algorithm] = {
-    "fedavg": FederatedAveraging(),
-    "centralised": CentralisedTraining(),
-    "local-only": LocalTraining(),
-    "ditto": PersonalAveraging(),
-    "sdp": PrivateTraining(),
-    "confined": ConfinedTraining(),
+ALGORITHMS: dict[str, type[Algorithm[Any]]] = {
+    "fedavg": FederatedAveraging,
+    "centralised": CentralisedTraining,
+    "local-only": LocalTraining,
+    "ditto": PersonalAveraging,
+    "sdp": PrivateTraining,
+    "confined": ConfinedTraining,
 }
-"""All of them, by the names that ``training.algorithm`` knows."""
+"""All algorithms, by the names that ``training.algorithm`` takes."""
 
-__all__ = ["ALGORITHMS", "Algorithm"]
+
+def algorithm_of(config: CommonSettings) -> type[Algorithm[Any]]:
+    """Return the algorithm that these settings name."""
+    return ALGORITHMS[config.training.algorithm]
+
+
+__all__ = ["ALGORITHMS", "Algorithm", "algorithm_of"]

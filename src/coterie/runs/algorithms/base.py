@@ -1,116 +1,201 @@
-"""The interface of an algorithm: everything about it that a run has to know.
+"""The interface of an algorithm: everything that a run has to know about it.
 
-Of the settings, an algorithm says what contradicts it; of the clients' work, how it is built and what of it is summed;
-of the rounds, how they are played; of the results, what they mean for the clients' privacy, and which numbers are its
-own. A run asks for these and never which algorithm it is.
+An algorithm is one class in one file. The class declares it: its section of the settings, its defaults, what may
+contradict it, its columns, and its words. An object of the class belongs to one run: it owns the strategy, and says
+what is summed, what was spent, and what was measured. A run asks these questions and never which algorithm it is.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
-from coterie.runs.contradictions import Check
-from coterie.runs.records import SCORES, beside_noise
+import numpy as np
 
-if TYPE_CHECKING:
-    from coterie.arithmetic.quantize import Layout
-    from coterie.runs.build import BuiltRun
-    from coterie.runs.config import RunConfig
-    from coterie.runs.federation import Federation
-    from coterie.runs.played import Aggregation
-    from coterie.runs.promise import Promise
-    from coterie.runs.records import RoundRecord
-    from coterie.runs.resources import RunResources
-    from coterie.runs.summary import Summary
+from coterie.arithmetic.quantize import Layout
+from coterie.cohorts.circles import Mask
+from coterie.rounds.outcome import RoundResult
+from coterie.runs.records.costs import RoundCosts
+from coterie.runs.records.promise import Promise
+from coterie.runs.records.record import SCORES, RoundRecord, beside_noise
+from coterie.runs.records.summary import Summary
+from coterie.runs.sections.base import Check, Section
+from coterie.runs.sections.common import CommonSettings, NoiseSettings
+from coterie.transports.faults import Faults
+
+if TYPE_CHECKING:  # torch is imported when a run is built, not when settings are read
     from coterie.training.evaluate import Score
+    from coterie.training.executors.processes import Trainer
     from coterie.training.flatten import ModelArrays
-    from coterie.training.strategies import Strategy
+    from coterie.training.local import Problem
+    from coterie.training.schedules import Curriculum
+    from coterie.training.strategies import Strategy, Weighting
+
+S = TypeVar("S", bound=Section)
+Aggregated: TypeAlias = "tuple[RoundResult[ModelArrays], RoundCosts]"
+"""The result of a round, and what it cost."""
 
 
-class Algorithm(ABC):
-    """A way for a run to learn; without state of its own, which is all in the strategy."""
+@dataclass(frozen=True, eq=False)
+class Context(Generic[S]):
+    """What an algorithm sees of a run: its own settings, the data and the model, and a few common settings."""
 
-    aggregates: bool = True
-    """Whether contributions of clients are summed: then there are cohorts, and there is something to protect."""
+    settings: S
+    """The algorithm's own section."""
+    problem: "Problem" = field(repr=False)
+    """The model, the examples and the loss."""
+    curriculum: "Curriculum"
+    """Which examples each client has, and how it trains on them."""
+    rounds: int
+    horizon: int
+    """The number of rounds that schedules are made for."""
+    server_learning_rate: float
+    server_momentum: float
+    weighting: "Weighting"
+    noise: NoiseSettings
+    cohort: int
+    """K, the number of clients in a round."""
 
-    checks: tuple[Check, ...] = ()
-    """What may contradict it in the settings."""
 
-    section: str = ""
-    """The section of the settings that concerns nobody else."""
+@dataclass(frozen=True, eq=False)
+class Resources:
+    """What an algorithm may use while a run is open."""
 
+    trainer: "Trainer" = field(repr=False)
+    secret: Callable[[], bytes] = field(repr=False)
+    """Reads the secret of the run's simulated clients."""
+    closing: ExitStack = field(repr=False)
+    """Closed with the run: register here whatever has to be closed."""
+
+
+class Rounds(Protocol):
+    """A way to play rounds. The three steps are called in this order, for one round after the other."""
+
+    def select(self, number: int, available: Mask, rng: np.random.Generator, faults: Faults, *, resuming: bool) -> None:
+        """Begin round ``number`` and select its clients; with ``resuming``, it may have begun before a crash."""
+        ...
+
+    def train(self) -> None:
+        """Let the selected clients begin to train."""
+        ...
+
+    def aggregate(self) -> Aggregated:
+        """Sum what they contribute, and end the round."""
+        ...
+
+
+class Algorithm(ABC, Generic[S]):
+    """A way to learn from many clients."""
+
+    section: ClassVar[str] = ""
+    """The name of its own section of the settings, if it has one."""
+    settings: ClassVar[type[Section]] = Section
+    """The class of that section."""
     defaults: ClassVar[Mapping[str, object]] = {}
-    """Settings, by their keys, that a run has under this algorithm unless others are given."""
-
-    fixes: frozenset[str] = frozenset()
-    """Settings that otherwise may change when a run is taken up again, and under this algorithm may not."""
-
-    columns: tuple[str, ...] = ()
-    """Numbers that it adds to the record of every round, by their names."""
-
-    public: frozenset[str] = frozenset()
-    """Those of ``columns`` that may be written down beside noise: they follow from the noisy sums and the settings."""
-
-    personal: bool = False
-    """Whether every client gets a model of its own: what is said of the model is then the mean over all of them."""
-
-    aside: tuple[str, ...] = ()
-    """Models that are nobody's own: scored like the others, and part of no mean."""
-
+    """Defaults of settings, by their keys, that differ under this algorithm."""
+    checks: ClassVar[tuple[Check, ...]] = ()
+    """Checks for settings that contradict it."""
+    fixed: ClassVar[frozenset[str]] = frozenset()
+    """Settings that may change when a run is resumed under other algorithms, and not under this one."""
+    aggregates: ClassVar[bool] = True
+    """Whether contributions of clients are summed: then there are cohorts, and there is something to protect."""
+    columns: ClassVar[tuple[str, ...]] = ()
+    """Names of the numbers that it adds to the record of every round."""
+    public: ClassVar[frozenset[str]] = frozenset()
+    """Those of ``columns`` that may be recorded beside noise: they follow from the noisy sums and the settings."""
+    personal: ClassVar[bool] = False
+    """Whether every client has its own model: the quality of a run is then the mean over all of them."""
+    aside: ClassVar[tuple[str, ...]] = ()
+    """Models that belong to no client: scored like the others, and left out of that mean."""
     curves: ClassVar[Mapping[str, str]] = {}
-    """Those of ``columns`` that are drawn beside the accuracy, or the loss, with what they are of."""
+    """Those of ``columns`` that are drawn beside the quality, with their names in the figure."""
+
+    strategy: "Strategy"
+    """What learns, at its beginning or wherever it was restored to."""
+
+    def __init__(self, context: Context[S]) -> None:
+        """Build the strategy of a run."""
+        self.context = context
+        self.strategy = self.make_strategy()
+
+    @classmethod
+    def own(cls, config: CommonSettings) -> S:
+        """Return its own section of a run's settings."""
+        section: Any = getattr(config, cls.section) if cls.section else cls.settings()
+        own: S = section
+        return own
 
     @abstractmethod
-    def strategy(self, config: "RunConfig", federation: "Federation") -> "Strategy":
-        """Build what learns, at its beginning."""
+    def make_strategy(self) -> "Strategy":
+        """Build what learns, from the context."""
 
-    def sums(self, strategy: "Strategy") -> "tuple[Layout, ...]":
+    def sums(self) -> tuple[Layout, ...]:
         """Return the shapes of what clients contribute to a round, one for each of its sums."""
         return ()
 
-    @abstractmethod
-    def rounds(self, built: "BuiltRun", resources: "RunResources") -> "Aggregation":
-        """Return what plays the rounds of this run."""
+    def rounds(self, resources: Resources) -> Rounds | None:
+        """Return its own way to play rounds; None if the engine selects cohorts and aggregates them."""
+        return None
 
-    def tolerates_dropout(self, config: "RunConfig") -> bool:
-        """Tell whether a round goes on without clients that drop out in it, and the circles they are in."""
-        return True
+    @property
+    def additive(self) -> bool:
+        """Whether clients add among themselves by secret sharing, without a server: then a dropout ends the round."""
+        return False
 
-    def learning_rate(self, built: "BuiltRun", number: int) -> float:
+    def excluded(self) -> Sequence[str]:
+        """Return the clients that must not be selected for the next round."""
+        return ()
+
+    def apply(self, number: int, mean: "ModelArrays", costs: RoundCosts, trainer: "Trainer") -> RoundCosts:
+        """Learn from the mean of round ``number``; return the costs of the round, with any that this adds."""
+        self.strategy.apply(number, mean)
+        return costs
+
+    def learning_rate(self, number: int) -> float:
         """Return the learning rate of round ``number``."""
-        return built.config.training.learning_rate * built.schedule(number)
+        return float(self.context.curriculum.at(number).learning_rate)
 
-    def measures(self, built: "BuiltRun", scores: "Mapping[str, Score]") -> Mapping[str, float]:
+    def measures(self, scores: "Mapping[str, Score]", sigma: float) -> Mapping[str, float]:
         """Return the values of ``columns`` after a round, those that are known.
 
-        ``scores`` are those of all models, by name; there are none after a round that was not to be evaluated.
+        ``scores`` are those of all models, by name; there are none after a round that was not evaluated. ``sigma`` is
+        the deviation of the noise that one client adds to an entry of its contribution.
         """
         return {}
 
-    def epsilon(self, built: "BuiltRun", revealed: int) -> float | None:
-        """Return the differential privacy spent by so many rounds that revealed something; None where there is none."""
-        return built.epsilon(revealed)
+    def epsilon(self, revealed: int, spent: float | None) -> float | None:
+        """Return the differential privacy spent so far; None where there is no noise.
 
-    def assumptions(self, built: "BuiltRun") -> tuple[str, ...]:
-        """Say what that epsilon rests on."""
-        return built.assumptions
+        ``revealed`` is the number of rounds that revealed a sum, and ``spent`` what the noise in these sums comes to.
+        """
+        return spent
 
-    def guarantee(self, summary: "Summary") -> str:
-        """Say for whom that epsilon is, and by what."""
-        return f"for each client with all its data, by {summary.config.noise.kind} noise"
+    def assumptions(self, of_sums: tuple[str, ...]) -> tuple[str, ...]:
+        """Return what epsilon assumes; ``of_sums`` is what it assumes if all noise is in the sums."""
+        return of_sums
 
-    def beside_noise(self, record: "RoundRecord") -> "RoundRecord":
-        """Return what may be written down of a round whose sums have noise; clients' own models have none."""
-        return beside_noise(record, self.public if self.personal else self.public | SCORES)
+    @classmethod
+    def beside_noise(cls, record: RoundRecord) -> RoundRecord:
+        """Return what may be recorded of a round whose sums have noise; clients' own models have none."""
+        return beside_noise(record, cls.public if cls.personal else cls.public | SCORES)
 
-    def published(self, models: "Mapping[str, ModelArrays]") -> "Mapping[str, ModelArrays]":
-        """Return those models that follow from what the server sees: all, or without the clients' own."""
-        return {name: model for name, model in models.items() if not self.personal or name in self.aside}
+    @classmethod
+    def published(cls, models: "Mapping[str, ModelArrays]") -> "Mapping[str, ModelArrays]":
+        """Return the models that follow from what the server sees: all of them, or all but the clients' own."""
+        return {name: model for name, model in models.items() if not cls.personal or name in cls.aside}
 
+    @classmethod
     @abstractmethod
-    def introduction(self, config: "RunConfig", promise: "Promise") -> str:
+    def introduction(cls, config: CommonSettings, promise: Promise) -> str:
         """Say in a few words how a run learns, before it does."""
 
+    @classmethod
     @abstractmethod
-    def words(self, summary: "Summary") -> Iterator[tuple[str, str]]:
-        """Say what was revealed and to whom, under ``Privacy``; then what else there is to say about this algorithm."""
+    def words(cls, summary: Summary) -> Iterator[tuple[str, str]]:
+        """Say what was revealed and to whom, under ``Privacy``; then whatever else there is to say."""
+
+    @classmethod
+    def guarantee(cls, summary: Summary) -> str:
+        """Say whom epsilon protects, and how."""
+        return f"for each client with all its data, by {summary.config.noise.kind} noise"

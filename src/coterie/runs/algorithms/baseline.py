@@ -1,37 +1,71 @@
-"""Baselines and what they share: nothing is summed, so that there are no cohorts and nothing is protected."""
+"""What all baselines share: everybody trains in every round, nothing is summed, and nothing is protected."""
 
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from coterie.runs.algorithms.base import Algorithm
-from coterie.runs.contradictions import Contradiction
+import numpy as np
+
+from coterie.cohorts.circles import Mask
+from coterie.cohorts.outcome import Outcome
+from coterie.rounds.outcome import Attendance, RoundResult
+from coterie.runs.algorithms.base import Aggregated, Algorithm, Resources, Rounds, S
+from coterie.runs.records.costs import RoundCosts
+from coterie.runs.records.promise import Promise
+from coterie.runs.sections.base import Contradiction
+from coterie.runs.sections.common import CommonSettings, NoiseSettings, TrainingSettings
+from coterie.transports.faults import Faults
 
 if TYPE_CHECKING:
-    from coterie.runs.build import BuiltRun
-    from coterie.runs.config import NoiseSettings, RunConfig, TrainingSettings
-    from coterie.runs.played import Aggregation
-    from coterie.runs.promise import Promise
-    from coterie.runs.resources import RunResources
+    from coterie.training.executors.processes import Trainer
+    from coterie.training.strategies import Strategy
 
 
-def no_noise(training: "TrainingSettings", noise: "NoiseSettings") -> Iterator[Contradiction]:
-    """Look whether noise is asked for, which would have nothing to be added to."""
+def no_noise(training: TrainingSettings, noise: NoiseSettings) -> Iterator[Contradiction]:
+    """Check that no noise is set: there is no sum to add it to."""
     if noise.kind != "none":
         yield "noise.kind", f"must be none: {training.algorithm} training aggregates nothing"
 
 
-class BaselineAlgorithm(Algorithm):
-    """An algorithm that federated ones are compared with; it may ignore the cohort."""
+class BaselineAlgorithm(Algorithm[S]):
+    """An algorithm that federated ones are compared with."""
 
     aggregates = False
     checks = (no_noise,)
 
-    def rounds(self, built: "BuiltRun", resources: "RunResources") -> "Aggregation":
+    def rounds(self, resources: Resources) -> Rounds:
         """Let everybody train in every round."""
-        from coterie.runs.baseline import Baseline
+        return BaselineRounds(self.strategy, resources.trainer)
 
-        return Baseline(built.strategy, resources.trainer)
-
-    def introduction(self, config: "RunConfig", promise: "Promise") -> str:
+    @classmethod
+    def introduction(cls, config: CommonSettings, promise: Promise) -> str:
         """Say that it is a baseline."""
         return f"{config.training.algorithm} training, a baseline"
+
+
+class BaselineRounds:
+    """Rounds in which everybody trains, available or not, and the strategy learns directly."""
+
+    def __init__(self, strategy: "Strategy", trainer: "Trainer") -> None:
+        self._strategy, self._trainer = strategy, trainer
+        self._number, self._costs = 0, RoundCosts()
+
+    def select(self, number: int, available: Mask, rng: np.random.Generator, faults: Faults, *, resuming: bool) -> None:
+        """Take everybody."""
+        self._number = number
+
+    def train(self) -> None:
+        """Train, and let the strategy learn."""
+        from coterie.training.strategies import plain_round
+
+        began = time.perf_counter()
+        results = plain_round(self._strategy, self._trainer, self._number, self._strategy.clients)
+        self._costs = RoundCosts(
+            losses={result.client: result.loss for result in results},
+            train_seconds=time.perf_counter() - began,
+            compute_seconds=sum(result.seconds for result in results),
+        )
+
+    def aggregate(self) -> Aggregated:
+        """Return a result without a sum."""
+        return RoundResult(self._number, Outcome.COMPLETED, Attendance()), self._costs

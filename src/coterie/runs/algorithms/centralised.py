@@ -1,27 +1,26 @@
-"""Centralised training, the baseline that all data in one place would allow."""
+"""Centralised training, a baseline: one model, trained on all data in one place."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from coterie.runs.algorithms.baseline import BaselineAlgorithm
+from coterie.runs.records.summary import Summary
+from coterie.runs.sections.base import Section
 
 if TYPE_CHECKING:
-    from coterie.runs.config import RunConfig
-    from coterie.runs.federation import Federation
-    from coterie.runs.summary import Summary
-    from coterie.training.strategies import Strategy
+    from coterie.training.strategies import FedAvg
 
 
-class CentralisedTraining(BaselineAlgorithm):
-    """One model, trained on everybody's examples; whoever trains it sees them all."""
+class CentralisedTraining(BaselineAlgorithm[Section]):
+    """One model, trained on the examples of all clients; whoever trains it sees them all."""
 
-    def strategy(self, config: "RunConfig", federation: "Federation") -> "Strategy":
-        """Build it as averaging with a single client that has everything."""
-        from coterie.runs.curriculum import make_curriculum
+    def make_strategy(self) -> "FedAvg":
+        """Build federated averaging with a single client that has all examples."""
         from coterie.training.strategies import centralised
 
-        return centralised(federation.problem.model, make_curriculum(config, federation))
+        return centralised(self.context.problem.model, self.context.curriculum)
 
-    def words(self, summary: "Summary") -> Iterator[tuple[str, str]]:
+    @classmethod
+    def words(cls, summary: Summary) -> Iterator[tuple[str, str]]:
         """Say that nothing is private."""
         yield "Privacy", "None: all data is in one place. This is a baseline."

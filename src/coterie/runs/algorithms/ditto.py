@@ -1,78 +1,93 @@
-"""Ditto: federated averaging, and for every client a model of its own that stays near the common one."""
+"""Ditto (Li et al. 2021): federated averaging, and for every client its own model that stays near the common one.
 
+Only the updates of the common model are summed. A client that contributed to a round also trains its own model: from
+the common model as the round began, so that it need not wait for the sum. A round without a result changes no model.
+"""
+
+import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
-from coterie.errors import LocalProtocolError
 from coterie.runs.algorithms import participants
 from coterie.runs.algorithms.fedavg import FederatedAveraging
-from coterie.runs.sections import NotNegative, Section
+from coterie.runs.records.costs import RoundCosts
+from coterie.runs.records.promise import Promise
+from coterie.runs.records.summary import Summary
+from coterie.runs.sections.base import NotNegative, Section
+from coterie.runs.sections.common import CommonSettings
 
 if TYPE_CHECKING:
-    from coterie.runs.build import BuiltRun
-    from coterie.runs.config import RunConfig
-    from coterie.runs.federation import Federation
-    from coterie.runs.played import Aggregation
-    from coterie.runs.promise import Promise
-    from coterie.runs.resources import RunResources
-    from coterie.runs.summary import Summary
     from coterie.training.evaluate import Score
-    from coterie.training.strategies import Strategy
+    from coterie.training.executors.processes import Trainer
+    from coterie.training.flatten import ModelArrays
+    from coterie.training.strategies import Ditto
 
 
 class DittoSettings(Section):
-    """Ditto: how near to the common model every client's own one stays."""
+    """Ditto: how near to the common model every client's own model stays."""
 
     penalty: NotNegative = Field(
         default=0.1, description="lambda: a client's own model v minimises its loss + penalty/2 ||v - common model||^2"
     )
 
 
-class PersonalAveraging(FederatedAveraging):
-    """One model for all, under whatever protects its updates, and one for each client that is told to nobody."""
+class PersonalAveraging(FederatedAveraging[DittoSettings]):
+    """One model for all, as in federated averaging, and one for each client that never leaves it."""
 
     section = "ditto"
+    settings = DittoSettings
     columns = (*participants.COLUMNS, "common")
     public = frozenset({"common"})
     personal = True
     aside = ("global",)
     curves: ClassVar[Mapping[str, str]] = {"worst": "the worst client's own", "common": "the common model"}
 
-    def strategy(self, config: "RunConfig", federation: "Federation") -> "Strategy":
+    strategy: "Ditto"
+
+    def make_strategy(self) -> "Ditto":
         """Build it with the server's learning rate and momentum."""
-        from coterie.runs.curriculum import make_curriculum
         from coterie.training.strategies import Ditto
 
+        context = self.context
         return Ditto(
-            federation.problem.model,
-            make_curriculum(config, federation),
-            config.ditto.penalty,
-            learning_rate=config.training.server_learning_rate,
-            momentum=config.training.server_momentum,
-            weighting=config.clients.weighting,
+            context.problem.model,
+            context.curriculum,
+            context.settings.penalty,
+            learning_rate=context.server_learning_rate,
+            momentum=context.server_momentum,
+            weighting=context.weighting,
         )
 
-    def rounds(self, built: "BuiltRun", resources: "RunResources") -> "Aggregation":
-        """Sum updates as ever; then let the same clients train their own models."""
-        from coterie.runs.personal import Personal
-        from coterie.training.strategies import Ditto
+    def apply(self, number: int, mean: "ModelArrays", costs: RoundCosts, trainer: "Trainer") -> RoundCosts:
+        """Let the clients that contributed train their own models; then move the common one."""
+        began = time.perf_counter()
+        tasks = [self.strategy.personal_task(number, client) for client in sorted(costs.losses)]
+        trainer.start(tasks)
+        results = [trainer.result(task.client) for task in tasks]
+        for result in results:
+            self.strategy.keep(result)
+        costs = replace(
+            costs,
+            train_seconds=costs.train_seconds + time.perf_counter() - began,
+            compute_seconds=costs.compute_seconds + sum(result.seconds for result in results),
+        )
+        return super().apply(number, mean, costs, trainer)
 
-        if not isinstance(built.strategy, Ditto):
-            raise LocalProtocolError("this strategy has no models of clients' own")
-        return Personal(super().rounds(built, resources), built.strategy, resources.trainer)
-
-    def measures(self, built: "BuiltRun", scores: "Mapping[str, Score]") -> Mapping[str, float]:
-        """Compare the clients' own models; ``common`` is the accuracy, or the loss, of the model of all."""
+    def measures(self, scores: "Mapping[str, Score]", sigma: float) -> Mapping[str, float]:
+        """Compare the clients' own models; ``common`` is the accuracy, or the loss, of the common model."""
         return participants.compare(scores, {"global": "common"})
 
-    def introduction(self, config: "RunConfig", promise: "Promise") -> str:
-        """Say what the server sees, and what nobody does."""
-        return f"{super().introduction(config, promise)}; every client also has a model of its own, which stays there"
+    @classmethod
+    def introduction(cls, config: CommonSettings, promise: Promise) -> str:
+        """Say what the server sees, and what stays with the clients."""
+        return f"{super().introduction(config, promise)}; every client also has its own model, which stays there"
 
-    def words(self, summary: "Summary") -> Iterator[tuple[str, str]]:
-        """Say what the server can compute of the updates, and how equally good the clients' models are."""
+    @classmethod
+    def words(cls, summary: Summary) -> Iterator[tuple[str, str]]:
+        """Say what the server can compute from the updates, and how good the clients' models are."""
         yield from super().words(summary)
         common = summary.extras.get("common")
         if common is not None:

@@ -1,78 +1,70 @@
 """Federated averaging: clients train the server's model, and it moves along the mean of their updates."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from coterie.arithmetic.quantize import Layout
-from coterie.runs import contradictions
-from coterie.runs.algorithms.base import Algorithm
-from coterie.runs.contradictions import Check
+from coterie.runs.algorithms.base import Algorithm, S
+from coterie.runs.records.promise import Promise
+from coterie.runs.records.summary import Summary
+from coterie.runs.sections import checks as common_checks
+from coterie.runs.sections.base import Check
+from coterie.runs.sections.common import CommonSettings
 
 if TYPE_CHECKING:
-    from coterie.runs.build import BuiltRun
-    from coterie.runs.config import RunConfig
-    from coterie.runs.federation import Federation
-    from coterie.runs.played import Aggregation
-    from coterie.runs.promise import Promise
-    from coterie.runs.resources import RunResources
-    from coterie.runs.summary import Summary
     from coterie.training.strategies import Strategy
 
 
-class FederatedAveraging(Algorithm):
+class FederatedAveraging(Algorithm[S]):
     """One model for all; the server sees one sum of updates a round, or without protection every update."""
 
-    checks: tuple[Check, ...] = (
-        contradictions.selection,
-        contradictions.company,
-        contradictions.steps,
-        contradictions.noise,
-        contradictions.ring,
+    checks: ClassVar[tuple[Check, ...]] = (
+        common_checks.selection,
+        common_checks.company,
+        common_checks.steps,
+        common_checks.noise,
+        common_checks.ring,
     )
 
-    def strategy(self, config: "RunConfig", federation: "Federation") -> "Strategy":
+    def make_strategy(self) -> "Strategy":
         """Build it with the server's learning rate and momentum."""
-        from coterie.runs.curriculum import make_curriculum
         from coterie.training.strategies import FedAvg
 
+        context = self.context
         return FedAvg(
-            federation.problem.model,
-            make_curriculum(config, federation),
-            learning_rate=config.training.server_learning_rate,
-            momentum=config.training.server_momentum,
-            weighting=config.clients.weighting,
+            context.problem.model,
+            context.curriculum,
+            learning_rate=context.server_learning_rate,
+            momentum=context.server_momentum,
+            weighting=context.weighting,
         )
 
-    def sums(self, strategy: "Strategy") -> tuple[Layout, ...]:
+    def sums(self) -> tuple[Layout, ...]:
         """Return one shape: an update has that of the model."""
-        return (Layout.of(strategy.models()["global"]),)
+        return (Layout.of(self.strategy.models()["global"]),)
 
-    def rounds(self, built: "BuiltRun", resources: "RunResources") -> "Aggregation":
-        """Sum updates of the cohorts that the policy selects."""
-        from coterie.runs.aggregation import cohort_rounds
-
-        return cohort_rounds(built, resources)
-
-    def introduction(self, config: "RunConfig", promise: "Promise") -> str:
+    @classmethod
+    def introduction(cls, config: CommonSettings, promise: Promise) -> str:
         """Say what the server sees."""
         if config.aggregation.kind == "plain":
             return "plain aggregation, for comparison: the server sees every update"
         if promise.cut:
-            return "secure aggregation on a sparse graph, no T promised against a server that lies"
+            return "secure aggregation on a sparse graph, no T promised against a malicious server"
         helped = f" (T - c = {promise.honest} with c = {promise.colluders} colluders)" if promise.colluders else ""
         lasting = f"T = {promise.privacy} promised{helped}" if promise.privacy > 1 else "no T promised over many rounds"
         return f"secure aggregation, {lasting}"
 
-    def words(self, summary: "Summary") -> Iterator[tuple[str, str]]:
-        """Say what the server can compute from all that it saw."""
+    @classmethod
+    def words(cls, summary: Summary) -> Iterator[tuple[str, str]]:
+        """Say what the server can compute from all sums."""
         yield "Privacy", _privacy(summary)
 
 
-def _privacy(summary: "Summary") -> str:
+def _privacy(summary: Summary) -> str:
     if summary.config.aggregation.kind == "plain":
         return f"None: the server saw the update of every client, {summary.exposed:,} in all. This is for comparison."
     if summary.strong_privacy is None:
-        return "Nothing was revealed about anybody."
+        return "Nothing was revealed about any client."
     if summary.exposed:
         return (
             f"{summary.exposed:,} of {summary.clients:,} clients are exposed: from all the sums together, the server "
@@ -82,6 +74,6 @@ def _privacy(summary: "Summary") -> str:
     if summary.kept or (summary.promise.cut and summary.promise.circle > 1):
         return f"{told}: {summary.promise}."
     return (
-        f"{told}: nobody is exposed yet, but it is a matter of rounds. Selection by circles "
+        f"{told}: no client is exposed yet, but more rounds will expose some. Selection by circles "
         "(cohort.policy = multi-round) prevents this."
     )

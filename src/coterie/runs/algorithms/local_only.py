@@ -1,38 +1,36 @@
-"""Local training, the baseline of clients that learn from nobody."""
+"""Local training, a baseline: every client trains its own model, and nothing is shared."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from coterie.runs.algorithms import participants
 from coterie.runs.algorithms.baseline import BaselineAlgorithm
+from coterie.runs.records.summary import Summary
+from coterie.runs.sections.base import Section
 
 if TYPE_CHECKING:
-    from coterie.runs.build import BuiltRun
-    from coterie.runs.config import RunConfig
-    from coterie.runs.federation import Federation
-    from coterie.runs.summary import Summary
     from coterie.training.evaluate import Score
-    from coterie.training.strategies import Strategy
+    from coterie.training.strategies import LocalOnly
 
 
-class LocalTraining(BaselineAlgorithm):
-    """A model for each client, trained on its own examples; nothing is revealed to anybody."""
+class LocalTraining(BaselineAlgorithm[Section]):
+    """A model for each client, trained on its own examples; nothing is revealed."""
 
     personal = True
     columns = participants.COLUMNS
 
-    def strategy(self, config: "RunConfig", federation: "Federation") -> "Strategy":
-        """Build it with a model for each client."""
-        from coterie.runs.curriculum import make_curriculum
+    def make_strategy(self) -> "LocalOnly":
+        """Build a model for each client."""
         from coterie.training.strategies import LocalOnly
 
-        return LocalOnly(federation.problem.model, make_curriculum(config, federation))
+        return LocalOnly(self.context.problem.model, self.context.curriculum)
 
-    def measures(self, built: "BuiltRun", scores: "Mapping[str, Score]") -> Mapping[str, float]:
+    def measures(self, scores: "Mapping[str, Score]", sigma: float) -> Mapping[str, float]:
         """Compare the clients' models."""
         return participants.compare(scores, {})
 
-    def words(self, summary: "Summary") -> Iterator[tuple[str, str]]:
-        """Say that everything is private, and at what price."""
-        yield "Privacy", "Nothing left any client, and nobody learnt from others. This is a baseline."
+    @classmethod
+    def words(cls, summary: Summary) -> Iterator[tuple[str, str]]:
+        """Say that nothing is revealed."""
+        yield "Privacy", "Nothing left any client, and no client learnt from others. This is a baseline."
         yield "Clients", participants.in_a_sentence(summary)

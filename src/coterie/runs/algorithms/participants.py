@@ -1,19 +1,19 @@
-"""Participants with models of their own: how much these differ, and what the worst of them is worth."""
+"""Clients that have their own models: how much these differ in quality, and how good the worst one is."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from coterie.runs.records.summary import Summary
+
 if TYPE_CHECKING:
-    from coterie.runs.summary import Summary
     from coterie.training.evaluate import Score
 
 COLUMNS = ("spread", "worst")
 """Their standard deviation and the worst of them: in accuracy, or in loss where targets are no labels."""
 
-
-WITHHELD = "is not written down: it would show their data without the noise"
+WITHHELD = "is not recorded: it would show their data without the noise"
 """What is said of them in a run whose sums have noise."""
 
 
@@ -23,10 +23,10 @@ def quality(score: "Score") -> float:
 
 
 def compare(scores: "Mapping[str, Score]", aside: Mapping[str, str]) -> dict[str, float]:
-    """Return the values of :data:`COLUMNS`, and those of models ``aside``, each under the column given for it.
+    """Return the values of :data:`COLUMNS`, and the scores of models ``aside``, each under the column given for it.
 
-    A spread of at most gamma is what Li et al. 2021 (and CGD after them) call gamma-fair. Nothing is returned where
-    nothing was scored.
+    Li et al. 2021 (and CGD after them) call a spread of at most gamma gamma-fair. The result is empty if nothing was
+    scored.
     """
     found = {column: quality(scores[name]) for name, column in aside.items() if name in scores}
     own = [score for name, score in scores.items() if name not in aside]
@@ -37,7 +37,7 @@ def compare(scores: "Mapping[str, Score]", aside: Mapping[str, str]) -> dict[str
     return {"spread": float(np.std(values)), "worst": worst} | found
 
 
-def in_a_sentence(summary: "Summary") -> str:
+def in_a_sentence(summary: Summary) -> str:
     """Say how equally good the participants' models are."""
     spread, worst = (summary.extras.get(column) for column in COLUMNS)
     if summary.epsilon is not None:

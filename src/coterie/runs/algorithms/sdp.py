@@ -1,24 +1,20 @@
-"""Centralised training under differential privacy (DP-SGD), the comparison that noise on every step would allow."""
+"""DP-SGD on all data in one place, a baseline: centralised training with noise on every step."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
-from coterie.errors import LocalProtocolError
+from coterie.runs.algorithms.base import Resources, Rounds
 from coterie.runs.algorithms.baseline import BaselineAlgorithm
-from coterie.runs.sections import Positive, Section
+from coterie.runs.records.promise import Promise
+from coterie.runs.records.summary import Summary
+from coterie.runs.sections.base import Positive, Section
+from coterie.runs.sections.common import CommonSettings
 
 if TYPE_CHECKING:
-    from coterie.runs.build import BuiltRun
-    from coterie.runs.config import RunConfig
-    from coterie.runs.federation import Federation
-    from coterie.runs.played import Aggregation
-    from coterie.runs.promise import Promise
-    from coterie.runs.resources import RunResources
-    from coterie.runs.summary import Summary
     from coterie.training.evaluate import Score
-    from coterie.training.strategies import PrivateDescent, Strategy
+    from coterie.training.strategies import PrivateDescent
 
 ASSUMPTIONS = (
     "The unit of privacy is one example, there or not; a person or a client with several is protected less.",
@@ -41,61 +37,66 @@ class PrivateDescentSettings(Section):
     )
 
 
-class PrivateTraining(BaselineAlgorithm):
-    """One model, trained on everybody's examples with noise; whoever trains it sees them all."""
+class PrivateTraining(BaselineAlgorithm[PrivateDescentSettings]):
+    """One model, trained on the examples of all clients with noise; whoever trains it sees them all."""
 
     section = "sdp"
-    # Batches are larger than a client's, for the noise is divided by their size; and steps as large as that allows.
+    settings = PrivateDescentSettings
+    # Batches are larger than a client's, because the noise is divided by their size; and steps as large as that allows.
     defaults: ClassVar[Mapping[str, object]] = {
         "training.batch_size": 64,
         "training.epochs": 1,
         "training.learning_rate": 0.5,
     }
-    fixes = frozenset({"rounds"})
+    fixed = frozenset({"rounds"})
     columns = ("bdp",)
-    public = frozenset({"bdp"})  # although it comes from the data: it is what is asked for, and ASSUMPTIONS say so
+    public = frozenset({"bdp"})  # although it is computed from the data: users ask for it, and ASSUMPTIONS say so
 
-    def strategy(self, config: "RunConfig", federation: "Federation") -> "Strategy":
-        """Build it for so many rounds: the Bayesian estimate must know how many."""
-        from coterie.runs.curriculum import make_curriculum
+    strategy: "PrivateDescent"
+
+    def make_strategy(self) -> "PrivateDescent":
+        """Build it for all rounds: the Bayesian estimate must know their number."""
         from coterie.training.strategies import PrivateDescent
 
-        settings, curriculum = config.sdp, make_curriculum(config, federation)
+        context, settings = self.context, self.context.settings
         return PrivateDescent(
-            federation.problem.model, curriculum, config.rounds, settings.clip_norm, settings.multiplier
+            context.problem.model, context.curriculum, context.rounds, settings.clip_norm, settings.multiplier
         )
 
-    def rounds(self, built: "BuiltRun", resources: "RunResources") -> "Aggregation":
+    def rounds(self, resources: Resources) -> Rounds:
         """Train with noise from the run's secret."""
-        _private(built).trust(resources.folder.secret())
-        return super().rounds(built, resources)
+        self.strategy.trust(resources.secret())
+        return super().rounds(resources)
 
-    def measures(self, built: "BuiltRun", scores: "Mapping[str, Score]") -> Mapping[str, float]:
+    def measures(self, scores: "Mapping[str, Score]", sigma: float) -> Mapping[str, float]:
         """Return the Bayesian estimate so far."""
-        return {"bdp": _private(built).bayesian_epsilon(built.config.noise.delta)}
+        return {"bdp": self.strategy.bayesian_epsilon(self.context.noise.delta)}
 
-    def epsilon(self, built: "BuiltRun", revealed: int) -> float:
+    def epsilon(self, revealed: int, spent: float | None) -> float:
         """Return what all steps so far have spent."""
-        return _private(built).epsilon(built.config.noise.delta)
+        return self.strategy.epsilon(self.context.noise.delta)
 
-    def assumptions(self, built: "BuiltRun") -> tuple[str, ...]:
-        """Say what that epsilon rests on."""
+    def assumptions(self, of_sums: tuple[str, ...]) -> tuple[str, ...]:
+        """Return what that epsilon assumes."""
         return ASSUMPTIONS
 
-    def guarantee(self, summary: "Summary") -> str:
+    @classmethod
+    def guarantee(cls, summary: Summary) -> str:
         """Say that it is for one example."""
         return "for each single example, by Gaussian noise on clipped gradients"
 
-    def introduction(self, config: "RunConfig", promise: "Promise") -> str:
+    @classmethod
+    def introduction(cls, config: CommonSettings, promise: Promise) -> str:
         """Say that it is a baseline."""
         return "DP-SGD on all data in one place, a baseline"
 
-    def words(self, summary: "Summary") -> Iterator[tuple[str, str]]:
-        """Say who sees what, and what the estimate is not."""
+    @classmethod
+    def words(cls, summary: Summary) -> Iterator[tuple[str, str]]:
+        """Say who sees what, and that the estimate is not a guarantee."""
         from coterie.privacy.bayesian import floor_epsilon
 
         about = (
-            "Whoever trained the model saw all data. Whoever sees the model learns little of any one example, as "
+            "Whoever trained the model saw all data. Whoever sees the model learns little about any one example, as "
             "(epsilon, delta) says. This is a baseline."
         )
         yield "Privacy", about
@@ -107,11 +108,3 @@ class PrivateTraining(BaselineAlgorithm):
                 f"At no cost at all this accountant returns its floor of {floor_epsilon(delta):.3g}."
             )
             yield "Estimate", estimate
-
-
-def _private(built: "BuiltRun") -> "PrivateDescent":
-    from coterie.training.strategies import PrivateDescent
-
-    if not isinstance(built.strategy, PrivateDescent):
-        raise LocalProtocolError("this strategy adds no noise")
-    return built.strategy

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.errors import ConfigError, InputError
-from coterie.training.data.datasets import Dataset
+from coterie.training.data.dataset import Dataset
 from coterie.training.data.own import from_clients
 from coterie.training.data.readers import read_columns, read_pair
 

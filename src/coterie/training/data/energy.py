@@ -10,7 +10,7 @@ import numpy as np
 
 from coterie.errors import ConfigError
 from coterie.reports.words import count
-from coterie.training.data.datasets import Dataset
+from coterie.training.data.dataset import Dataset
 from coterie.training.data.readers import read_hourly
 from coterie.training.data.series import ForecastSeries, HourlySeries, SeriesExamples, cut
 

@@ -5,11 +5,7 @@ is seeded for each client and round: a run can be repeated, and goes on after a 
 """
 
 import hashlib
-import pickle
-import random
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -17,23 +13,10 @@ from torch.utils.data import default_collate
 
 from coterie.cohorts.circles import Indices
 from coterie.errors import InputError
-from coterie.training.data.datasets import ExampleSource
+from coterie.training.data.dataset import ExampleSource
+from coterie.training.data.generators import others_seeded
 from coterie.training.data.reading import as_image, is_image, one_hot_labels
 from coterie.training.local import ArrayData, Batch
-
-
-@contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Let all global generators depend on a seed alone, and restore them afterwards."""
-    with torch.random.fork_rng(devices=[]), _others_seeded(seed):
-        torch.default_generator.manual_seed(seed)
-        yield
-
-
-def generator_states() -> tuple[Any, ...]:
-    """Return the states of all global generators: they are others when something was drawn."""
-    numbers = pickle.dumps(np.random.get_state())  # noqa: NPY002 - the global one is what transforms draw from
-    return torch.default_generator.get_state().numpy().tobytes(), numbers, random.getstate()
 
 
 class FreshData:
@@ -53,7 +36,7 @@ class FreshData:
     def batch(self, indices: Indices) -> Batch:
         """Read these examples; what their transforms draw follows from torch's generator."""
         places = np.searchsorted(self._ends, indices, side="right")
-        with _others_seeded(int(torch.randint(2**62, ()))):
+        with others_seeded(int(torch.randint(2**62, ()))):
             parts = [self._read(place, indices[places == place]) for place in np.unique(places)]
         if len(parts) == 1:
             return parts[0]
@@ -81,16 +64,3 @@ class FreshData:
             labels = one_hot_labels(y.numpy())
             return y.to(torch.float32) if labels is None else torch.from_numpy(labels)
         return y.to(torch.int64)
-
-
-@contextmanager
-def _others_seeded(seed: int) -> Iterator[None]:
-    """Do so for the generators of numpy and Python."""
-    numbers, words = np.random.get_state(), random.getstate()  # noqa: NPY002
-    np.random.seed(seed % 2**32)  # noqa: NPY002
-    random.seed(seed)
-    try:
-        yield
-    finally:
-        np.random.set_state(numbers)  # noqa: NPY002
-        random.setstate(words)

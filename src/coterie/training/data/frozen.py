@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from coterie.training.data.datasets import Dataset, InputArray
+from coterie.training.data.dataset import Dataset, InputArray
 from coterie.training.local import one_thread
 from coterie.training.streams import stream
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.errors import ConfigError, InputError
-from coterie.training.data.datasets import Dataset, ExampleSource, Inputs
+from coterie.training.data.dataset import Dataset, ExampleSource, Inputs
 from coterie.training.data.reading import Examples, ReadExamples, are_arrays, one_hot_labels, read_source
 
 

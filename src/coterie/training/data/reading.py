@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.errors import InputError
-from coterie.training.data.datasets import ExampleSource, InputArray, Inputs
+from coterie.training.data.dataset import ExampleSource, InputArray, Inputs
 
 Examples: TypeAlias = Any
 """A torch data set, map-style or iterable, a data loader, a pair of arrays (inputs, targets), or a list of pairs."""
@@ -106,7 +106,7 @@ def _loader_form(loader: Examples, name: str) -> _LoaderForm:
         default_collate,
     )
 
-    from coterie.training.data.fresh import seeded
+    from coterie.training.data.generators import seeded
 
     loaded: dict[str, Any] = {}
     notes: list[str] = []
@@ -152,7 +152,7 @@ def _read_once(pairs: Iterable[Any], name: str) -> ReadExamples:
     """Read what comes one after the other and may not come again."""
     if isinstance(pairs, list | tuple):
         return ReadExamples(*_stacked(pairs))
-    from coterie.training.data.fresh import generator_states, seeded
+    from coterie.training.data.generators import generator_states, seeded
 
     with seeded(_SEED):
         before = generator_states()
@@ -164,7 +164,7 @@ def _read_once(pairs: Iterable[Any], name: str) -> ReadExamples:
 
 def _read_numbered(items: Examples, form: _LoaderForm, name: str) -> ReadExamples:
     """Read the examples of a torch data set, some of them more than once."""
-    from coterie.training.data.fresh import generator_states, seeded
+    from coterie.training.data.generators import generator_states, seeded
 
     def one(number: int) -> Any:  # noqa: ANN401 - an input and a target
         if form.collate is None:

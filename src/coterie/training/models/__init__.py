@@ -8,14 +8,12 @@ parameters, which can be averaged, and its answer depends on nothing but them an
 Reading the table imports nothing heavy; torch is imported when a model is built.
 """
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from coterie.errors import ConfigError
 
 if TYPE_CHECKING:
     from torch import nn
-
-InputShape: TypeAlias = tuple[int, ...]
 
 MODELS = {
     "softmax-regression": "softmax_regression",
@@ -30,7 +28,7 @@ MODELS = {
 """The names :func:`build` knows, and the function of :mod:`coterie.training.models.networks` behind each."""
 
 
-def build(name: str, input_shape: InputShape, outputs: int, seed: int) -> "nn.Module":
+def build(name: str, input_shape: tuple[int, ...], outputs: int, seed: int) -> "nn.Module":
     """Build the model ``name``, one of :data:`MODELS`; ``seed`` alone decides its initial parameters.
 
     torch's global random state is neither used nor changed.

@@ -2,12 +2,14 @@
 
 import math
 from itertools import pairwise
+from typing import TypeAlias
 
 import torch
 from torch import nn
 
 from coterie.errors import ConfigError
-from coterie.training.models import InputShape
+
+InputShape: TypeAlias = tuple[int, ...]
 
 _VGG11 = ((64,), (128,), (256, 256), (512, 512), (512, 512))  # widths of the convolutions between two poolings
 

@@ -1,0 +1,158 @@
+"""The parts of a run, built once from its settings, before anything is written.
+
+Settings that contradict the data or the model are an error here, so that a run that cannot be played leaves no folder.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from coterie.cohorts.availability import AVAILABILITIES, Availability
+from coterie.privacy import PrivacySpending, Release
+from coterie.runs.algorithms import Algorithm
+from coterie.runs.algorithms.base import Context
+from coterie.runs.engine.cohorts import Cohorts, make_cohorts
+from coterie.runs.engine.curriculum import make_curriculum
+from coterie.runs.engine.federation import Federation
+from coterie.runs.engine.promise import make_promise
+from coterie.runs.engine.protection import Protection
+from coterie.runs.records.promise import Promise
+from coterie.runs.records.yardstick import Yardstick
+from coterie.runs.sections.choices import make_chosen
+from coterie.runs.settings.config import RunConfig
+from coterie.secagg.server import Step
+from coterie.training.evaluate import Score
+from coterie.training.flatten import ModelArrays
+from coterie.training.strategies import Strategy
+from coterie.training.streams import stream, torch_seed
+from coterie.transports.faults import Fault, FaultKind, Faults
+
+
+@dataclass(frozen=True, eq=False)
+class BuiltRun:
+    """A run that can be played, from its beginning or from wherever its strategy is restored to."""
+
+    config: RunConfig
+    federation: Federation
+    algorithm: Algorithm[Any] = field(repr=False)
+    availability: Availability = field(repr=False)
+    cohorts: Cohorts | None
+    """None if nothing is aggregated."""
+
+    @property
+    def strategy(self) -> Strategy:
+        """What learns."""
+        return self.algorithm.strategy
+
+    @property
+    def protections(self) -> tuple[Protection, ...]:
+        """The protection of each sum of a round; none if nothing is summed, or the server sees every update."""
+        return self.cohorts.protections if self.cohorts and self.config.aggregation.kind == "secure" else ()
+
+    @cached_property
+    def promise(self) -> Promise:
+        """What the run promises over any number of rounds."""
+        return make_promise(self.config, self.cohorts)
+
+    @property
+    def sigma(self) -> float:
+        """The deviation of the noise that one client adds to an entry of its contribution; 0 without noise."""
+        return max((protection.sigma for protection in self.protections), default=0.0)
+
+    def score(self, model: ModelArrays, name: str = "") -> Score:
+        """Score a model on the test examples; the model of a client whose data is a series, on that series alone."""
+        return self.federation.score(name, model)
+
+    @property
+    def noisy(self) -> bool:
+        """Whether there is noise: then nothing is recorded that shows the clients' data without it."""
+        return self.epsilon(0) is not None
+
+    def public_models(self) -> Mapping[str, ModelArrays]:
+        """Return the models that are scored and saved: with noise, no client's own model."""
+        models = self.strategy.models()
+        return self.algorithm.published(models) if self.noisy else models
+
+    @property
+    def yardstick(self) -> Yardstick:
+        """What models are judged by; with noise, without rules of thumb, whose scores depend on the training examples.
+
+        Series are scaled by their training part.
+        """
+        yardstick = self.federation.yardstick
+        return replace(yardstick, rules={}) if self.noisy else yardstick
+
+    @property
+    def data_notes(self) -> tuple[str, ...]:
+        """What was odd about the data; with noise, nothing that was found in the clients' series."""
+        series = self.federation.series
+        return (*self.federation.notes, *(series.notes if series and not self.noisy else ()))
+
+    def epsilon(self, revealed: int) -> float | None:
+        """Return the differential privacy spent by so many rounds that revealed a sum; None if there is no noise."""
+        spent = self._spending(revealed).epsilon(self.config.noise.delta) if self._releases else None
+        return self.algorithm.epsilon(revealed, spent)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What that epsilon assumes, in words; nothing without noise."""
+        return self.algorithm.assumptions(self._spending(1).assumptions if self._releases else ())
+
+    @property
+    def _releases(self) -> tuple[Release, ...]:
+        return tuple(protection.release for protection in self.protections if protection.release)
+
+    def _spending(self, rounds: int) -> PrivacySpending:
+        spending = PrivacySpending()
+        for release in self._releases if rounds else ():
+            spending = spending.spend(release, rounds)
+        return spending
+
+
+def build_run(config: RunConfig, federation: Federation) -> BuiltRun:
+    """Build all parts of a run."""
+    availability = make_availability(config, federation)
+    algorithm = config.algorithm(make_context(config, federation))
+    cohorts = make_cohorts(config, availability, algorithm, federation.policy) if algorithm.aggregates else None
+    return BuiltRun(config, federation, algorithm, availability, cohorts)
+
+
+def make_context(config: RunConfig, federation: Federation) -> Context[Any]:
+    """Return what the algorithm of a run sees of it."""
+    training = config.training
+    return Context(
+        settings=config.algorithm.own(config),
+        problem=federation.problem,
+        curriculum=make_curriculum(config, federation),
+        rounds=config.rounds,
+        horizon=training.schedule.rounds or config.rounds,
+        server_learning_rate=training.server_learning_rate,
+        server_momentum=training.server_momentum,
+        weighting=config.clients.weighting,
+        noise=config.noise,
+        cohort=config.cohort.size,
+    )
+
+
+def make_availability(config: RunConfig, federation: Federation) -> Availability:
+    """Return how often each client is absent."""
+    return make_chosen(
+        AVAILABILITIES,
+        "availability",
+        config.availability,
+        clients=config.clients.count,
+        labels=federation.labels,
+        parts=list(federation.parts.values()),
+        rng=stream(config.seed, "dropout levels"),
+    )
+
+
+def make_faults(config: RunConfig, number: int) -> Faults:
+    """Return what goes wrong in round ``number``; dropouts in all steps together have the probability that is set."""
+    settings = config.faults
+    each = 1 - (1 - settings.dropout) ** (1 / len(settings.steps))
+    rules = [Fault(FaultKind.DROP, Step(step), probability=each) for step in settings.steps if each]
+    if settings.late:
+        rules.append(Fault(FaultKind.DELAY, Step.MASK, probability=settings.late))
+    return Faults(torch_seed(config.seed, "faults", number), tuple(rules))

@@ -1,0 +1,110 @@
+"""Rounds over cohorts, in which contributions become one mean: securely, in the clear, or by additive sharing.
+
+Secure and plain rounds select with the same policy, lose the same clients at the same moments and aggregate whole
+circles only, so that they differ in protection and rounding and in nothing else. One exception: if too many shares are
+lost to remove the masks, a secure round fails that would succeed without masks.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from coterie.cohorts.circles import Indices
+from coterie.cohorts.ledger import Ledger
+from coterie.cohorts.memory import MemoryFile
+from coterie.cohorts.roster import Client, Roster
+from coterie.errors import InputError, LocalProtocolError
+from coterie.files import write_file
+from coterie.rounds import Coordinator, Floor, Member
+from coterie.rounds.member import ANY_TERMS
+from coterie.runs.algorithms.base import Resources, Rounds
+from coterie.runs.engine.additive import Additive
+from coterie.runs.engine.build import BuiltRun
+from coterie.runs.engine.cohorts import Cohorts
+from coterie.runs.engine.contributions import Contributions
+from coterie.runs.engine.plain import Plain
+from coterie.runs.engine.secrets import ClientSecrets
+from coterie.runs.engine.secure import Secure
+from coterie.runs.engine.updates import LocalUpdates
+from coterie.runs.settings.config import RunConfig
+from coterie.runs.storage.folder import RunFolder
+from coterie.secagg.terms import ThreatMode
+from coterie.transports.memory import AnswerCount, Carrier
+
+OnStep: TypeAlias = Callable[[str, int, int], None]
+"""Called as a round goes on: the step, how many clients have answered, and how many are asked."""
+
+
+@dataclass(frozen=True, eq=False)
+class RunResources(Resources):
+    """What rounds are played with while a run is open."""
+
+    folder: RunFolder
+    ledger: Ledger | None = field(repr=False)
+    """Records what the server is about to see; None if it sees nothing, or every update."""
+    frequencies: Indices = field(repr=False)
+    """How often each client was aggregated before."""
+    on_step: OnStep = field(repr=False)
+
+
+def cohort_rounds(built: BuiltRun, resources: RunResources) -> Rounds:
+    """Return rounds with one sum each, of what the strategy's clients contribute."""
+    config, cohorts = built.config, built.cohorts
+    if cohorts is None:
+        raise LocalProtocolError("there are no cohorts where nothing is aggregated")
+    folder = resources.folder
+    secrets = ClientSecrets(folder.secret())
+    roster = open_roster(config, tuple(built.federation.parts), cohorts, folder, secrets)
+    updates = LocalUpdates(built.strategy, resources.trainer)
+    if resources.ledger is None:
+        return Plain(
+            roster, cohorts.policy, updates, config.aggregation.clip, config.cohort.minimum, resources.frequencies
+        )
+    (protection,) = cohorts.protections
+    contributions = Contributions(updates, protection, secrets, config.seed)
+    memories = resources.closing.enter_context(MemoryFile(folder.memory_file, durable=False))
+    if built.algorithm.additive:
+        peers = Coordinator(roster, cohorts.policy, resources.ledger, protection.session, contributions.decode)
+        return Additive(peers, contributions, {client.name: memories.of(client) for client in roster.clients})
+    threads = config.aggregation.threads
+    carrier = Carrier(workers=threads if threads > 0 else None, watch=AnswerCount(resources.on_step))
+    rounds = Coordinator(
+        roster, cohorts.policy, resources.ledger, protection.session, contributions.decode, parallel=carrier.map
+    )
+    floor = replace(ANY_TERMS, mode=protection.session.mode, privacy=roster.privacy, minimum=config.cohort.minimum)
+    if floor.mode is ThreatMode.ACTIVE_SERVER:
+        # A malicious server chooses the clients of a session: it could gather colluders in a small one.
+        floor = replace(floor, colluders=built.promise.colluders)
+    return Secure(rounds, make_members(roster, memories, floor, secrets, contributions), carrier, contributions)
+
+
+def open_roster(
+    config: RunConfig, names: tuple[str, ...], cohorts: Cohorts, folder: RunFolder, secrets: ClientSecrets
+) -> Roster:
+    """Return the clients in their circles, with their keys if they sign; the folder keeps the roster for good."""
+    active = config.aggregation.threat == "active-server"
+    clients = [Client(name, secrets.identity(name).public if active else b"") for name in names]
+    roster = Roster.found(clients, cohorts.circles, cohorts.circles.privacy)
+    if not folder.roster_file.exists():
+        write_file(folder.roster_file, roster.to_bytes())
+    elif folder.roster_file.read_bytes() != roster.to_bytes():
+        raise InputError(f"{folder.roster_file} is not the roster of this run")
+    return roster
+
+
+def make_members(
+    roster: Roster, memories: MemoryFile, floor: Floor, secrets: ClientSecrets, contributions: Contributions
+) -> dict[str, Member]:
+    """Return all clients of the simulation, each with its own memory, which trusts the roster."""
+    members = {}
+    for client in roster.clients:
+        memory = memories.of(client)
+        memory.trust(roster)
+        members[client.name] = Member(
+            client.name,
+            contributions.of(client.name, memory),
+            memory=memory,
+            floor=floor,
+            identity=secrets.identity(client.name) if floor.mode is ThreatMode.ACTIVE_SERVER else None,
+        )
+    return members

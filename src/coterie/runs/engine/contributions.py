@@ -1,0 +1,79 @@
+"""What clients contribute to a round: their updates, clipped, rounded, and with noise if the settings say so."""
+
+from collections.abc import Sequence
+
+from coterie.arithmetic.ring import RingVector
+from coterie.cohorts.memory import ClientMemory
+from coterie.crypto.context import bind, digest
+from coterie.errors import TrainingError
+from coterie.privacy import NoisyQuantizer
+from coterie.rounds.member import Contribute
+from coterie.runs.engine.protection import Protection
+from coterie.runs.engine.secrets import ClientSecrets, digest_of
+from coterie.runs.engine.updates import LocalUpdates, name_of
+from coterie.secagg.server import Aggregate
+from coterie.training.flatten import ModelArrays
+from coterie.training.streams import stream
+
+
+class Contributions:
+    """The inputs of a round's clients: their updates, encoded for the sum."""
+
+    def __init__(self, updates: LocalUpdates, protection: Protection, secrets: ClientSecrets, seed: int) -> None:
+        """Begin before the first round; ``seed`` decides the rounding."""
+        self.updates = updates
+        self._codec, self._layout = protection.codec, protection.layout
+        self._secrets, self._seed = secrets, seed
+        self._number = 0
+        self._clipped: dict[str, int] = {}
+
+    def of(self, name: str, memory: ClientMemory) -> Contribute:
+        """Return the function that computes this client's input; the client remembers how it was computed.
+
+        A round that is played again after a crash is one more sum over the same circles. Computed in the same way it
+        reveals nothing new; computed differently it is one more equation. With noise the client remembers the input.
+        """
+        return lambda _terms: self.encode(name, memory)
+
+    @property
+    def clipped(self) -> float:
+        """The share of entries that lay outside the clipping range in this round."""
+        return sum(self._clipped.values()) / max(1, len(self._clipped) * self._layout.size)
+
+    def begin(self, number: int, training: Sequence[str]) -> None:
+        """Forget the previous round, and let these clients begin to train."""
+        self._number, self._clipped = number, {}
+        self.updates.begin()
+        if training:
+            self.updates.start(number, training)
+
+    def decode(self, aggregate: Aggregate) -> ModelArrays:
+        """Return the mean that a sum stands for."""
+        return self._codec.decode(aggregate.total, self._layout, len(aggregate.clients)).mean
+
+    def encode(self, name: str, memory: ClientMemory) -> RingVector:
+        """Wait for a client's update, and return it as what is summed."""
+        arrays = self.updates.contribution(name)
+        rounding = stream(self._seed, "rounding", self._number, name)
+        if isinstance(self._codec, NoisyQuantizer):
+            encoded = self._codec.encode(arrays, rounding, self._secrets.noise(self._number, name, arrays))
+            # All that is sent, not the update alone: its noise may be another too, by another secret or library.
+            if not memory.pledge(self._number, digest_of([encoded.vector])):
+                raise TrainingError(
+                    f"{name} has another input than before round {self._number} was interrupted, and fresh noise on it "
+                    "would weaken the old: go on with this run on the machine and libraries it began with, and with "
+                    "its own clients.secret"
+                )
+        else:
+            weight = self.updates.strategy.weight(name)
+            recipe = digest(bind("run recipe", self.updates.recipes[name], name_of(self._codec), weight))
+            if not memory.pledge(self._number, recipe):
+                raise TrainingError(
+                    f"{name} took part in round {self._number} before it was interrupted, under another recipe (model, "
+                    "learning rate, local work, clip, precision or weight), and two sums over one circle that are made "
+                    "differently tell more than T allows: resume under the settings of then, rounds included if the "
+                    "schedule depends on it, and change them after this round"
+                )
+            encoded = self._codec.encode(arrays, rounding, weight)
+        self._clipped[name] = encoded.clipped
+        return encoded.vector

@@ -1,0 +1,199 @@
+"""The federation of a run: the examples, which client has which, and the model; from the settings or the caller."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from operator import attrgetter
+
+import numpy as np
+
+from coterie.arithmetic import FloatArray
+from coterie.cohorts.circles import Indices
+from coterie.cohorts.policies import Policy
+from coterie.errors import ConfigError
+from coterie.runs.records.yardstick import ACCURACY, LOSS, SQUARED_ERROR, Yardstick
+from coterie.runs.sections.choices import make_chosen
+from coterie.runs.sections.common import OWN, CommonSettings
+from coterie.runs.sections.extensions import call_named, is_named
+from coterie.training import flatten
+from coterie.training.data.dataset import Dataset
+from coterie.training.data.datasets import load
+from coterie.training.data.fresh import FreshData
+from coterie.training.data.generators import seeded
+from coterie.training.data.own import client_names, from_anything
+from coterie.training.data.partitions import PARTITIONS
+from coterie.training.data.series import ForecastSeries
+from coterie.training.evaluate import Score, evaluate
+from coterie.training.local import ArrayData, Batch, Data, Loss, Problem, cross_entropy, squared_error
+from coterie.training.models import build
+from coterie.training.own import Module, instantiate, structure_digest
+from coterie.training.streams import stream, torch_seed
+
+
+@dataclass(frozen=True, eq=False)
+class Federation:
+    """The model, the examples, and which of them each client has."""
+
+    problem: Problem = field(repr=False)
+    test: ArrayData = field(repr=False)
+    """Examples to judge the model by; there may be none."""
+    parts: dict[str, Indices] = field(repr=False)
+    """The examples of each client, by its name."""
+    labels: Indices | None = field(repr=False)
+    """Every example's label, where targets are labels."""
+    policy: Policy | None = None
+    """The policy of the caller, if there is one."""
+    series: ForecastSeries | None = field(default=None, repr=False)
+    """The time series that the test examples are moments of, if they are."""
+    notes: tuple[str, ...] = ()
+    """What users should know about the data before training."""
+    decisions: tuple[str, ...] = ()
+    """Decisions made for the caller, who may not expect them."""
+
+    @property
+    def yardstick(self) -> Yardstick:
+        """What models are judged by. This is the only place that decides it, by the kind of the targets."""
+        if self.labels is not None:
+            return ACCURACY
+        if self.problem.loss is not squared_error:
+            return LOSS
+        if self.series is None:
+            return SQUARED_ERROR
+        rules = {rule: float(np.square(said - self.test.y).mean()) for rule, said in self.series.rules.items()}
+        return replace(SQUARED_ERROR, scaling=self.series.scaling, unit=self.series.unit, rules=rules)
+
+    @cached_property
+    def fingerprints(self) -> dict[str, str]:
+        """The :func:`fingerprint` of data and model, computed once."""
+        return fingerprint(self)
+
+    def tests(self, model: str) -> Indices:
+        """Return the test examples that a model is judged by: those of its client's series, or all."""
+        own = self.series.members.get(model) if self.series else None
+        return np.arange(len(self.test)) if own is None else own
+
+    def score(self, model: str, state: Sequence[FloatArray]) -> Score:
+        """Score the model of this name in this state."""
+        chosen = self.tests(model)
+        test = self.test if chosen.size == len(self.test) else ArrayData(self.test.x[chosen], self.test.y[chosen])
+        scale = self.series.scale[chosen] if self.series else None
+        return evaluate(self.problem, state, test, scale=scale)
+
+
+def find_federation(config: CommonSettings) -> Federation:
+    """Load the data set and build the model that the settings name."""
+    data, model = config.data, config.model.name
+    if OWN in (data.name, model, config.cohort.policy):
+        raise ConfigError(
+            f'a run with "{OWN}" data, model or policy gets them from a Python program, by coterie.train(...); the '
+            "same call with resume=True goes on with it"
+        )
+    if is_named(data.name):
+        dataset = from_anything(call_named("data.name", data.name, **data.options), name=data.name)
+    else:
+        dataset = load(data.name, data.folder or None, **data.options)
+    seed = torch_seed(config.seed, "model")
+    if is_named(model):
+        sizes = {"input_shape": dataset.input_shape, "outputs": dataset.outputs}
+        return make_federation(config, dataset, instantiate(lambda: call_named("model.name", model, **sizes), seed))
+    return make_federation(config, dataset, build(model, dataset.input_shape, dataset.outputs, seed))
+
+
+def make_federation(
+    config: CommonSettings, dataset: Dataset, model: Module, loss: Loss | None = None, policy: Policy | None = None
+) -> Federation:
+    """Divide this data set among the clients, unless it came with them, for this model."""
+    labels = dataset.train_y.astype(np.int64) if dataset.classes is not None else None
+    examples = ArrayData(dataset.train_x, dataset.train_y)
+    problem = Problem(model, examples, loss or (squared_error if labels is None else cross_entropy))
+    _try_out(config, problem, dataset)
+    if dataset.sources:
+        if config.training.executor == "vectorised":
+            raise ConfigError(
+                "training.executor: must be processes, not vectorised, for examples that are read anew in every pass"
+            )
+        problem = replace(problem, data=FreshData(dataset.sources, examples, labelled=labels is not None))
+        with seeded(config.seed):
+            _try_out(config, problem, dataset)
+    test = ArrayData(dataset.test_x, dataset.test_y)
+    notes = (*dataset.notes, *_unlike_loaders(config, dataset))
+    return Federation(problem, test, _divided(config, dataset, labels), labels, policy, dataset.series, notes)
+
+
+def _unlike_loaders(config: CommonSettings, dataset: Dataset) -> Iterator[str]:
+    """Yield settings that differ from those of data loaders."""
+    for key, values in dataset.loaded.items():
+        applied: object = attrgetter(key)(config)
+        if any(value != applied for value in values.values()):
+            yield f"{key} is {applied}, as the settings have it; that of the data loader is not used"
+
+
+def fingerprint(federation: Federation) -> dict[str, str]:
+    """Return digests of the ``data`` and the ``model``: SHA-256 over names, shapes and values.
+
+    The parameters of the model count with their shapes only: their start may be random, and a resumed run takes them
+    from the checkpoint.
+    """
+    problem, data = federation.problem, hashlib.sha256()
+    arrays = {"test x": federation.test.x, "test y": federation.test.y, **federation.parts}
+    if isinstance(problem.data, ArrayData):
+        arrays |= {"train x": problem.data.x, "train y": problem.data.y}
+    elif isinstance(problem.data, FreshData):
+        data.update(problem.data.digest)
+    for name, array in arrays.items():
+        data.update(json.dumps([name, str(array.dtype), array.shape]).encode())
+        data.update(np.ascontiguousarray(array).data)
+    return {"data": data.hexdigest(), "model": structure_digest(problem.model)}
+
+
+def _divided(config: CommonSettings, dataset: Dataset, labels: Indices | None) -> dict[str, Indices]:
+    count = config.clients.count
+    if dataset.clients is not None:
+        if len(dataset.clients) != count:
+            raise ConfigError(f"clients.count: must be {len(dataset.clients)}, who come with the data, not {count}")
+        return dict(dataset.clients)
+    try:
+        parts = make_chosen(
+            PARTITIONS,
+            "partition",
+            config.partition,
+            size=len(dataset.train_y),
+            labels=labels,
+            clients=count,
+            rng=stream(config.seed, "partition"),
+        )
+    except ConfigError as error:
+        if str(error).startswith("partition."):
+            raise
+        raise ConfigError(f"clients.count = {count}, partition.kind = {config.partition.kind}: {error}") from None
+    if len(parts) != count:
+        raise ConfigError(f"clients.count: must be {len(parts)} for this partition, not {count}")
+    return dict(zip(client_names(count), parts, strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class _Few:
+    """Some of the examples."""
+
+    data: Data
+    chosen: Indices
+
+    def __len__(self) -> int:
+        return self.chosen.size
+
+    def batch(self, indices: Indices) -> Batch:
+        return self.data.batch(self.chosen[indices])
+
+
+def _try_out(config: CommonSettings, problem: Problem, dataset: Dataset) -> None:
+    """Apply the model to an example before anything is written: shapes, types and labels must fit."""
+    odd = int(np.argmax(dataset.train_y)) if dataset.classes is not None else 0
+    few = _Few(problem.data, np.array([0, odd]))
+    try:
+        evaluate(problem, flatten.read(problem.model), few)
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        shape = " x ".join(map(str, dataset.input_shape))
+        what = f"inputs of {shape} {dataset.train_x.dtype}" if shape else f"single {dataset.train_x.dtype} numbers"
+        raise ConfigError(f"model.name: {config.model.name} fails on {what}, {config.data.name}: {error}") from error

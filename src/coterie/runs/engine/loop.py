@@ -1,0 +1,227 @@
+"""The loop of a run: select, train, aggregate, apply, evaluate, record, and call observers, in every round.
+
+:meth:`Engine.run` is the loop, and :meth:`Engine.round` one round up to its record. Selecting, training and aggregating
+depend on how sums are made: see :class:`~coterie.runs.algorithms.base.Rounds`.
+"""
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+
+import numpy as np
+
+from coterie.auditing.auditor import Auditor
+from coterie.cohorts.ledger import Head, Ledger
+from coterie.cohorts.outcome import Outcome
+from coterie.errors import InputError, LocalProtocolError
+from coterie.host import keep_memory
+from coterie.rounds.outcome import RoundResult
+from coterie.runs.algorithms.base import Rounds
+from coterie.runs.engine import build as assembly
+from coterie.runs.engine.build import BuiltRun
+from coterie.runs.engine.cohort_rounds import OnStep, RunResources, cohort_rounds
+from coterie.runs.records.costs import RoundCosts
+from coterie.runs.records.record import RoundRecord, extend
+from coterie.runs.records.stop import Stop
+from coterie.runs.report.observers import Observer
+from coterie.runs.settings.toml import to_toml
+from coterie.runs.storage.folder import Checkpoint, Progress, RunFolder
+from coterie.runs.storage.journal import Journal
+from coterie.training.evaluate import Score
+from coterie.training.executors.processes import Trainer, make_trainer
+from coterie.training.flatten import ModelArrays
+from coterie.training.streams import stream
+
+
+class Engine:
+    """Plays rounds from where the records end; a context manager, because it has workers and a ledger."""
+
+    def __init__(
+        self,
+        built: BuiltRun,
+        folder: RunFolder,
+        records: Sequence[RoundRecord],
+        head: Head | None = None,
+        on_step: OnStep = lambda _step, _done, _asked: None,
+    ) -> None:
+        """Continue a run whose strategy is as it was after these records; the ledger must still contain ``head``."""
+        self._built, self._folder, self._head, self._on_step = built, folder, head, on_step
+        self._auditor = Auditor(built.federation.parts)
+        for record in records:
+            self._auditor.add_round(record.round, record.aggregated)
+        self._scores: Mapping[str, Score] = {}
+        self._ledger: Ledger | None = None
+        self._stack = ExitStack()
+        self._open: tuple[Rounds, Trainer] | None = None
+
+    def __enter__(self) -> "Engine":
+        keep_memory()
+        with ExitStack() as stack:
+            self._open = self._open_rounds(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def auditor(self) -> Auditor:
+        """What the rounds so far reveal."""
+        return self._auditor
+
+    def run(
+        self,
+        records: list[RoundRecord],
+        journal: Journal,
+        observer: Observer,
+        *,
+        resuming: bool,
+        interrupted: Callable[[], bool],
+    ) -> Stop | None:
+        """Play all rounds that are left, and add their records; return why it ended early, if an observer ended it.
+
+        A round is on disk before observers see it and before the next one begins. With ``resuming``, the first round
+        may have begun before a crash.
+        """
+        stop, first = None, len(records) + 1
+        for number in range(first, self._built.config.rounds + 1):
+            if stop is not None or interrupted():
+                break
+            record = self.round(number, resuming=resuming and number == first)  # up to evaluation
+            journal.add(record)
+            self._folder.save(self.checkpoint(number))
+            records.append(record)
+            stop = observer.after_round(record)
+        if stop is not None:
+            self._folder.save(self.checkpoint(len(records), stop))
+        return stop
+
+    def round(self, number: int, *, resuming: bool) -> RoundRecord:
+        """Play round ``number`` and return its record; with ``resuming``, it may have begun before a crash."""
+        if self._open is None:
+            raise LocalProtocolError("the engine is used as a context manager")
+        began = time.perf_counter()
+        built, (rounds, trainer) = self._built, self._open
+        seed, algorithm = built.config.seed, built.algorithm
+        available = built.availability.draw(number, stream(seed, "availability", number))
+        excluded = algorithm.excluded()
+        eligible = available & ~np.isin(built.strategy.clients, excluded) if excluded else available
+        faults = assembly.make_faults(built.config, number)
+
+        rounds.select(number, eligible, stream(seed, "selection", number), faults, resuming=resuming)
+        rounds.train()
+        result, costs = rounds.aggregate()
+        self._auditor.add_round(number, result.revealed)
+        if result.value is not None:
+            if built.config.tracking.sums:
+                self._folder.keep_sum(number, result.value)
+            costs = algorithm.apply(number, result.value, costs, trainer)
+        if result.outcome is Outcome.COMPLETED:
+            self._scores = {}
+        scores = self._evaluate(number)
+        return self._record(result, costs, scores, int(np.count_nonzero(available)), began)
+
+    def checkpoint(self, rounds: int, stop: Stop | None = None) -> Checkpoint:
+        """Return all that is needed to continue after so many rounds, or to know why not."""
+        progress = Progress(
+            rounds=rounds,
+            ledger=self._ledger.head() if self._ledger else None,
+            settings=to_toml(self._built.config),
+            fingerprints=self._built.federation.fingerprints,
+            stop=stop,
+        )
+        return Checkpoint(progress, self._built.strategy.state())
+
+    def _evaluate(self, number: int) -> Mapping[str, Score]:
+        """Score all models if the round is to be evaluated; old scores hold as long as nothing was learnt."""
+        built = self._built
+        idle = number % built.config.training.evaluate_every and number < built.config.rounds
+        if idle or not len(built.federation.test):
+            return {}
+        if not self._scores:
+            self._scores = {name: built.score(model, name) for name, model in built.public_models().items()}
+        return self._scores
+
+    def _record(
+        self,
+        result: RoundResult[ModelArrays],
+        costs: RoundCosts,
+        scores: Mapping[str, Score],
+        available: int,
+        began: float,
+    ) -> RoundRecord:
+        """Put together what is recorded of a round; with noise, only what may be public."""
+        built, algorithm, auditor = self._built, self._built.algorithm, self._auditor
+        strong_privacy, exposed = self._exposure()
+        own = [score for name, score in scores.items() if name not in algorithm.aside]
+        record = RoundRecord(
+            round=result.number,
+            outcome=result.outcome,
+            reason=result.reason,
+            available=available if algorithm.aggregates else None,
+            selected=len(result.attendance.selected),
+            aggregated=result.revealed,
+            dropped=result.dropped,
+            stranded=result.stranded,
+            left_later=result.left_later,
+            learning_rate=algorithm.learning_rate(result.number),
+            train_loss=_mean([costs.losses[name] for name in sorted(costs.losses)]),
+            test_loss=_mean([score.loss for score in own]),
+            accuracy=_mean([score.accuracy for score in own if score.accuracy is not None]),
+            error=_mean([score.error for score in own if score.error is not None]),
+            strong_privacy=strong_privacy,
+            exposed=exposed,
+            fairness_gap=auditor.fairness_gap,
+            cardinality=auditor.cardinality,
+            clipped=costs.clipped,
+            upload_bytes=costs.upload_bytes,
+            download_bytes=costs.download_bytes,
+            epsilon=built.epsilon(auditor.revealed),
+            seconds=time.perf_counter() - began,
+            train_seconds=costs.train_seconds,
+            protect_seconds=costs.protect_seconds,
+            compute_seconds=costs.compute_seconds,
+        )
+        record = extend(record, algorithm.columns, algorithm.measures(scores, built.sigma))
+        return algorithm.beside_noise(record) if built.noisy else record
+
+    def _exposure(self) -> tuple[int | None, int]:
+        """Return T so far and how many clients are exposed, by what the server saw: sums, or every update in them."""
+        if self._built.config.aggregation.kind == "secure":
+            return self._auditor.strong_privacy, len(self._auditor.exposed)
+        seen = int(np.count_nonzero(self._auditor.frequencies))
+        return 1 if seen else None, seen
+
+    def _open_rounds(self, stack: ExitStack) -> tuple[Rounds, Trainer]:
+        built, folder, training = self._built, self._folder, self._built.config.training
+        trainer = make_trainer(
+            built.federation.problem,
+            training.workers if training.workers >= 0 else None,
+            "vectorised" if training.executor == "vectorised" else "processes",
+        )
+        stack.enter_context(trainer)
+        if built.protections:
+            self._ledger = stack.enter_context(Ledger.open(folder.ledger_file))
+            self._check_ledger(self._ledger)
+        frequencies = self._auditor.frequencies
+        resources = RunResources(trainer, folder.secret, stack, folder, self._ledger, frequencies, self._on_step)
+        return built.algorithm.rounds(resources) or cohort_rounds(built, resources), trainer
+
+    def _check_ledger(self, ledger: Ledger) -> None:
+        """Refuse a ledger that does not belong to the checkpoint, or to the clients' memories."""
+        folder, recorded = self._folder, ledger.verify(self._head)
+        if self._head is None and recorded.sequence:
+            raise InputError(
+                f"{folder.ledger_file} has rounds of a run whose {folder.checkpoint_file.name} is missing: the "
+                "settings that they were played under are not known. Put it back, or begin a new run"
+            )
+        if recorded.sequence and not folder.memory_file.exists():
+            raise InputError(
+                f"{folder.memory_file} is missing: clients have forgotten how their inputs were made, and a round "
+                "played again could have other noise. Put it back, or begin a new run"
+            )
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None

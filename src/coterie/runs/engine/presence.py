@@ -1,0 +1,20 @@
+"""Which of the selected clients are still present, step by step."""
+
+from collections.abc import Collection
+
+from coterie.secagg.server import Step
+from coterie.transports.faults import FaultKind, Faults
+
+
+def training_clients(faults: Faults, selected: Collection[str]) -> tuple[str, ...]:
+    """Return the clients that may still be present when updates are due; the others would train in vain.
+
+    Training begins with the round: it need not wait until keys and shares are exchanged.
+    """
+    return still_present(faults, Step.SHARE, still_present(faults, Step.ADVERTISE, selected))
+
+
+def still_present(faults: Faults, step: Step, clients: Collection[str]) -> tuple[str, ...]:
+    """Return the clients that neither drop out in this step nor are late."""
+    lost = (FaultKind.DROP, FaultKind.DELAY)
+    return tuple(name for name in clients if not any(faults.strikes(kind, step, name) for kind in lost))

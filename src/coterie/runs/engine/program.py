@@ -1,0 +1,125 @@
+"""Runs of Python programs (``coterie.train``): their settings, and what may change when they are resumed."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+from coterie.cohorts.policies import POLICIES, Policy
+from coterie.errors import ConfigError
+from coterie.runs.engine.notes import filled, fitting_privacy
+from coterie.runs.engine.selection import circles_of
+from coterie.runs.sections.common import OWN, CohortSettings
+from coterie.runs.settings.changes import CHANGEABLE, check_changes
+from coterie.runs.settings.config import RunConfig, with_schedule_length
+from coterie.runs.settings.toml import make_config
+from coterie.runs.storage.folder import RunFolder
+from coterie.training.data.dataset import Dataset
+from coterie.training.data.own import from_clients, from_torch
+from coterie.training.data.reading import Examples
+
+_COHORT = 8
+KIND: dict[str, Any] = {
+    "availability.kind": "equal",
+    "availability.dropout": 0.0,
+    "faults.dropout": 0.0,
+    "training.executor": "auto",
+    "training.workers": 0,
+}
+"""Defaults that differ from ``coterie run``: no client is absent or drops out, and no process is started."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the caller of ``train`` asks for; None means that the data decides."""
+
+    clients: int
+    cohort: int | None
+    privacy: int
+    rounds: int
+    policy: Policy | None
+    settings: Mapping[str, Any]
+
+
+def own_dataset(train_set: Examples, test_set: Examples, clients: object, *, one_hot: bool = True) -> Dataset:
+    """Read the caller's examples: all in one, or each client's; with ``one_hot``, rows with a single 1 are labels."""
+    if isinstance(train_set, Dataset):
+        return train_set
+    if isinstance(clients, Mapping | Sequence):
+        return from_clients(clients, test_set, name=OWN, one_hot=one_hot)
+    return from_torch(train_set, test_set, name=OWN, one_hot=one_hot)
+
+
+def own_config(dataset: Dataset, wanted: Wanted) -> tuple[RunConfig, tuple[str, ...]]:
+    """Return the settings of a run on this data, and decisions that the caller may not expect."""
+    count = len(dataset.clients) if dataset.clients is not None else wanted.clients
+    kept = circles_of(wanted.policy, count).privacy if wanted.policy is not None else wanted.privacy
+    defaults: dict[str, Any] = {
+        "name": OWN,
+        "rounds": wanted.rounds,
+        "data.name": OWN,
+        "model.name": OWN,
+        "clients.count": count,
+        "cohort.policy": CohortSettings().policy if wanted.policy is None else OWN,
+        "cohort.size": min(_COHORT, count) if wanted.cohort is None else wanted.cohort,
+        "cohort.privacy": kept,
+        "partition.kind": "iid" if dataset.classes is None else "label-shards",
+    }
+    config = make_config(KIND | defaults | loader_settings(dataset, wanted.settings) | dict(wanted.settings))
+    return _fitted(config, wanted)
+
+
+def loader_settings(dataset: Dataset, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of data loaders, except those that are given; loaders must agree."""
+    found: dict[str, Any] = {}
+    for key, values in dataset.loaded.items():
+        if key in given:
+            continue
+        (first, value), *others = values.items()
+        for other, another in others:
+            if another != value:
+                raise ConfigError(
+                    f"{key}: the data loader of {first!r} has {value} and that of {other!r} has {another}; "
+                    f'all clients train alike, so give one by settings={{"{key}": ...}}'
+                )
+        found[key] = value
+    return found
+
+
+def _fitted(config: RunConfig, wanted: Wanted) -> tuple[RunConfig, tuple[str, ...]]:
+    """Choose larger circles if they fill the cohort better and no client is ever missing."""
+    cohort, count = config.cohort, config.clients.count
+    steady = config.availability.kind == "equal" and not (
+        config.availability.dropout or config.faults.dropout or config.faults.late
+    )
+    kind = POLICIES.get(cohort.policy)
+    if kind is None or not kind.adjustable or not steady or "cohort.privacy" in wanted.settings:
+        return config, ()
+    better = fitting_privacy(count, cohort.size, cohort.privacy)
+    if better == cohort.privacy:
+        return config, ()
+    before, after = (filled(count, cohort.size, privacy) for privacy in (cohort.privacy, better))
+    note = (
+        f"Circles have at least {better} clients, not {cohort.privacy}, because they fill a cohort of {cohort.size} "
+        f'better: {after:.3g} clients in a round on average instead of {before:.3g}; settings={{"cohort.privacy": '
+        f"{cohort.privacy}}} keeps smaller ones"
+    )
+    return config.model_copy(update={"cohort": cohort.model_copy(update={"privacy": better})}), (note,)
+
+
+def reconciled(folder: RunFolder, wanted: RunConfig, asked: Wanted) -> list[str]:
+    """Return the changes that the caller asks for of the run in a folder; only a few are allowed."""
+    begun = folder.config()
+    if asked.policy is None and begun.cohort.privacy == asked.privacy:  # begun before circles were fitted to cohorts
+        wanted = wanted.model_copy(
+            update={"cohort": wanted.cohort.model_copy(update={"privacy": begun.cohort.privacy})}
+        )
+    if wanted.training.executor == "auto":  # which way was measured to be faster is written down when a run begins
+        training = wanted.training.model_copy(update={"executor": begun.training.executor})
+        wanted = wanted.model_copy(update={"training": training})
+    if begun.training.schedule.rounds:
+        wanted = with_schedule_length(wanted, begun)
+    check_changes(begun, wanted)
+    values = {key: attrgetter(key) for key in CHANGEABLE}
+    return [f"{key}={json.dumps(of(wanted))}" for key, of in values.items() if of(wanted) != of(begun)]

@@ -1,0 +1,95 @@
+"""The promise of a run, computed: from its parts before it is played, or from its folder for an audit."""
+
+from collections.abc import Collection
+from pathlib import Path
+
+from coterie.cohorts.policies import POLICIES, Policy, largest_cohort
+from coterie.cohorts.roster import Roster
+from coterie.errors import ConfigError
+from coterie.graphs.topology import is_complete
+from coterie.runs.engine.cohorts import Cohorts
+from coterie.runs.engine.protection import SessionShapes
+from coterie.runs.records.promise import Promise
+from coterie.runs.sections.checks import policy_settings
+from coterie.runs.sections.collusion import drawn_circles, fewest_summed, promised_colluders
+from coterie.runs.sections.extensions import is_named
+from coterie.runs.settings.config import RunConfig
+from coterie.runs.settings.toml import load_recorded
+
+_LARGEST = 64 << 20  # bytes of a roster, and of a configuration
+
+
+def make_promise(config: RunConfig, cohorts: Cohorts | None) -> Promise:
+    """Return the promise of a run with these circles, this policy and these sessions."""
+    if cohorts is None or config.aggregation.kind == "plain":
+        return Promise(clients=config.clients.count)
+    sizes = {
+        size
+        for protection in cohorts.protections
+        for size in (
+            min(_smallest_cohort(cohorts.policy, protection.session.minimum), protection.most),
+            protection.most,
+        )
+    }
+    shapes = [(protection.session.shape, size) for protection in cohorts.protections for size in sizes]
+    sparse = not all(is_complete(shape(size).topology, size) for shape, size in shapes)
+    return promise_for(config, cohorts.circles.privacy, sizes, sparse=sparse)
+
+
+def promise_for(config: RunConfig, circle: int, sizes: Collection[int], *, sparse: bool) -> Promise:
+    """Return the promise of a run from the size of its smallest circle and the ``sizes`` of its sessions."""
+    aggregation = config.aggregation
+    return Promise(
+        circle=circle,
+        colluders=promised_colluders(aggregation, config.cohort, config.clients.count, circle, sizes),
+        clients=config.clients.count,
+        active=aggregation.threat == "active-server",
+        sparse=sparse,
+        drawn=drawn_circles(config.cohort) and aggregation.collusion_of == "roster",
+    )
+
+
+def _smallest_cohort(policy: Policy, minimum: int) -> int:
+    """Return the fewest clients that a policy selects for a round that is played: ``minimum``, unless it says more."""
+    return max(minimum, int(getattr(policy, "smallest", minimum)))
+
+
+def read_promise(folder: Path) -> Promise:
+    """Return the promise of the run in this folder; :class:`ConfigError` if its files do not tell.
+
+    A folder may come from anybody. So nothing is imported that its settings name, and files are read up to a limit.
+    """
+    for name in ("config.toml", "roster.msgpack"):
+        file = folder / name
+        if not file.is_file() or file.stat().st_size > _LARGEST:
+            raise ConfigError(f"the folder has no {name} that can be read")
+    config = load_recorded(folder / "config.toml")
+    try:
+        roster = Roster.from_bytes((folder / "roster.msgpack").read_bytes())
+    except OSError as error:
+        raise ConfigError(f"cannot read roster.msgpack: {error.strerror}") from None
+    sizes = _session_sizes(config, roster)
+    return promise_for(
+        config, roster.privacy, sizes, sparse=not all(_complete(config, size, max(sizes)) for size in sizes)
+    )
+
+
+def _session_sizes(config: RunConfig, roster: Roster) -> set[int]:
+    """Return the sizes of the smallest and the largest session; if the policy is the user's, what settings allow."""
+    cohort, everybody = config.cohort, config.clients.count
+    kind = POLICIES.get(cohort.policy)
+    if kind is None or not kind.keeps_circles:
+        return {fewest_summed(config.aggregation, everybody, cohort.minimum, cohort.size), cohort.size}
+    policy = kind.build(roster.usable(), policy_settings(config.clients, cohort))
+    most = largest_cohort(policy, everybody)
+    minimum = fewest_summed(config.aggregation, everybody, cohort.minimum, most)
+    return {min(_smallest_cohort(policy, minimum), most), most}
+
+
+def _complete(config: RunConfig, clients: int, most: int) -> bool:
+    """Tell whether a session's graph is known to be complete; a topology of the user is not imported."""
+    if is_named(config.aggregation.topology):
+        return False
+    # The length of the vectors adds the same cost to every graph, so it does not change the choice.
+    shapes = SessionShapes(config.aggregation, config.clients.count, 1, most)
+    return is_complete(shapes(clients).topology, clients)

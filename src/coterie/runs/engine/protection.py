@@ -1,0 +1,186 @@
+"""The protection of one sum, built from the settings: its session's parameters, its encoding and its noise."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from coterie.arithmetic.quantize import Layout, Quantizer
+from coterie.cohorts.circles import Circles
+from coterie.errors import ConfigError
+from coterie.graphs.guarantees import majority_threshold
+from coterie.graphs.table import TOPOLOGIES, TopologyKind
+from coterie.graphs.topology import Complete, Topology
+from coterie.planning.session import complete_limit, recommend
+from coterie.privacy import Noise, NoiseKind, NoisyQuantizer, Release, least_aggregated
+from coterie.rounds import SessionSettings
+from coterie.rounds.coordinator import SessionShape
+from coterie.runs.sections.checks import always_complete
+from coterie.runs.sections.collusion import collusion_share, fewest_summed, roster_size, session_colluders
+from coterie.runs.sections.common import AggregationSettings
+from coterie.runs.sections.extensions import call_named, is_named
+from coterie.runs.settings.config import RunConfig
+from coterie.secagg.terms import ThreatMode
+
+
+@dataclass(frozen=True)
+class Protection:
+    """How updates are sent: the session's parameters, the encoding, and with noise the privacy of every sum."""
+
+    session: SessionSettings
+    codec: Quantizer | NoisyQuantizer
+    layout: Layout
+    """The shapes of what is summed."""
+    most: int
+    """The most clients that a session has."""
+    release: Release | None
+
+    @property
+    def sigma(self) -> float:
+        """The deviation of the noise that one client adds to an entry; 0 without noise."""
+        if not isinstance(self.codec, NoisyQuantizer):
+            return 0.0
+        return float(self.codec.noise.variance**0.5 * self.codec.quantizer.step)
+
+    def __str__(self) -> str:
+        session = self.session
+        shape = session.shape(self.most)
+        threshold = f"{shape.threshold} shares open" if shape.threshold else "a majority of shares opens"
+        circles = "whole circles only" if session.aligned else "whoever survives"
+        return (
+            f"{session.length:,} ring elements of {session.bits} bits; {type(shape.topology).__name__} graph, "
+            f"{threshold} a secret; {circles}, at least {session.minimum} clients."
+        )
+
+
+def make_protection(config: RunConfig, circles: Circles, layout: Layout, most: int, weight: int) -> Protection:
+    """Choose ring, graph and threshold, and the clients' shares of the noise, for one sum.
+
+    In it are at most ``most`` clients, in whole ``circles``, each with a weight up to ``weight``.
+    """
+    aggregation, everybody = config.aggregation, config.clients.count
+    minimum = fewest_summed(aggregation, everybody, config.cohort.minimum, most)
+    if minimum > max(most, config.cohort.minimum):
+        raise ConfigError(
+            f"aggregation.collusion: c = {minimum - 2} of all {everybody:,} clients may be in one session, so a sum "
+            f"needs c + 2 = {minimum} clients, and a session has at most {most}; raise cohort.size, or lower "
+            "aggregation.collusion"
+        )
+    quantizer = Quantizer(aggregation.clip, aggregation.precision, most, weight)
+    noisy = _noisy(config, circles, quantizer, layout, most) if config.noise.kind != "none" else None
+    codec = noisy or quantizer
+    shapes = SessionShapes(aggregation, everybody, codec.length(layout), most)
+    shapes(most)  # an impossible plan is an error now, not in a round
+    session = SessionSettings(
+        bits=codec.ring.bits,
+        length=codec.length(layout),
+        shape=shapes,
+        minimum=minimum,
+        mode=ThreatMode(aggregation.threat),
+        aligned=circles.privacy > 1,
+    )
+    return Protection(session, codec, layout, most, Release(noisy.noise, noisy.sensitivity) if noisy else None)
+
+
+class SessionShapes:
+    """The graph, threshold and colluders of sessions of any size, planned for each size."""
+
+    def __init__(self, aggregation: AggregationSettings, everybody: int, length: int, most: int) -> None:
+        """Plan for sessions of up to ``most`` clients, of ``everybody``, with inputs of this ``length``."""
+        self._aggregation, self._everybody = aggregation, everybody
+        self._length, self._most = length, most
+        self._planned = lru_cache(maxsize=None)(self._plan)
+        self._own = own_topology(aggregation.topology)
+
+    def __call__(self, clients: int) -> SessionShape:
+        """Return the shape of a session with so many clients."""
+        aggregation = self._aggregation
+        threshold = aggregation.threshold or None
+        kind = TOPOLOGIES.get(aggregation.topology)
+        if kind and kind.connect and aggregation.connection:
+            return SessionShape(kind.connect(aggregation.connection), threshold, self._colluders(clients))
+        if self._own is not None:
+            return SessionShape(self._own, threshold, self._colluders(clients))
+        # On a sparse graph a malicious server can cut a session into parts, for which T does not hold.
+        limit = complete_limit(active=aggregation.threat == "active-server")
+        auto = aggregation.topology == "auto" and clients <= limit
+        return self._complete(clients) if always_complete(aggregation) or auto else self._planned(clients)
+
+    def _colluders(self, clients: int) -> int:
+        return session_colluders(self._aggregation, self._everybody, clients)
+
+    def _complete(self, clients: int) -> SessionShape:
+        """Take the defaults of a session's terms, unless a number of colluders is given: it must not open a secret."""
+        threshold = self._aggregation.threshold or None
+        if self._aggregation.collusion < 0:
+            return SessionShape(Complete(), threshold)
+        colluders = self._colluders(clients)
+        return SessionShape(Complete(), threshold or max(majority_threshold(clients), colluders + 1), colluders)
+
+    def _plan(self, clients: int) -> SessionShape:
+        aggregation = self._aggregation
+        try:
+            plan = recommend(
+                clients,
+                aggregation.dropout,
+                collusion=(collusion := collusion_share(aggregation)),
+                roster=roster_size(aggregation, self._everybody, clients) if collusion is not None else None,
+                topology=aggregation.topology,
+                active=aggregation.threat == "active-server",
+                length=self._length,
+                precision=aggregation.precision,
+            )
+        except ConfigError as error:
+            if clients == self._most:
+                raise ConfigError(
+                    f"aggregation.topology = {aggregation.topology}: {error}. In the settings of a run, --collusion is "
+                    "aggregation.collusion, --lost is aggregation.dropout, and a session has cohort.size clients"
+                ) from None
+            return self._complete(clients)  # a smaller session than planned for: nothing is random on this graph
+        guarantee = plan.guarantee
+        return SessionShape(guarantee.topology, aggregation.threshold or guarantee.threshold, plan.colluders)
+
+
+def own_topology(name: str) -> Topology | None:
+    """Return the user's topology that a setting names, and enter it into the table; None if it is not the user's.
+
+    Nothing is known about how rarely such a graph fails: the user is responsible for that.
+    """
+    if not is_named(name):
+        kind = TOPOLOGIES.get(name)
+        return kind.kind() if kind and kind.search is None else None
+    topology = call_named("aggregation.topology", name)
+    config = getattr(type(topology), "__struct_config__", None)
+    if config is None or not config.frozen or not isinstance(config.tag, str) or not isinstance(topology, Topology):
+        raise ConfigError(
+            f"aggregation.topology: {name} is no topology, which is a frozen, tagged msgspec struct with a method graph"
+        )
+    TOPOLOGIES.setdefault(config.tag, TopologyKind(type(topology)))
+    return topology
+
+
+def _noisy(config: RunConfig, circles: Circles, quantizer: Quantizer, layout: Layout, most: int) -> NoisyQuantizer:
+    noise = config.noise
+    honest = fewest_honest(config, circles, most)
+    if honest < 1:
+        raise ConfigError(
+            "cohort.minimum: so few clients may all collude, and then there is no noise that the server lacks"
+        )
+    stddev = noise.multiplier * noise.clip_norm / quantizer.step
+    shares = Noise.for_sum(NoiseKind(noise.kind), stddev, honest)
+    return NoisyQuantizer(quantizer, noise.clip_norm, layout.size, shares)
+
+
+def fewest_honest(config: RunConfig, circles: Circles, most: int) -> int:
+    """Return the fewest honest clients in any sum of any session: those whose noise the server cannot know.
+
+    All colluders of a session may be in its sum, however few clients that has.
+    """
+    aggregation, everybody = config.aggregation, config.clients.count
+    minimum = fewest_summed(aggregation, everybody, config.cohort.minimum, most)
+    sizes = circles.sizes.tolist()
+    company = aggregation.threat == "active-server" and always_complete(aggregation)
+    counts = []
+    for clients in range(minimum, most + 1):
+        colluders = session_colluders(aggregation, everybody, clients)
+        fewest = max(minimum, colluders + 2) if company else minimum
+        counts.append(least_aggregated(sizes, fewest) - colluders)
+    return min(counts)

@@ -1,0 +1,265 @@
+"""A training run: rounds, one after the other, each on disk before the next begins.
+
+A run is its folder. :meth:`TrainingRun.play` continues from whatever the folder holds: nothing yet, a run that was
+interrupted, or one that was killed at any moment. The result is the same, bit for bit, except times. The reasons:
+
+* everything random, except secrets, comes from a stream named by purpose, round and client;
+* a round changes nothing on disk but the ledger until it is over; then metrics and checkpoint are written in this
+  order, each as a whole or not at all;
+* the round that a crash interrupted is played again, with new keys but with the same clients, updates, rounding and
+  noise. The ledger, which may have recorded it, makes sure that no other sum is opened the second time.
+
+On a sparse graph, whose edges depend on the keys, a repeated round can fail where the first attempt did not, or the
+other way round: about as rarely as the graph was planned to fail.
+
+An observer may end a run early. The checkpoint then has its :class:`~coterie.runs.records.stop.Stop`, and a resumed run
+plays no further round, unless the settings that the decision depends on were changed, or ``ignore_stop`` is set.
+"""
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from coterie.auditing.auditor import Auditor
+from coterie.errors import ConfigError
+from coterie.files import write_file
+from coterie.host import cores
+from coterie.runs.engine.build import BuiltRun, build_run
+from coterie.runs.engine.federation import Federation, find_federation
+from coterie.runs.engine.forecasts import forecast_courses
+from coterie.runs.engine.loop import Engine
+from coterie.runs.engine.notes import notes_before
+from coterie.runs.engine.stopping import early_stopping
+from coterie.runs.records.record import RoundRecord
+from coterie.runs.records.stop import Stop
+from coterie.runs.records.summary import Summary
+from coterie.runs.report.forecasts import draw_forecasts
+from coterie.runs.report.observers import Observer, ObserverGroup, RunStart
+from coterie.runs.report.page import run_page
+from coterie.runs.report.trackers import make_trackers
+from coterie.runs.settings.changes import check_changes, check_fingerprints
+from coterie.runs.settings.config import RunConfig, with_schedule_length
+from coterie.runs.settings.toml import parse_config, to_toml
+from coterie.runs.storage.folder import Progress, RunFolder, checked_records, named_arrays
+from coterie.runs.storage.journal import Journal
+from coterie.runs.storage.lock import locked
+from coterie.training.executors.vectorised import choose_executor
+from coterie.training.models import parameter_count
+from coterie.training.own import Module, named_state
+
+
+@dataclass(frozen=True, eq=False)
+class RunResult:
+    """What a run leaves behind, besides its folder."""
+
+    folder: Path
+    summary: Summary
+    records: tuple[RoundRecord, ...] = field(repr=False)
+    models: dict[str, Module] = field(repr=False)
+    """The trained models: one for all, ``global``, or one for each client."""
+
+    @property
+    def model(self) -> Module:
+        """The one model of all."""
+        return self.models["global"]
+
+    @property
+    def accuracy(self) -> float | None:
+        """The share of test examples that the model is right on, if they have labels."""
+        return self.summary.accuracy
+
+    @property
+    def privacy(self) -> int:
+        """T: sums of any number of rounds are about at least so many clients; 1 promises nothing."""
+        return self.summary.promised
+
+
+class TrainingRun:
+    """The run in a folder."""
+
+    def __init__(
+        self, folder: RunFolder, built: BuiltRun, observers: Sequence[Observer] = (), *, ignore_stop: bool = False
+    ) -> None:
+        """Take up the run, which was built from the folder's settings; :func:`all_observers` makes the observers."""
+        self.folder = folder
+        self._built = built
+        self._observer = ObserverGroup(observers)
+        self._ignore_stop = ignore_stop
+        self._interrupted = False
+        self._records: list[RoundRecord] = []
+
+    @classmethod
+    def begin(
+        cls,
+        path: Path | None,
+        config: RunConfig,
+        federation: Federation | None = None,
+        observers: Sequence[Observer] = (),
+    ) -> "TrainingRun":
+        """Make the folder of a new run, by default a new one in ``runs``; settings are checked first."""
+        if config.aggregation.collusion_of == "session":
+            raise ConfigError(
+                "aggregation.collusion_of: session is for runs that an earlier version began. In a new run "
+                "aggregation.collusion is a share of all clients: set collusion_of to roster"
+            )
+        config = with_schedule_length(config)
+        built = build_run(config, federation or find_federation(config))
+        everybody = all_observers(built, observers)
+        return cls(RunFolder.create(path, config), built, everybody)
+
+    @classmethod
+    def open(
+        cls,
+        folder: RunFolder,
+        federation: Federation | None = None,
+        observers: Sequence[Observer] = (),
+        changes: Sequence[str] = (),
+        *,
+        ignore_stop: bool = False,
+    ) -> "TrainingRun":
+        """Resume a run; ``federation`` must be the same again, by default what its settings name.
+
+        ``changes`` are settings written ``section.key=value``; only some may change. With ``ignore_stop``, the run
+        continues although an observer ended it.
+        """
+        config = folder.config(changes)
+        checkpoint = folder.checkpoint()
+        begun = _settings_of(checkpoint.progress, folder) if checkpoint else with_schedule_length(folder.config())
+        config = with_schedule_length(config, begun)
+        if checkpoint is not None:
+            check_changes(begun, config)
+        built = build_run(config, federation or find_federation(config))
+        if checkpoint is not None:
+            check_fingerprints(checkpoint.progress.fingerprints, built.federation.fingerprints)
+        everybody = all_observers(built, observers)
+        if changes:
+            write_file(folder.config_file, to_toml(config).encode())
+        return cls(folder, built, everybody, ignore_stop=ignore_stop)
+
+    @property
+    def config(self) -> RunConfig:
+        """The settings of the run."""
+        return self._built.config
+
+    def stop(self) -> None:
+        """Interrupt the run after the round in progress; a resumed run continues."""
+        self._interrupted = True
+
+    def play(self) -> RunResult:
+        """Play the rounds that are left."""
+        with closing(self._observer):
+            result = self._play()
+            self._observer.end(result.summary)
+            return result
+
+    def _play(self) -> RunResult:
+        with locked(self.folder.path):
+            self.folder.clean()
+            found = self.folder.checkpoint()
+            if found is None:
+                self._settle_executor()
+            else:
+                self._built.strategy.restore(found.state)
+                rounds, metrics = found.progress.rounds, self.folder.metrics_file
+                self._records = checked_records(self.folder.records(), rounds, metrics)
+            records, head = self._records, found.progress.head if found else None
+            engine = Engine(self._built, self.folder, records, head, self._step)
+            with engine, closing(Journal(self.folder, records)) as journal:
+                if found is None:
+                    self.folder.save(engine.checkpoint(0))
+                stop = self._begin(records, found.progress if found else None)
+                if stop is None:
+                    stop = engine.run(
+                        records,
+                        journal,
+                        self._observer,
+                        resuming=found is not None,
+                        interrupted=lambda: self._interrupted,
+                    )
+                elif found is None or stop != found.progress.stop:
+                    self.folder.save(engine.checkpoint(len(records), stop))
+                return self._conclude(records, stop, engine.auditor)
+
+    def _begin(self, records: Sequence[RoundRecord], progress: Progress | None) -> Stop | None:
+        """Call the observers; return why no further round is to be played, if that is so."""
+        recorded = None if self._ignore_stop else self._recorded_stop(progress)
+        start = RunStart(
+            self.config,
+            self.folder.path,
+            tuple(self._built.federation.parts),
+            self._parameters,
+            tuple(records),
+            self._built.yardstick,
+            self._built.promise,
+            notes_before(self._built),
+            recorded.reason if recorded else "",
+        )
+        stop = self._observer.begin(start)
+        return None if self._ignore_stop else recorded or stop
+
+    def _recorded_stop(self, progress: Progress | None) -> Stop | None:
+        """Return the stop in a checkpoint, unless the section of the settings that it depends on was changed."""
+        stop = progress.stop if progress else None
+        if progress is None or stop is None or not stop.section:
+            return stop
+        before = _settings_of(progress, self.folder)
+        changed = getattr(before, stop.section, None) != getattr(self.config, stop.section, None)
+        return None if changed else stop
+
+    def _step(self, step: str, done: int, asked: int) -> None:
+        self._observer.step(len(self._records) + 1, step, done, asked)
+
+    def _settle_executor(self) -> None:
+        """Measure which way of training is faster, if that was left open, and write the answer into the settings."""
+        training = self.config.training
+        if training.executor != "auto":
+            return
+        strategy = self._built.strategy
+        tasks = [strategy.task(1, name) for name in strategy.clients[: self.config.cohort.size]]
+        workers = training.workers if training.workers >= 0 else cores()
+        choice = choose_executor(self._built.federation.problem, tasks, workers)
+        fixed = training.model_copy(update={"executor": choice.executor})
+        self._built = replace(self._built, config=self.config.model_copy(update={"training": fixed}))
+        write_file(self.folder.config_file, to_toml(self.config).encode())
+
+    def _conclude(self, records: Sequence[RoundRecord], stop: Stop | None, auditor: Auditor) -> RunResult:
+        """Save the models and the page."""
+        built, problem = self._built, self._built.federation.problem
+        models = {name: problem.instance(state) for name, state in built.strategy.models().items()}
+        public = built.public_models()
+        states = {name: named_state(models[name]) for name in public}
+        write_file(self.folder.model_file, named_arrays(states))
+        clients = tuple(built.federation.parts)
+        summary = Summary.of(
+            self.config,
+            clients,
+            self._parameters,
+            records,
+            promise=built.promise,
+            protocol=" ".join(str(protection) for protection in built.protections),
+            assumptions=built.assumptions,
+            yardstick=built.yardstick,
+            notes=built.data_notes,
+            stopped=stop.reason if stop else "",
+        )
+        courses = [] if built.noisy else forecast_courses(built.federation, public)  # they show the clients' series
+        if courses:
+            draw_forecasts(self.folder.forecast_file, courses)
+        page = run_page(summary, clients, records, self.folder.path.name, courses, auditor)
+        write_file(self.folder.report_file, page.encode())
+        return RunResult(self.folder.path, summary, tuple(records), models)
+
+    @property
+    def _parameters(self) -> int:
+        return parameter_count(self._built.federation.problem.model)
+
+
+def all_observers(built: BuiltRun, observers: Sequence[Observer]) -> list[Observer]:
+    """Return the caller's observers, and those that the settings ask for; refuse what cannot work."""
+    return [*observers, *make_trackers(built.config.tracking), *early_stopping(built)]
+
+
+def _settings_of(progress: Progress, folder: RunFolder) -> RunConfig:
+    """Return the settings that a checkpoint was made under; older checkpoints do not have them, the folder does."""
+    return with_schedule_length(parse_config(progress.settings) if progress.settings else folder.config())

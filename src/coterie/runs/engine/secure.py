@@ -1,0 +1,71 @@
+"""Rounds of secure aggregation, each through the real protocol."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from coterie.cohorts.circles import Mask
+from coterie.errors import LocalProtocolError
+from coterie.rounds import Coordinator, Member, Round
+from coterie.runs.algorithms.base import Aggregated
+from coterie.runs.engine.contributions import Contributions
+from coterie.runs.engine.presence import training_clients
+from coterie.runs.records.costs import RoundCosts
+from coterie.secagg.server import Step
+from coterie.training.flatten import ModelArrays
+from coterie.transports.faults import Faults
+from coterie.transports.memory import Carrier
+
+
+class Secure:
+    """Rounds of secure aggregation: the server sees sums over whole circles, and nothing else.
+
+    Without noise, an entry of the mean is within :meth:`Quantizer.error_bound` of that of
+    :class:`~coterie.runs.engine.plain.Plain`.
+    """
+
+    def __init__(
+        self,
+        rounds: Coordinator[ModelArrays],
+        members: Mapping[str, Member],
+        carrier: Carrier,
+        contributions: Contributions,
+    ) -> None:
+        self._rounds, self._members, self._carrier, self._contributions = rounds, members, carrier, contributions
+        self._round: Round[ModelArrays] | None = None
+
+    def select(self, number: int, available: Mask, rng: np.random.Generator, faults: Faults, *, resuming: bool) -> None:
+        """Open the round: the coordinator selects its clients."""
+        content = self._contributions.updates.content(number)
+        self._round = self._rounds.open(number, available, rng, content=content, resuming=resuming)
+        self._carrier.faults = faults
+
+    def train(self) -> None:
+        """Begin to train now: keys are exchanged meanwhile, because they do not depend on updates."""
+        opened, contributions = self._open, self._contributions
+        training = () if opened.step is Step.DONE else training_clients(self._carrier.faults, opened.selected)
+        contributions.begin(opened.number, training)
+        for name in opened.selected:
+            self._members[name].content = contributions.updates.given.get(name)
+
+    def aggregate(self) -> Aggregated:
+        """Carry the messages of the round; the ledger is written before anything is revealed."""
+        opened, contributions, updates = self._open, self._contributions, self._contributions.updates
+        report = self._carrier.play(opened, self._members)
+        steps = report.steps.values()
+        costs = RoundCosts(
+            losses=updates.losses,
+            clipped=contributions.clipped,
+            upload_bytes=sum(sum(step.upload_bytes) for step in steps),
+            download_bytes=sum(sum(step.download_bytes) for step in steps),
+            train_seconds=updates.seconds,
+            protect_seconds=max(0.0, report.seconds - updates.seconds),
+            compute_seconds=updates.compute_seconds,
+        )
+        return opened.result, costs
+
+    @property
+    def _open(self) -> Round[ModelArrays]:
+        if self._round is None:
+            raise LocalProtocolError("a round begins by selecting its clients")
+        return self._round

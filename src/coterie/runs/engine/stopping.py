@@ -1,0 +1,65 @@
+"""Early stopping: an observer that ends a run when its quality no longer improves."""
+
+from coterie.errors import ConfigError
+from coterie.runs.engine.build import BuiltRun
+from coterie.runs.records.record import RoundRecord
+from coterie.runs.records.stop import Stop
+from coterie.runs.records.yardstick import Yardstick
+from coterie.runs.report.observers import Observer, RunStart
+from coterie.runs.sections.common import StoppingSettings
+
+
+class EarlyStopping(Observer):
+    """Ends a run after ``patience`` rounds without an improvement of the metric.
+
+    The decision follows from the settings and the records alone. So a run that was interrupted stops after the same
+    round as one that was not.
+    """
+
+    def __init__(self, settings: StoppingSettings, yardstick: Yardstick) -> None:
+        self._settings, self._yardstick = settings, yardstick
+        self._best: float | None = None
+        self._best_round = 0
+
+    def begin(self, start: RunStart) -> Stop | None:
+        """Decide about the rounds that were played before."""
+        self._best, self._best_round = None, 0
+        stop = None
+        for record in start.records:
+            stop = self.after_round(record)
+        return stop
+
+    def after_round(self, record: RoundRecord) -> Stop | None:
+        """Decide after a round; one without the metric changes nothing."""
+        settings = self._settings
+        value = record.train_loss if settings.metric == "train_loss" else self._yardstick.of(record)
+        if value is None:
+            return None
+        rising = settings.metric == "quality" and self._yardstick.share
+        gain = None if self._best is None else value - self._best if rising else self._best - value
+        if gain is None or gain > settings.min_improvement:
+            self._best, self._best_round = value, record.round
+        if record.round - self._best_round < settings.patience:
+            return None
+        metric = self._yardstick.name if settings.metric == "quality" else "training loss"
+        return Stop(
+            f"The {metric} has not improved since round {self._best_round:,}, for {settings.patience:,} rounds "
+            "(stopping.patience)",
+            section="stopping",
+        )
+
+
+def early_stopping(built: BuiltRun) -> list[Observer]:
+    """Return the rule that the settings ask for, if they do; refuse a metric that the run does not record."""
+    settings = built.config.stopping
+    if not settings.patience:
+        return []
+    if settings.metric == "train_loss" and built.noisy:
+        raise ConfigError("stopping.metric: a run with noise does not record the training loss; use quality")
+    if settings.metric == "quality" and not len(built.federation.test):
+        raise ConfigError("stopping.metric: there are no test examples to measure quality on; use train_loss")
+    if settings.metric == "quality" and built.noisy and built.algorithm.personal:
+        raise ConfigError(
+            "stopping.patience: must be 0: a run with noise does not record the quality of the clients' own models"
+        )
+    return [EarlyStopping(settings, built.yardstick)]

@@ -1,0 +1,104 @@
+"""The updates of a round's clients: training, and how long the round waits for it."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
+
+import numpy as np
+
+from coterie.crypto.context import bind, digest
+from coterie.errors import LocalProtocolError, TrainingError
+from coterie.runs.engine.secrets import digest_of
+from coterie.training.executors.processes import Trainer
+from coterie.training.flatten import ModelArrays
+from coterie.training.local import LocalTask
+from coterie.training.strategies import Strategy
+
+
+class LocalUpdates:
+    """Lets the clients of a round train, and measures how long the round waits for them."""
+
+    def __init__(self, strategy: Strategy, trainer: Trainer) -> None:
+        self.strategy = strategy
+        self._trainer = trainer
+        self._waits: list[tuple[float, float]] = []
+        self.losses: dict[str, float] = {}
+        self._computed: dict[str, float] = {}
+        self.recipes: dict[str, bytes] = {}
+        """For each client that trains, a digest of everything that its update depends on besides its data."""
+        self.given: dict[str, bytes] = {}
+        """The same, for clients that got the model from the server."""
+        self._hashed: tuple[ModelArrays, bytes] | None = None
+
+    def begin(self) -> None:
+        """Forget the previous round."""
+        self._waits, self.losses, self._computed, self.given, self.recipes = [], {}, {}, {}, {}
+
+    def start(self, number: int, clients: Sequence[str]) -> None:
+        """Let these clients begin to train."""
+        tasks = [self.strategy.task(number, client) for client in clients]
+        self.recipes = {task.client: self._content(task) for task in tasks}
+        self.given = self.recipes if self.strategy.alike else {}
+        self._trainer.start(tasks)
+
+    def content(self, number: int) -> bytes:
+        """Return a digest of the model and the work of a round; empty if every client has its own model."""
+        self._hashed = None  # a strategy may have changed its arrays where they are
+        return self._content(self.strategy.task(number, self.strategy.clients[0])) if self.strategy.alike else b""
+
+    def _content(self, task: LocalTask) -> bytes:
+        # In one process all clients get the same arrays, which are hashed once.
+        if self._hashed is None or self._hashed[0] is not task.state:
+            self._hashed = task.state, digest_of(task.state)
+        return digest(bind("run content", self._hashed[1], task.round, str(task.seed).encode(), name_of(task.work)))
+
+    def contribution(self, client: str) -> ModelArrays:
+        """Wait for a client's update; called from several threads at once."""
+        began = time.perf_counter()
+        result = self._trainer.result(client)
+        self._waits.append((began, time.perf_counter()))
+        self.losses[client] = result.loss
+        self._computed[client] = result.seconds
+        contribution = self.strategy.contribution(result)
+        if contribution is None:
+            raise LocalProtocolError(f"{type(self.strategy).__name__} has nothing to aggregate")
+        if not all(np.isfinite(array).all() for array in contribution):
+            raise TrainingError(
+                f"the update of {client} in round {result.round} is not finite: training diverges; "
+                "try a lower training.learning_rate"
+            )
+        return contribution
+
+    @property
+    def seconds(self) -> float:
+        """The time in which at least one thread waited: the union of all waits, not their sum."""
+        total, reached = 0.0, 0.0
+        for began, ended in sorted(self._waits):
+            total += max(0.0, ended - max(began, reached))
+            reached = max(reached, ended)
+        return total
+
+    @property
+    def compute_seconds(self) -> float:
+        """Processor time of all clients whose updates were used."""
+        return sum(self._computed.values())
+
+
+def name_of(value: object) -> bytes:
+    """Return a name for exactly this work and everything in it.
+
+    A ``repr`` would not do: it omits fields, the middle of long arrays and the last digits of short ones. A server
+    could hide there what it gives to one client only.
+    """
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    match value:
+        case None | bool() | int() | float() | str() | bytes():
+            return bind(kind, repr(value).encode())
+        case np.ndarray():
+            return bind(kind, digest_of([value]))
+        case list() | tuple():
+            return bind(kind, *map(name_of, value))
+        case _ if is_dataclass(value):
+            return bind(kind, *(name_of(getattr(value, field.name)) for field in fields(value)))
+        case _:
+            raise LocalProtocolError(f"a work must be a dataclass of numbers, words and arrays: {kind} has no name")

@@ -1,0 +1,118 @@
+"""The promise of a run: the privacy that all its sums together leave to every client, and the words for it.
+
+The words say no more than SECURITY.md does: T is the size of the smallest circle, colluders are subtracted, and on a
+sparse graph nothing over several rounds is promised against a malicious server.
+"""
+
+from dataclasses import dataclass
+
+from coterie.runs.sections.collusion import PRIVACY_BITS
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a run promises over any number of rounds."""
+
+    circle: int = 1
+    """The size of the smallest circle; 1 where nobody is kept together, or the server sees every update."""
+    colluders: int = 0
+    """c: how many members of a circle may help the server; if it is malicious, how many of all clients may."""
+    clients: int = 0
+    """How many clients there are."""
+    active: bool = False
+    """Whether the server may lie."""
+    sparse: bool = False
+    """Whether some session's graph is not complete."""
+
+    drawn: bool = False
+    """Whether circles are drawn at random, so that few circles have many colluders."""
+
+    @property
+    def cut(self) -> bool:
+        """Whether the server can cut sessions into parts, and T holds for their sums only, not for the parts'."""
+        return self.active and self.sparse
+
+    @property
+    def privacy(self) -> int:
+        """T: whatever the server computes is about so many clients together; 1 where nothing is promised."""
+        return 1 if self.cut else self.circle
+
+    @property
+    def honest(self) -> int:
+        """T - c: how many of these are honest if all colluders are among them."""
+        return max(0, self.privacy - self.colluders)
+
+    @property
+    def holds(self) -> bool:
+        """Whether an honest client is always mixed with another honest one."""
+        return self.honest > 1
+
+    @property
+    def lasting(self) -> str:
+        """The T that no number of rounds changes, in a few words."""
+        lasting = f"T = {self.privacy} promised for any number of rounds" if self.privacy > 1 else "no T promised"
+        if self.privacy > 1 and self.colluders:
+            lasting += f" (T - c = {self.honest} with c = {self.colluders} colluders)"
+        return lasting
+
+    def told(self, so_far: int | None) -> str:
+        """Tell the T that lasts and the T that was found so far, which rounds to come may lower, apart."""
+        return f"{self.lasting}, nothing revealed yet" if so_far is None else f"{self.lasting}, T = {so_far} so far"
+
+    def beside_audit(self) -> str:
+        """Say what the run promises and under which assumptions, beside a verdict on the sums of its ledger."""
+        server = "a malicious server" if self.active else "an honest-but-curious server"
+        setting = f"against {server}, on a {'sparse' if self.sparse else 'complete'} graph, with c = {self.colluders}"
+        if self.circle == 1:
+            return f"{setting}: {self.lasting}, because no circles keep clients together in all rounds."
+        return f"{setting}: {self.lasting}; {self}. The verdict is about the sums in the ledger, not about this."
+
+    def __str__(self) -> str:
+        """Say in sentences what follows for the clients, as long as every row of the ledger keeps the promise."""
+        if self.cut:
+            return (
+                "on a sparse graph a server that lies can make chosen clients drop out, cut a session into parts and "
+                f"learn the sum of each, of two honest clients or more. T = {self.circle} holds for the sums that the "
+                "ledger records, not for such parts. With aggregation.topology = complete it holds against this server"
+            )
+        if not self.holds:
+            return (
+                f"the server never gets closer than to {self.privacy} clients together, but {self._colluders} may be "
+                f"among them: T - c = {self.honest}. Then an honest client is alone with colluders, and its updates "
+                f"are known. Raise cohort.privacy to c + 2 = {self.colluders + 2} or more, or lower "
+                f"aggregation.collusion to what there may be{self._caveats}"
+            )
+        lies = ", also if it lies" if self.active else ""
+        helped = f"; if {self._colluders} help it, T - c = {self.honest} of these are honest" if self.colluders else ""
+        return (
+            f"whatever the server computes from all the sums it ever sees{lies}, it never gets closer than to "
+            f"{self.privacy} clients together{helped}. Nobody is exposed, and no number of rounds changes "
+            f"that{self._caveats}"
+        )
+
+    @property
+    def _colluders(self) -> str:
+        group = f"all {self.clients:,} clients" if self.active else "the members of a circle"
+        return f"c = {self.colluders} of {group}"
+
+    @property
+    def _caveats(self) -> str:
+        """Say what the sentence rests on besides."""
+        said = ""
+        if self.sparse:
+            said += ". On a sparse graph this is but for the probability of failure that coterie plan prints"
+        if self.active:
+            said += (
+                f". c = {self.colluders} must cover the colluders among all {self.clients:,} clients: a server that "
+                "lies chooses who is in a session"
+            )
+        elif self.colluders and self.drawn:
+            said += (
+                ". Circles are drawn at random among all clients, colluders too: one has more than c of them with a "
+                f"probability of 2^-{PRIVACY_BITS:g} at most"
+            )
+        return said
+
+
+NO_PROMISE = Promise()
+"""What there is where nothing is promised."""

@@ -1,0 +1,124 @@
+"""The records of a run: what is known after each round."""
+
+from collections.abc import Collection, Mapping
+from functools import cache
+from typing import cast
+
+import msgspec
+
+from coterie.cohorts.outcome import Outcome
+from coterie.rounds.outcome import Tally
+
+PUBLIC = frozenset(
+    {
+        *("round", "outcome", "reason", "available", "selected", "aggregated", "dropped", "stranded", "left_later"),
+        *("learning_rate",),
+        *("strong_privacy", "exposed", "fairness_gap", "cardinality", "upload_bytes", "download_bytes", "epsilon"),
+        *("seconds", "train_seconds", "protect_seconds"),  # a server sees when messages come
+    }
+)
+"""Fields that the server sees anyway, or that follow from what it sees; all others depend on the clients' data."""
+SCORES = frozenset({"test_loss", "accuracy", "error"})
+"""Fields that are as public as the models they measure."""
+CLOCKS = ("seconds", "train_seconds", "protect_seconds", "compute_seconds")
+"""Fields measured with a clock; all others are the same whenever and wherever a run is repeated."""
+
+
+class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One round: a line of ``metrics.jsonl``. Rounds count from 1, as in the ledger."""
+
+    round: int
+    outcome: Outcome
+    reason: str = ""
+    """Why there is no result, if there is none."""
+    available: int | None = None
+    """How many clients were available when the round began; all others were absent."""
+    selected: int = 0
+    """How many of these were selected; :attr:`tally` says what happened to them."""
+    aggregated: tuple[str, ...] = ()
+    """The clients whose sum was revealed; it was not used if the round was aborted afterwards."""
+    dropped: tuple[str, ...] = ()
+    """Selected clients that dropped out before their contribution counted; in older records, all that dropped out."""
+    stranded: tuple[str, ...] = ()
+    """Clients that contributed and were excluded because one of their circle had dropped out."""
+    left_later: tuple[str, ...] = ()
+    """Clients in the sum, or excluded, that dropped out after contributing: they count as if they had stayed."""
+    learning_rate: float = 0.0
+    train_loss: float | None = None
+    """Mean over the clients that trained, of their examples' loss while training."""
+    test_loss: float | None = None
+    accuracy: float | None = None
+    """Share of the test examples that models are right on; None where targets are numbers, not labels."""
+    error: float | None = None
+    """Mean absolute error on the test examples in the unit of their targets, where that is known."""
+    strong_privacy: int | None = None
+    """T of all rounds so far: the size of the smallest group that the sums do not separate (So et al. 2023)."""
+    exposed: int = 0
+    """Clients whose own update the server can compute from all rounds so far."""
+    fairness_gap: float = 0.0
+    """F so far: how much more often, per round, the most frequent client was aggregated than the least frequent."""
+    cardinality: float = 0.0
+    """C so far: how many clients were aggregated in a round, on average."""
+    clipped: float = 0.0
+    """Share of the entries of all updates that lay outside the clipping range."""
+    upload_bytes: int = 0
+    """What all clients together sent in this round."""
+    download_bytes: int = 0
+    """What all clients together received in this round, the model not counted."""
+    epsilon: float | None = None
+    """Differential privacy spent so far, where there is noise."""
+    seconds: float = 0.0
+    train_seconds: float = 0.0
+    """Of these, how long the round waited for clients to train."""
+    protect_seconds: float = 0.0
+    """Of these, what secure aggregation took beyond that."""
+    compute_seconds: float = 0.0
+    """Processor time that all clients together spent on training; with several workers it can exceed ``seconds``."""
+
+    @property
+    def completed(self) -> bool:
+        """Whether the round has a result."""
+        return self.outcome is Outcome.COMPLETED
+
+    @property
+    def tally(self) -> Tally:
+        """What happened to the selected clients, in numbers that add up."""
+        aggregated = self.aggregated if self.completed else ()
+        return Tally.of(self.selected, aggregated=aggregated, stranded=self.stranded, dropped=self.dropped)
+
+
+@cache
+def record_type(columns: tuple[str, ...]) -> type[RoundRecord]:
+    """Return the record type of an algorithm with its own columns: numbers, or None if they are not known."""
+    if not columns:
+        return RoundRecord
+    fields = [(column, float | None, None) for column in columns]
+    made = msgspec.defstruct(
+        "ExtendedRecord", fields, bases=(RoundRecord,), frozen=True, kw_only=True, forbid_unknown_fields=True
+    )
+    return cast(type[RoundRecord], made)
+
+
+def extend(record: RoundRecord, columns: tuple[str, ...], values: Mapping[str, float]) -> RoundRecord:
+    """Return the record with an algorithm's own columns."""
+    return record_type(columns)(**{**msgspec.structs.asdict(record), **values}) if columns else record
+
+
+def beside_noise(record: RoundRecord, public: Collection[str]) -> RoundRecord:
+    """Return what may be recorded of a round whose sums have noise: only what is declared public.
+
+    Noise in the sums protects nothing if another number shows the same training without it. So every record of a run
+    with noise keeps only the fields of :data:`PUBLIC`, and those of the algorithm's columns and of :data:`SCORES` that
+    are in ``public``. All others get their defaults, also fields that are added later.
+    """
+    unknown = [
+        (field.name, field.default)
+        for field in msgspec.structs.fields(record)
+        if field.name not in PUBLIC and field.name not in public
+    ]
+    return msgspec.structs.replace(record, **dict(unknown))
+
+
+def own_columns(record: RoundRecord) -> tuple[str, ...]:
+    """Return the columns that the algorithm added to a record."""
+    return record.__struct_fields__[len(RoundRecord.__struct_fields__) :]

@@ -1,0 +1,51 @@
+"""The yardstick of a run: the number that its models are judged by, its name and its format.
+
+Console, summary, page and figures use it. Whether targets are labels or numbers is decided in one place, where the
+federation is built.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from coterie.runs.records.record import RoundRecord
+
+
+@dataclass(frozen=True)
+class Yardstick:
+    """A number that the record of a round has in ``column``, on the test examples."""
+
+    name: str
+    column: Literal["accuracy", "test_loss"]
+    scaling: str = ""
+    """How targets were scaled, in words, if they were."""
+    unit: str = ""
+    """The unit of the records' ``error``; empty if they have none."""
+    rules: Mapping[str, float] = field(default_factory=dict)
+    """The scores of rules of thumb that learn nothing, by their names."""
+
+    @property
+    def share(self) -> bool:
+        """Whether it is a share of the examples, which is better if it is larger; otherwise smaller is better."""
+        return self.column == "accuracy"
+
+    def of(self, record: RoundRecord) -> float | None:
+        """Return the value of a round; None if it was not evaluated."""
+        value: float | None = getattr(record, self.column)
+        return value
+
+    def written(self, value: float) -> str:
+        """Return a value as text."""
+        return f"{value:.1%}" if self.share else f"{value:.4g}"
+
+    def told(self, value: float) -> str:
+        """Return a value with the name: "93.1% accuracy", "a loss of 0.21"."""
+        return f"{self.written(value)} {self.name}" if self.share else f"a {self.name} of {self.written(value)}"
+
+
+ACCURACY = Yardstick("accuracy", "accuracy")
+"""For labels."""
+SQUARED_ERROR = Yardstick("mean squared error", "test_loss")
+"""For a regression."""
+LOSS = Yardstick("loss", "test_loss")
+"""For a regression by a loss of the user's own."""

@@ -1,0 +1,116 @@
+"""Observers of a run: objects that are called as it goes on, and that may end it."""
+
+import warnings
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from coterie.errors import ConfigError
+from coterie.runs.records.promise import NO_PROMISE, Promise
+from coterie.runs.records.record import RoundRecord
+from coterie.runs.records.stop import Stop
+from coterie.runs.records.summary import Summary
+from coterie.runs.records.yardstick import ACCURACY, Yardstick
+from coterie.runs.report.clipping import ClippingWatch
+from coterie.runs.sections.common import CommonSettings
+
+
+@dataclass(frozen=True)
+class RunStart:
+    """What is known when a run begins or is resumed."""
+
+    config: CommonSettings
+    folder: Path
+    clients: tuple[str, ...]
+    parameters: int
+    records: Sequence[RoundRecord] = field(repr=False)
+    """The rounds that were played before."""
+    yardstick: Yardstick = ACCURACY
+    """By what models are judged."""
+    promise: Promise = NO_PROMISE
+    """What holds over any number of rounds."""
+    notes: tuple[str, ...] = ()
+    """What users should know before the first round."""
+    stopped: str = ""
+    """Why no further round is played, if an observer ended the run before it was resumed."""
+
+
+class Observer:
+    """Called while a run is played; override the methods you need. Two of them may end the run by a :class:`Stop`."""
+
+    def __init_subclass__(cls) -> None:
+        if "played" in vars(cls):
+            raise ConfigError(f"{cls.__name__}.played is never called: the method is now after_round")
+
+    def begin(self, start: RunStart) -> Stop | None:
+        """Called when a run begins or is resumed; ``start.records`` are the rounds before.
+
+        A rule that depends on past rounds should decide here too: a crash can come between the round that it ends a
+        run after, and its decision.
+        """
+
+    def step(self, number: int, step: str, done: int, asked: int) -> None:
+        """Called when ``done`` of ``asked`` clients have answered in this step of the protocol in round ``number``."""
+
+    def after_round(self, record: RoundRecord) -> Stop | None:
+        """Called when a round is over and on disk; return a :class:`Stop` to end the run here."""
+
+    def end(self, summary: Summary) -> None:
+        """Called when the run is over, or was interrupted."""
+
+    def close(self) -> None:
+        """Called last, whatever happened."""
+
+
+class ObserverGroup(Observer):
+    """Several observers as one: all of them are called, and the first :class:`Stop` counts."""
+
+    def __init__(self, observers: Iterable[Observer]) -> None:
+        self._observers = list(observers)
+
+    def begin(self, start: RunStart) -> Stop | None:
+        """Begin all."""
+        return _first([observer.begin(start) for observer in self._observers])
+
+    def step(self, number: int, step: str, done: int, asked: int) -> None:
+        """Report progress to all."""
+        for observer in self._observers:
+            observer.step(number, step, done, asked)
+
+    def after_round(self, record: RoundRecord) -> Stop | None:
+        """Show the round to all."""
+        return _first([observer.after_round(record) for observer in self._observers])
+
+    def end(self, summary: Summary) -> None:
+        """End all."""
+        for observer in self._observers:
+            observer.end(summary)
+
+    def close(self) -> None:
+        """Close all, also if some fail."""
+        with ExitStack() as stack:
+            for observer in self._observers:
+                stack.callback(observer.close)
+
+
+def _first(stops: Iterable[Stop | None]) -> Stop | None:
+    return next((stop for stop in stops if stop is not None), None)
+
+
+class Warner(Observer):
+    """Issues Python warnings for what the console would show, for programs without a console."""
+
+    def __init__(self) -> None:
+        self._clipping = ClippingWatch(0.0)
+
+    def begin(self, start: RunStart) -> None:
+        """Warn about the notes on the settings."""
+        self._clipping = ClippingWatch(start.config.aggregation.clip, start.records)
+        for note in start.notes:
+            warnings.warn(note, UserWarning, stacklevel=2)
+
+    def after_round(self, record: RoundRecord) -> None:
+        """Warn if many entries are clipped."""
+        if warning := self._clipping.check(record):
+            warnings.warn(warning, UserWarning, stacklevel=2)

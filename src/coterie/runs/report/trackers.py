@@ -1,0 +1,105 @@
+"""Observers that report to tracking tools: TensorBoard and MLflow."""
+
+import importlib
+from typing import Any
+
+from coterie.errors import ConfigError
+from coterie.files import write_file
+from coterie.host import install_command
+from coterie.runs.records.record import RoundRecord, own_columns
+from coterie.runs.records.summary import Summary
+from coterie.runs.report.observers import Observer, RunStart
+from coterie.runs.sections.common import TrackingSettings
+
+CURVES = (
+    *("accuracy", "error", "test_loss", "train_loss", "learning_rate"),
+    *("strong_privacy", "exposed", "fairness_gap", "cardinality", "epsilon", "clipped"),
+    *("upload_bytes", "download_bytes", "seconds", "train_seconds", "protect_seconds", "compute_seconds"),
+)
+"""The fields of every record that are numbers to be drawn over rounds."""
+
+
+class TensorBoard(Observer):
+    """Curves for TensorBoard, in the folder ``tensorboard`` of the run."""
+
+    def __init__(self) -> None:
+        self._open = _installed("torch.utils.tensorboard", "tensorboard").SummaryWriter
+        self._writer: Any = None
+
+    def begin(self, start: RunStart) -> None:
+        """Open an event file that replaces whatever comes after the rounds already played."""
+        folder = str(start.folder / "tensorboard")
+        self._writer = self._open(folder, purge_step=len(start.records) + 1)
+
+    def after_round(self, record: RoundRecord) -> None:
+        """Add a point to every curve."""
+        for name, value in _points(record):
+            self._writer.add_scalar(name, value, record.round)
+
+    def close(self) -> None:
+        """Bring everything to disk."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+class MLflow(Observer):
+    """Curves and settings for MLflow, where MLFLOW_TRACKING_URI says; a resumed run goes on under the same number."""
+
+    def __init__(self) -> None:
+        self._mlflow = _installed("mlflow", "mlflow")
+        self._status = ""
+
+    def begin(self, start: RunStart) -> None:
+        """Begin an MLflow run with all settings as its parameters."""
+        note = start.folder / "mlflow.run"
+        known = note.read_text().strip() if note.exists() else None
+        run = self._mlflow.start_run(run_id=known, run_name=start.folder.name)
+        self._status = "KILLED"
+        if known is None:
+            write_file(note, run.info.run_id.encode())
+            self._mlflow.log_params(_flat(start.config.model_dump()))
+
+    def after_round(self, record: RoundRecord) -> None:
+        """Add a point to every curve."""
+        self._mlflow.log_metrics(dict(_points(record)), step=record.round)
+
+    def end(self, summary: Summary) -> None:
+        """Note whether all rounds were played."""
+        self._status = "FINISHED" if summary.finished else "KILLED"
+
+    def close(self) -> None:
+        """Close the MLflow run, if there is one."""
+        if self._status:
+            self._mlflow.end_run(self._status)
+
+
+def make_trackers(tracking: TrackingSettings) -> list[Observer]:
+    """Return the observers that the settings ask for; :class:`ConfigError` if one is not installed."""
+    wanted: list[Observer] = []
+    if tracking.tensorboard:
+        wanted.append(TensorBoard())
+    if tracking.mlflow:
+        wanted.append(MLflow())
+    return wanted
+
+
+def _installed(module: str, name: str) -> Any:  # noqa: ANN401 - a module of a library that may be missing
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ConfigError(
+            f"tracking.{name}: not installed ({error}); get it with: {install_command('tracking')}"
+        ) from None
+
+
+def _points(record: RoundRecord) -> list[tuple[str, float]]:
+    values = ((name, getattr(record, name)) for name in (*CURVES, *own_columns(record)))
+    return [(name, float(value)) for name, value in values if value is not None]
+
+
+def _flat(tree: dict[str, Any], path: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        where = f"{path}.{key}".strip(".")
+        flat |= _flat(value, where) if isinstance(value, dict) and value else {where: value}
+    return flat

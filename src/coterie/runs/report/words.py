@@ -1,0 +1,133 @@
+"""The words of a run's summary, for the console and the page."""
+
+from collections.abc import Iterator
+
+from coterie.errors import ConfigError
+from coterie.planning.session import FEW_CLIENTS, recommend
+from coterie.reports.words import duration, size
+from coterie.rounds.outcome import Tally
+from coterie.runs.algorithms import algorithm_of
+from coterie.runs.algorithms.participants import WITHHELD
+from coterie.runs.records.summary import Summary
+from coterie.runs.records.yardstick import Yardstick
+from coterie.runs.report.clipping import MUCH_CLIPPED
+from coterie.runs.sections.checks import always_complete
+from coterie.runs.sections.collusion import roster_size
+from coterie.runs.sections.common import OWN
+
+
+def in_words(summary: Summary) -> Iterator[tuple[str, str]]:
+    """Yield sentences on a run, each with its topic."""
+    algorithm = algorithm_of(summary.config)
+    yield "Model", _model(summary)
+    if summary.yardstick.rules:
+        yield "Baselines", _baselines(summary.yardstick)
+    if summary.notes:
+        yield "Data", f"{'. '.join(summary.notes)}."
+    yield "Rounds", _rounds(summary)
+    if summary.stopped:
+        yield "Stopped", f"{summary.stopped}."
+    yield from algorithm.words(summary)
+    if summary.epsilon is not None:
+        noise = summary.config.noise
+        yield (
+            "Noise",
+            f"({summary.epsilon:.3g}, {noise.delta:g})-differential privacy "
+            f"{algorithm.guarantee(summary)}; the report lists what that assumes.",
+        )
+    if algorithm.aggregates:
+        yield "Fairness", _fairness(summary)
+        yield "Cost", _cost(summary)
+    if summary.clipped > MUCH_CLIPPED:
+        yield (
+            "Clipping",
+            f"{summary.clipped:.1%} of the entries of updates were clipped at ±{summary.config.aggregation.clip:g}: "
+            "a larger aggregation.clip would lose less.",
+        )
+
+
+def named(name: str, kind: str) -> str:
+    """Return the name of data or a model; those that a Python program passes have none."""
+    return f"{name} {kind}" if name == OWN else name
+
+
+def _model(summary: Summary) -> str:
+    what = f"{named(summary.config.model.name, 'model')} with {summary.parameters:,} parameters"
+    personal = algorithm_of(summary.config).personal
+    what += f" of each of {summary.clients:,} clients" if personal else ""
+    tests = "the test examples on average" if personal else "the test examples"
+    yardstick, score, best = summary.yardstick, summary.score, summary.best_score
+    if score is not None and best is not None:
+        at_best = f" (at best {yardstick.written(best)})" if best != score else ""
+        if yardstick.share:
+            return f"The {what} is right on {yardstick.written(score)} of {tests}{at_best}."
+        off = f", and is off by {summary.error:,.4g} {yardstick.unit} on average" if summary.error is not None else ""
+        scaling = f", of {yardstick.scaling}" if yardstick.scaling else ""
+        return f"The {what} has {yardstick.told(score)} on {tests}{at_best}{scaling}{off}."
+    if personal and summary.epsilon is not None:
+        return f"The score of the {what} {WITHHELD}."
+    if summary.finished:
+        return f"The {what} was not evaluated: there are no test examples."
+    return f"The {what} was not evaluated yet."
+
+
+def _baselines(yardstick: Yardstick) -> str:
+    found = ", ".join(f"{rule} {yardstick.written(value)}" for rule, value in yardstick.rules.items())
+    return f"Forecasts that learn nothing and repeat a past value have this {yardstick.name}: {found}."
+
+
+def _rounds(summary: Summary) -> str:
+    parts = [f"{summary.completed:,} of {summary.rounds:,} completed"]
+    if summary.skipped:
+        parts.append(f"{summary.skipped:,} were skipped, with too few clients")
+    if summary.aborted:
+        parts.append(f"{summary.aborted:,} were aborted because too many clients dropped out")
+    if summary.selected > summary.aggregated:
+        tally = Tally(summary.aggregated, summary.dropped, summary.stranded, summary.unused)
+        parts.append(f"of the clients selected, counted in each round, {tally}")
+    text = "; ".join(parts) + "."
+    return text if summary.finished else f"{text} {summary.config.rounds - summary.rounds:,} are still to be played."
+
+
+def _fairness(summary: Summary) -> str:
+    never = f"; {summary.never:,} never took part" if summary.never else "; all took part"
+    return (
+        f"{summary.cardinality:.1f} clients a round on average (C); the most and the least frequent client are "
+        f"{summary.fairness_gap:.1%} of the rounds apart (F){never}."
+    )
+
+
+def _cost(summary: Summary) -> str:
+    rest = summary.seconds - summary.train_seconds - summary.protect_seconds
+    share = summary.protect_seconds / summary.seconds if summary.seconds else 0.0
+    return (
+        f"{size(summary.upload_bytes)} up and {size(summary.download_bytes)} down for a client in a round, the model "
+        f"itself not counted. Of {duration(summary.seconds)} in all, {duration(summary.train_seconds)} went into "
+        f"training, {duration(summary.protect_seconds)} ({share:.0%}) into protection, {duration(rest)} into "
+        f"evaluation and storage.{_sparser(summary)}"
+    )
+
+
+def _sparser(summary: Summary) -> str:
+    """Say what a sparse graph would save if the complete one is large; not against a malicious server."""
+    aggregation, cohort = summary.config.aggregation, summary.config.cohort.size
+    secure = aggregation.kind == "secure" and aggregation.threat == "honest-but-curious"
+    if not secure or not always_complete(aggregation) or aggregation.threshold or cohort <= FEW_CLIENTS:
+        return ""
+    try:
+        plan = recommend(
+            cohort,
+            aggregation.dropout,
+            collusion=max(0.0, aggregation.collusion),
+            roster=roster_size(aggregation, summary.config.clients.count, cohort),
+            length=max(1, summary.parameters),
+        )
+    except ConfigError:
+        return ""
+    if plan.guarantee.degree >= cohort - 1:
+        return ""
+    saved = plan.complete.client_upload_bytes - plan.costs.client_upload_bytes
+    return (
+        f" With aggregation.topology = auto, a client would share its secrets with {plan.guarantee.degree:.3g} others "
+        f"instead of {cohort - 1}, and send {size(saved)} less in a round."
+    )

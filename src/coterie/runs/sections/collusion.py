@@ -1,0 +1,70 @@
+"""The colluders of a run, counted as ``coterie plan`` counts them (:mod:`coterie.planning.collusion`).
+
+``aggregation.collusion`` is a share of all clients, ``clients.count``. Earlier versions took it as a share of each
+session. Their runs keep that meaning: :mod:`coterie.runs.settings.toml` reads their settings with
+``aggregation.collusion_of = "session"``.
+"""
+
+from collections.abc import Iterable
+
+from coterie.cohorts.policies import POLICIES
+from coterie.graphs.failures import part_of
+from coterie.planning.collusion import circle_colluders, count_colluders
+from coterie.runs.sections.common import AggregationSettings, CohortSettings
+
+PRIVACY_BITS = 40.0
+"""More colluders than are counted are in a session, or in a circle, with probability 2^-40 at most."""
+
+
+def collusion_share(aggregation: AggregationSettings) -> float | None:
+    """Return the share for a planner; None if it follows from the threat."""
+    return None if aggregation.collusion < 0 else aggregation.collusion
+
+
+def roster_size(aggregation: AggregationSettings, everybody: int, clients: int) -> int:
+    """Return of how many clients ``aggregation.collusion`` is a share, for a session of so many ``clients``."""
+    return clients if aggregation.collusion_of == "session" else everybody
+
+
+def session_colluders(aggregation: AggregationSettings, everybody: int, clients: int) -> int:
+    """Return c, how many of a session's clients may help the server, where there are ``everybody`` in all.
+
+    A malicious server may have all colluders in one session. An honest-but-curious one selects at random.
+    """
+    return count_colluders(
+        clients,
+        roster_size(aggregation, everybody, clients),
+        collusion_share(aggregation),
+        active=aggregation.threat == "active-server",
+        privacy_bits=PRIVACY_BITS + 1,  # as for a plan, which leaves the other half of 2^-40 to the graph
+    ).number
+
+
+def fewest_summed(aggregation: AggregationSettings, everybody: int, minimum: int, most: int) -> int:
+    """Return the fewest clients of a sum, in sessions of up to ``most``: ``minimum``, and c + 2 if c follows from one.
+
+    If no share is set, c depends on the session, whose terms check it.
+    """
+    if aggregation.collusion < 0 or aggregation.collusion_of == "session":
+        return minimum
+    return max(minimum, session_colluders(aggregation, everybody, most) + 2)
+
+
+def promised_colluders(
+    aggregation: AggregationSettings, cohort: CohortSettings, everybody: int, circle: int, sizes: Iterable[int]
+) -> int:
+    """Return how many members of a ``circle`` may help the server, in sessions of these ``sizes``.
+
+    Circles that are drawn at random rarely have many. All colluders may share a circle if the server is malicious, or
+    if they can influence how circles are formed. Without circles it is what every session withstands.
+    """
+    if aggregation.threat == "active-server" or aggregation.collusion_of == "session" or circle == 1:
+        return min((session_colluders(aggregation, everybody, size) for size in sizes), default=0)
+    colluding = part_of(max(0.0, aggregation.collusion), everybody)
+    return circle_colluders(everybody, colluding, circle, active=not drawn_circles(cohort), bits=PRIVACY_BITS)
+
+
+def drawn_circles(cohort: CohortSettings) -> bool:
+    """Tell whether circles are drawn at random, whoever their members are."""
+    kind = POLICIES.get(cohort.policy)
+    return kind is not None and kind.adjustable and cohort.circles == "random"

@@ -1,0 +1,59 @@
+"""Changes of a run's settings after it began: a few are allowed, all others are refused."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from coterie.errors import ConfigError
+from coterie.runs.settings.config import RunConfig
+
+CHANGEABLE = (
+    *("rounds", "data.folder", "training.evaluate_every", "training.workers"),
+    *("aggregation.threads", "tracking.tensorboard", "tracking.mlflow", "tracking.sums"),
+    *("stopping.patience", "stopping.metric", "stopping.min_improvement"),
+)
+"""Settings that may change when a run is resumed."""
+NOISY = {"rounds", "data.folder"}
+"""Those that may not change with noise: rounds, because each spends more of the epsilon, and the folder of the data.
+
+Other data give other updates. A round repeated with other updates has other noise, and enough repetitions would average
+the noise away.
+"""
+
+
+def check_changes(before: RunConfig, after: RunConfig) -> None:
+    """Refuse settings under which a resumed run would differ from one that was never interrupted.
+
+    A round that was interrupted after its sum was opened is played again. With another learning rate, for example, its
+    updates would differ, and the server would learn more from the two sums together than was promised.
+    """
+    allowed = set(CHANGEABLE) - (NOISY if before.noise.kind != "none" else set()) - before.algorithm.fixed
+    fixed = [key for key in _differences(before.model_dump(), after.model_dump()) if key not in allowed]
+    if fixed:
+        were = "; ".join(f"{key} was {_at(before, key)!r} and is {_at(after, key)!r}" for key in fixed)
+        raise ConfigError(
+            f"the run began under other settings: {were}. Put them back, or begin a new run; "
+            f"only these may change: {', '.join(key for key in CHANGEABLE if key in allowed)}"
+        )
+
+
+def check_fingerprints(before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Refuse data or a model that differ from those the run began with; older checkpoints do not record them."""
+    for what, known in before.items():
+        if after.get(what) != known:
+            raise ConfigError(f"the {what} is not that of the run: it goes on with what it began with")
+
+
+def _differences(before: Mapping[str, Any], after: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    for name, value in before.items():
+        key = f"{path}{name}"
+        if isinstance(value, Mapping) and isinstance(after[name], Mapping) and name != "options":
+            yield from _differences(value, after[name], f"{key}.")
+        elif value != after[name]:
+            yield key
+
+
+def _at(config: RunConfig, key: str) -> object:
+    value: object = config
+    for part in key.split("."):
+        value = getattr(value, part)
+    return value

@@ -1,0 +1,74 @@
+"""The settings of a run: the common sections, and one for each algorithm that has settings of its own.
+
+The defaults together are the run of ``coterie run`` without a file. Settings are values: a run writes those it used
+into its folder, and the same settings give the same results.
+"""
+
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+from pydantic.fields import FieldInfo
+
+from coterie.runs.algorithms import ALGORITHMS, Algorithm, algorithm_of
+from coterie.runs.sections.base import Contradiction
+from coterie.runs.sections.choices import OneOf
+from coterie.runs.sections.common import CommonSettings, TrainingSettings
+
+
+class RunTrainingSettings(TrainingSettings):
+    """How clients train, and how the server learns from their updates."""
+
+    algorithm: Annotated[str, OneOf(ALGORITHMS)] = Field(
+        default="fedavg",
+        description="federated averaging; the same with a model for each client besides (ditto); a baseline: all data "
+        "in one place, nothing shared, or all data in one place under differential privacy (sdp); or confined descent, "
+        "in which every participant keeps its own model and sums of gradients are sent",
+    )
+
+
+class RunConfig(CommonSettings):
+    """All settings of a run; :func:`add_sections` adds those of single algorithms."""
+
+    training: RunTrainingSettings = RunTrainingSettings()
+
+    def problems(self) -> Iterator[Contradiction]:
+        """Yield contradictions between sections."""
+        return contradictions({name: getattr(self, name) for name in type(self).model_fields})
+
+    @property
+    def algorithm(self) -> type[Algorithm[Any]]:
+        """The algorithm that the run learns by."""
+        return algorithm_of(self)
+
+
+def add_sections() -> None:
+    """Give the settings a section for each algorithm of the table that has its own settings."""
+    for algorithm in ALGORITHMS.values():
+        if algorithm.section:
+            section = FieldInfo(annotation=algorithm.settings, default=algorithm.settings())
+            RunConfig.model_fields[algorithm.section] = section
+    RunConfig.model_rebuild(force=True)
+
+
+add_sections()
+
+
+def contradictions(sections: Mapping[str, Any]) -> Iterator[Contradiction]:
+    """Yield contradictions between these sections; if some are missing, those that can be found without them."""
+    training = sections.get("training")
+    for check in ALGORITHMS[training.algorithm].checks if training else ():
+        needed = inspect.signature(check).parameters
+        if sections.keys() >= needed.keys():
+            yield from check(**{name: sections[name] for name in needed})
+
+
+def with_schedule_length(config: RunConfig, begun: RunConfig | None = None) -> RunConfig:
+    """Fix the number of rounds that schedules are made for: the rounds that the run begins with, or ``begun`` with."""
+    schedule = config.training.schedule
+    if schedule.rounds:
+        return config
+    begun = begun or config
+    fixed = schedule.model_copy(update={"rounds": begun.training.schedule.rounds or begun.rounds})
+    return config.model_copy(update={"training": config.training.model_copy(update={"schedule": fixed})})

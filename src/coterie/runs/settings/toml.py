@@ -1,0 +1,276 @@
+"""Settings as TOML: reading reports all mistakes at once, and writing can explain every key."""
+
+import copy
+import difflib
+import json
+import re
+import textwrap
+import tomllib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from coterie.errors import ConfigError
+from coterie.runs.algorithms import ALGORITHMS
+from coterie.runs.sections.base import NamedSection
+from coterie.runs.sections.choices import OneOf
+from coterie.runs.sections.common import CommonSettings
+from coterie.runs.settings.config import RunConfig, contradictions
+
+_WIDTH = 100
+_HEADER = """\
+Settings of a Coterie run. Every key{of} is here, with its default: delete what you do not want to change.
+Run it with: coterie run {file}
+"""
+
+
+def load_recorded(path: Path, overrides: Iterable[str] = ()) -> RunConfig:
+    """Read the settings of a run that was begun, perhaps by an earlier version, as it was begun."""
+    return load_config(path, overrides, recorded=True)
+
+
+def load_config(path: Path | None = None, overrides: Iterable[str] = (), *, recorded: bool = False) -> RunConfig:
+    """Read a configuration, the default one without a path, and apply overrides written ``section.key=value``.
+
+    All that is wrong is reported in one :class:`ConfigError`, a line for each mistake. Settings that a run ``recorded``
+    keep the meaning they had.
+    """
+    tree: dict[str, Any] = {}
+    text = ""
+    if path is not None:
+        try:
+            text = path.read_text(encoding="utf-8")
+            tree = _written_out(tomllib.loads(text))
+        except OSError as error:
+            raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+        except ValueError as error:  # also of numbers with thousands of digits
+            raise ConfigError(f"{path} is not TOML: {error}") from None
+    if recorded:
+        _keep_meaning(tree)
+    settled = dict(map(_parse_override, overrides))
+    for key, value in settled.items():
+        _put(tree, key, value)
+
+    def place(key: str) -> str:
+        key = re.sub(r"(\.\d+)+$", "", key)  # the list, not its entry
+        if any(key == given or key.startswith(f"{given}.") for given in settled):
+            return "--set "
+        line = _line_of(text, key) or _line_of(text, key.rpartition(".")[0])
+        return f"{path}:{line}: " if line else f"{path}: " if path else ""
+
+    return _validated(tree, place)
+
+
+def make_config(settings: Mapping[str, Any]) -> RunConfig:
+    """Return the default configuration with these changes, keyed like ``{"cohort.size": 12}``."""
+    tree: dict[str, Any] = {}
+    for key, value in settings.items():
+        _put(tree, *_full(key, value))
+    return _validated(tree, lambda _key: "")
+
+
+def parse_config(text: str) -> RunConfig:
+    """Read what :func:`to_toml` wrote, perhaps that of an earlier version."""
+    tree = _written_out(tomllib.loads(text))
+    _keep_meaning(tree)
+    return _validated(tree, lambda _key: "")
+
+
+def to_toml(config: CommonSettings) -> str:
+    """Write every setting, without explanations."""
+    return "\n".join(_tables(config, explain=False)) + "\n"
+
+
+def commented_toml(file: str = "FILE", algorithm: str | None = None) -> str:
+    """Write the default of every setting, and above it what it means.
+
+    With an ``algorithm`` they are its defaults, and sections of other algorithms are left out.
+    """
+    of = f" for {algorithm}" if algorithm else ""
+    header = [f"# {line}".rstrip() for line in _HEADER.format(file=file, of=of).splitlines()]
+    config = make_config({"training.algorithm": algorithm}) if algorithm else RunConfig()
+    others = {other.section for other in ALGORITHMS.values() if algorithm and other is not config.algorithm}
+    return "\n".join([*header, "", *_tables(config, explain=True, without=others)]) + "\n"
+
+
+def _validated(tree: dict[str, Any], place: Callable[[str], str]) -> RunConfig:
+    tree = _with_defaults(tree)
+    try:
+        return RunConfig.model_validate(tree)
+    except ValidationError as error:
+        found = [problem for details in error.errors() for problem in _explain(details)]
+        wrong = {details["loc"][0] for details in error.errors() if details["loc"]}
+        if wrong:  # then contradictions between sections were not checked yet
+            found += contradictions(_sections(tree, wrong))
+        lines = [f"{place(key)}{key}: {what}" for key, what in found]
+        several = f"{len(lines)} settings are wrong:\n  " if len(lines) > 1 else ""
+        raise ConfigError(several + "\n  ".join(lines)) from None
+
+
+def _with_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Add the defaults of the algorithm that is chosen."""
+    training = given.get("training")
+    name = training.get("algorithm") if isinstance(training, Mapping) else None
+    algorithm = ALGORITHMS.get(name) if isinstance(name, str) else None
+    tree = copy.deepcopy(dict(given))
+    for key, value in algorithm.defaults.items() if algorithm else ():
+        section, _, last = key.rpartition(".")
+        table = tree.setdefault(section, {}) if section else tree
+        if isinstance(table, dict):
+            table.setdefault(last, value)
+    return tree
+
+
+def _sections(tree: Mapping[str, Any], wrong: Collection[object]) -> dict[str, Any]:
+    """Return the sections without mistakes."""
+    fields = {name: field.annotation for name, field in RunConfig.model_fields.items() if name not in wrong}
+    kinds = {name: kind for name, kind in fields.items() if isinstance(kind, type) and issubclass(kind, BaseModel)}
+    return {name: kind.model_validate(tree.get(name, {})) for name, kind in kinds.items()}
+
+
+def _explain(details: ErrorDetails) -> Iterator[tuple[str, str]]:
+    key = ".".join(str(part) for part in details["loc"])
+    match details["type"]:
+        case "contradiction":
+            for inner, message in details["ctx"]["problems"]:
+                yield f"{key}.{inner}".strip("."), message
+        case "extra_forbidden":
+            known = _keys_around(details["loc"])
+            close = difflib.get_close_matches(str(details["loc"][-1]), known, 1)
+            hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}"
+            yield key, f"there is no such setting; {hint}"
+        case "literal_error":
+            expected = str(details["ctx"]["expected"])
+            close = difflib.get_close_matches(str(details["input"]), re.findall("'([^']*)'", expected), 1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            yield key, f"should be {expected}, not {_value(details['input'])}{hint}"
+        case _:
+            said = details["msg"].removeprefix("Input should be ")
+            yield key, f"should be {said}, not {_value(details['input'])}"
+
+
+def _keys_around(location: tuple[int | str, ...]) -> list[str]:
+    model: type[BaseModel] = RunConfig
+    for part in location[:-1]:
+        inner = model.model_fields[str(part)].annotation
+        model = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else model
+    return list(model.model_fields)
+
+
+def _parse_override(text: str) -> tuple[str, Any]:
+    key, equals, value = (part.strip() for part in text.partition("="))
+    if not equals or not re.fullmatch(r"[A-Za-z_]+(\.[A-Za-z_]+)*", key):
+        raise ConfigError(f"--set takes section.key=value, not {text!r}")
+    try:
+        return _full(key, tomllib.loads(f"value = {value}")["value"])
+    except ValueError:
+        if re.fullmatch(r"[\w./~:-]*", value):  # a word needs no quotation marks
+            return _full(key, value)
+        raise ConfigError(f"--set {key}: {value!r} is not a TOML value") from None
+
+
+def _full(key: str, value: object) -> tuple[str, Any]:
+    """Write a short form out: ``data = "mnist"`` sets ``data.name`` and nothing else of the section."""
+    model: Any = RunConfig
+    for part in key.split("."):
+        field = model.model_fields.get(part) if isinstance(model, type) and issubclass(model, BaseModel) else None
+        model = field.annotation if field else None
+    named = isinstance(model, type) and issubclass(model, NamedSection) and isinstance(value, str)
+    return (f"{key}.{model.leading()}" if named else key), value
+
+
+def _written_out(tree: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """Write out all short forms in a file."""
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        where = f"{path}{key}"
+        inner = _written_out(value, f"{where}.") if isinstance(value, dict) else value
+        full, _ = _full(where, value)
+        found[key] = inner if full == where else {full.rpartition(".")[2]: inner}
+    return found
+
+
+def _keep_meaning(tree: dict[str, Any]) -> None:
+    """Say of whom ``aggregation.collusion`` is a share, in the settings of a run of an earlier version.
+
+    A run records every setting that its version has. Where this one is missing, it was a share of a session.
+    """
+    aggregation = tree.get("aggregation")
+    share = aggregation.get("collusion") if isinstance(aggregation, dict) else None
+    if isinstance(aggregation, dict) and isinstance(share, int | float) and share >= 0:
+        aggregation.setdefault("collusion_of", "session")
+
+
+def _put(tree: dict[str, Any], key: str, value: object) -> None:
+    *sections, last = key.split(".")
+    for section in sections:
+        tree = tree.setdefault(section, {})
+        if not isinstance(tree, dict):
+            raise ConfigError(f"{key}: {section} is a value, not a section")
+    tree[last] = value
+
+
+def _line_of(text: str, key: str) -> int | None:
+    """Find the line that sets ``section.key``, if it is written the usual way."""
+    section, _, last = key.rpartition(".")
+    current = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if heading := re.match(r"\s*\[\s*([\w.-]+)\s*\]", line):
+            current = heading[1]
+            if current == key:
+                return number
+        elif current == section and re.match(rf"\s*{re.escape(last)}\s*=", line):
+            return number
+    return None
+
+
+def _tables(config: BaseModel, *, explain: bool, path: str = "", without: Collection[str] = ()) -> Iterator[str]:
+    """Yield the lines of a section: its own keys first, as TOML wants it, then the sections inside it."""
+    inner = []
+    for name, field in type(config).model_fields.items():
+        value = getattr(config, name)
+        if name in without:
+            continue
+        if isinstance(value, BaseModel):
+            inner.append((f"{path}.{name}".strip("."), value))
+            continue
+        if explain:
+            yield from _comment(field)
+        yield f"{name} = {_value(value)}"
+    for where, section in inner:
+        yield ""
+        if explain:
+            yield f"# {(type(section).__doc__ or '').splitlines()[0]}"
+        yield f"[{where}]"
+        yield from _tables(section, explain=explain, path=where)
+
+
+def _comment(field: FieldInfo) -> Iterator[str]:
+    tables = [name for choice in field.metadata if isinstance(choice, OneOf) for name in choice.names]
+    choices = tables or [choice for choice in get_args(field.annotation) if isinstance(choice, str)]
+    words = f"{field.description}" + (f" ({' | '.join(choices)})" if choices else "")
+    for line in textwrap.wrap(words, _WIDTH - 2, break_on_hyphens=False):
+        yield f"# {line}"
+
+
+def _value(value: object) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return _quoted(value)
+        case list() | tuple():
+            return f"[{', '.join(map(_value, value))}]"
+        case dict():
+            return f"{{{', '.join(f'{_quoted(key)} = {_value(inner)}' for key, inner in value.items())}}}"
+        case _:
+            return str(value)
+
+
+def _quoted(text: str) -> str:
+    """Quote a string as TOML wants it: like JSON, but for DEL, which must be escaped too."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,250 @@
+"""The folder of a run: what is in it, and how it survives a crash.
+
+Files that a run needs to continue are replaced as a whole or not at all (:mod:`coterie.files`). Metrics are appended,
+and written to disk before the checkpoint that counts them. So after a crash the checkpoint never counts rounds that are
+missing, and records beyond it are cut off.
+"""
+
+import io
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from coterie.arithmetic import FloatArray
+from coterie.cohorts.ledger import Head
+from coterie.errors import ConfigError, InputError
+from coterie.files import remove_drafts, write_file, write_secret
+from coterie.runs.records.record import RoundRecord, record_type
+from coterie.runs.records.stop import Stop
+from coterie.runs.settings.config import RunConfig
+from coterie.runs.settings.toml import load_recorded, to_toml
+from coterie.runs.storage.lock import locked
+
+SECRET_BYTES = 32
+RUNS = Path("runs")
+"""The folder of runs that were given none."""
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="format", tag=1):
+    """How far a run has come; a checkpoint has it beside the strategy's arrays."""
+
+    rounds: int
+    """Rounds that are over."""
+    ledger: tuple[int, str] | None = None
+    """The ledger's head at that time: it reveals a ledger that lost rows or was rewritten."""
+    settings: str = ""
+    """The settings under which it was played, as TOML; empty in checkpoints of older versions."""
+    fingerprints: dict[str, str] = {}
+    """Digests of the data and the model that it was played with."""
+    stop: Stop | None = None
+    """Why an observer ended the run after these rounds, if one did."""
+
+    @property
+    def head(self) -> Head | None:
+        """The ledger's head."""
+        return Head(*self.ledger) if self.ledger else None
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """All that a run needs to continue."""
+
+    progress: Progress
+    state: Mapping[str, FloatArray] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of one run."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, path: Path | None, config: RunConfig) -> "RunFolder":
+        """Make the folder of a new run, without a path a new one in :data:`RUNS`; a folder with a run is refused.
+
+        If several processes begin in one folder at once, one succeeds and the others are refused.
+        """
+        try:
+            if path is None:
+                path = _new_folder(RUNS, f"{config.title}-{time.strftime('%Y%m%d-%H%M%S')}")
+            folder = cls(path)
+            path.mkdir(parents=True, exist_ok=True)
+            folder._refuse_another()
+            with locked(path):
+                folder._refuse_another()
+                write_secret(folder.secret_file, os.urandom(SECRET_BYTES))
+                write_file(folder.config_file, to_toml(config).encode())
+        except OSError as error:
+            raise ConfigError(f"cannot write to {path or RUNS}: {error.strerror}") from None
+        return folder
+
+    def _refuse_another(self) -> None:
+        if self.config_file.exists():
+            raise ConfigError(f"{self.path} holds a run already; go on with it by: coterie resume {self.path}")
+
+    @classmethod
+    def open(cls, path: Path) -> "RunFolder":
+        """Open the folder of an existing run."""
+        folder = cls(path)
+        if not folder.config_file.is_file():
+            raise ConfigError(f"{path} is not the folder of a run: it has no {folder.config_file.name}")
+        return folder
+
+    @property
+    def config_file(self) -> Path:
+        """The settings, all of them."""
+        return self.path / "config.toml"
+
+    @property
+    def metrics_file(self) -> Path:
+        """A JSON line for each round: the authoritative record."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def table_file(self) -> Path:
+        """The same for spreadsheets."""
+        return self.path / "metrics.csv"
+
+    @property
+    def forecast_file(self) -> Path:
+        """Forecast and truth as a picture, where the tests are time series."""
+        return self.path / "forecast.png"
+
+    @property
+    def ledger_file(self) -> Path:
+        """Which clients were aggregated together, in all rounds."""
+        return self.path / "ledger.sqlite"
+
+    @property
+    def memory_file(self) -> Path:
+        """The memory of the simulated clients: the roster they trust, and every session they took part in."""
+        return self.path / "clients.sqlite"
+
+    @property
+    def roster_file(self) -> Path:
+        """The clients and their circles."""
+        return self.path / "roster.msgpack"
+
+    @property
+    def secret_file(self) -> Path:
+        """The secret of the simulated clients: their signing keys and their noise are derived from it.
+
+        Whoever has it can remove the noise from every sum: do not publish it with the other files.
+        """
+        return self.path / "clients.secret"
+
+    @property
+    def checkpoint_file(self) -> Path:
+        """What is needed to continue."""
+        return self.path / "checkpoint.safetensors"
+
+    @property
+    def model_file(self) -> Path:
+        """The trained model or models."""
+        return self.path / "model.safetensors"
+
+    @property
+    def report_file(self) -> Path:
+        """The report for people."""
+        return self.path / "report.html"
+
+    @property
+    def sums_folder(self) -> Path:
+        """What each round revealed, if that is kept: ``ROUND.npy``, the mean update in one row of float32."""
+        return self.path / "sums"
+
+    def keep_sum(self, number: int, mean: Sequence[FloatArray]) -> None:
+        """Keep what a round revealed; a round that is played again replaces it."""
+        self.sums_folder.mkdir(exist_ok=True)
+        file = io.BytesIO()
+        np.save(file, np.concatenate([np.asarray(array, np.float32).ravel() for array in mean]))
+        write_file(self.sums_folder / f"{number:06}.npy", file.getbuffer())
+
+    def clean(self) -> None:
+        """Delete half-written files of a process that was killed; call it with the lock held."""
+        for folder in self.path, self.sums_folder:
+            remove_drafts(folder)
+
+    def config(self, changes: Sequence[str] = ()) -> RunConfig:
+        """Read the settings of the run, with changes written ``section.key=value``."""
+        return load_recorded(self.config_file, changes)
+
+    def secret(self) -> bytes:
+        """Read the clients' secret."""
+        regular = self.secret_file.is_file() and not self.secret_file.is_symlink()
+        secret = self.secret_file.read_bytes() if regular else b""
+        if len(secret) != SECRET_BYTES:
+            raise InputError(f"{self.secret_file} is missing or incomplete; the run cannot go on without it")
+        return secret
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Replace the checkpoint."""
+        arrays = {name: np.ascontiguousarray(array) for name, array in checkpoint.state.items()}
+        progress = msgspec.json.encode(checkpoint.progress).decode()
+        write_file(self.checkpoint_file, save(arrays, {"progress": progress}))
+
+    def checkpoint(self) -> Checkpoint | None:
+        """Read the checkpoint; None if the run was interrupted before its first one."""
+        if not self.checkpoint_file.exists():
+            return None
+        try:
+            with safe_open(self.checkpoint_file, "numpy") as file:
+                progress = msgspec.json.decode(file.metadata()["progress"], type=Progress)
+                return Checkpoint(progress, {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+        except (SafetensorError, KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{self.checkpoint_file} cannot be read: {error}") from error
+
+    def records(self) -> list[RoundRecord]:
+        """Read the records of all rounds; a line cut short by a crash ends the list."""
+        records: list[RoundRecord] = []
+        kind = record_type(self.config().algorithm.columns)
+        lines = self.metrics_file.read_bytes().splitlines() if self.metrics_file.exists() else []
+        for number, line in enumerate(lines, 1):
+            try:
+                records.append(msgspec.json.decode(line, type=kind))
+            except ValueError as error:
+                if number < len(lines):
+                    raise InputError(f"{self.metrics_file}, line {number}: {error}") from error
+        return records
+
+
+def _new_folder(parent: Path, name: str) -> Path:
+    """Make a folder that was not there before, also if other processes do the same: the name gets a number."""
+    parent.mkdir(parents=True, exist_ok=True)
+    path, number = parent / name, 1
+    while True:
+        try:
+            path.mkdir()
+        except FileExistsError:
+            number += 1
+            path = parent / f"{name}-{number}"
+        else:
+            return path
+
+
+def named_arrays(models: Mapping[str, Mapping[str, FloatArray]]) -> bytes:
+    """Return safetensors of models by name; a single model's arrays keep their own names."""
+    prefix = {model: f"{model}." if len(models) > 1 else "" for model in models}
+    return save(
+        {
+            prefix[model] + key: np.ascontiguousarray(array)
+            for model, arrays in models.items()
+            for key, array in arrays.items()
+        }
+    )
+
+
+def checked_records(records: Sequence[RoundRecord], rounds: int, source: Path) -> list[RoundRecord]:
+    """Return the records of the first ``rounds`` rounds; :class:`InputError` if some are missing."""
+    kept = list(records[:rounds])
+    if [record.round for record in kept] != list(range(1, rounds + 1)):
+        raise InputError(f"{source} does not have the {rounds} rounds that the checkpoint counts")
+    return kept

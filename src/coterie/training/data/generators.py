@@ -1,0 +1,37 @@
+"""The global random generators of torch, numpy and Python, from which transforms of examples draw."""
+
+import pickle
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Let all global generators depend on a seed alone, and restore them afterwards."""
+    with torch.random.fork_rng(devices=[]), others_seeded(seed):
+        torch.default_generator.manual_seed(seed)
+        yield
+
+
+def generator_states() -> tuple[Any, ...]:
+    """Return the states of all global generators: they are others when something was drawn."""
+    numbers = pickle.dumps(np.random.get_state())  # noqa: NPY002 - the global one is what transforms draw from
+    return torch.default_generator.get_state().numpy().tobytes(), numbers, random.getstate()
+
+
+@contextmanager
+def others_seeded(seed: int) -> Iterator[None]:
+    """Let the global generators of numpy and Python depend on a seed alone, and restore them afterwards."""
+    numbers, words = np.random.get_state(), random.getstate()  # noqa: NPY002
+    np.random.seed(seed % 2**32)  # noqa: NPY002
+    random.seed(seed)
+    try:
+        yield
+    finally:
+        np.random.set_state(numbers)  # noqa: NPY002
+        random.setstate(words)

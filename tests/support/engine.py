@@ -89,7 +89,7 @@ def name_of(arrays: Arrays) -> bytes:
 
 
 def assignment(model: Arrays) -> Assignment:
-    return Assignment("train", name_of(model), model, model)
+    return Assignment("train", name_of(model), model, records=model)
 
 
 def moving(node: int, model: Arrays) -> AppReply:

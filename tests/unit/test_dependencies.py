@@ -7,6 +7,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -49,3 +51,21 @@ def test_every_import_is_of_a_declared_package(file: Path) -> None:
 @pytest.mark.parametrize("file", sorted((ROOT / "src/coterie/cli").glob("*.py")), ids=lambda file: file.stem)
 def test_the_command_line_starts_with_the_core_alone(file: Path) -> None:
     assert foreign(list(ast.parse(file.read_text()).body)) <= CORE
+
+
+def test_exact_versions_are_in_the_constraints_alone_and_lie_in_the_declared_ranges() -> None:
+    """A pin in pyproject.toml would refuse the environments of everybody who has another version."""
+    pinned = {}
+    for line in (ROOT / "constraints.txt").read_text().splitlines():
+        name, exact, version = line.partition("#")[0].strip().partition("==")
+        if exact:
+            pinned[canonicalize_name(name.partition("[")[0])] = version
+    declared = [
+        *PROJECT["dependencies"],
+        *(one for extra in PROJECT["optional-dependencies"].values() for one in extra),
+    ]
+    for requirement in map(Requirement, declared):
+        assert not any(part.operator in ("==", "===") for part in requirement.specifier), requirement
+        if requirement.name != "coterie":
+            assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)]), requirement
+    assert {"flwr>=1.38,<2", "torch>=2.4"} <= set(declared)

@@ -7,24 +7,27 @@ Why nodes left and what a round cost is kept, and logged.
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from coterie.cohorts.ledger import Ledger
 from coterie.cohorts.policies import MultiRound
-from coterie.deployment.engine import Assignment, Carrier, Task, Trip, kind_of
+from coterie.deployment.departures import SessionOutlook
+from coterie.deployment.engine import TRAIN, Assignment, Carrier, Task, Trip, kind_of
 from coterie.deployment.enrolment import Enrolment
+from coterie.deployment.events import Observer, RoundEvent, StepEvent, notify
 from coterie.deployment.form import Form, Mean, content_digest, form_under
 from coterie.deployment.logs import LOGGER, grouped
 from coterie.deployment.reasons import Asked
 from coterie.deployment.settings import PrivateSettings
-from coterie.errors import NothingTrained
+from coterie.errors import NothingTrained, RoundAborted
 from coterie.reports.words import one_line
 from coterie.rounds import Coordinator, Round, RoundResult, SessionSettings
 from coterie.rounds.coordinator import SessionShape
 from coterie.secagg.server import Aggregate, Step
+from coterie.secagg.terms import ThreatMode, default_colluders
 
 MUCH_CLIPPED = 0.01
 _MOST_NAMED = 5  # arrays that were clipped
@@ -45,7 +48,13 @@ class Aggregator:
     """Plays the rounds of one run."""
 
     def __init__(
-        self, carrier: Carrier, enrolment: Enrolment, ledger: Ledger, settings: PrivateSettings, place: str
+        self,
+        carrier: Carrier,
+        enrolment: Enrolment,
+        ledger: Ledger,
+        settings: PrivateSettings,
+        place: str,
+        observer: Observer | None = None,
     ) -> None:
         """Take up the rounds of a population.
 
@@ -55,10 +64,13 @@ class Aggregator:
             ledger: the history of this population, and where it is continued.
             settings: what is decided once for all rounds.
             place: where Coterie has to be in an app, in the words of its engine.
+            observer: is called after each step and each round.
 
         """
         self._carrier, self._enrolment, self._ledger = carrier, enrolment, ledger
-        self._settings, self._place = settings, place
+        self._settings, self._place, self._observer = settings, place, observer
+        self._notice = ""
+        self._advice = ""
         self._empty = self._trainings = 0
         self.reasons: dict[str, str] = {}
         """Why clients are not in the last sum that was tried, by their names."""
@@ -74,12 +86,25 @@ class Aggregator:
         self.reasons = {}
         self._enrolment.gather(assignment.function, 0)
         form = form_under(self._enrolment.roster, assignment.function)
+        began = time.monotonic()
         opened = self._open(assignment, form)
         self._play(opened, assignment, form, training)
         result = opened.result
         self.reasons |= self._enrolment.unknown
         self.results.append(result)
-        self._log_result(result)
+        self._log_result(result, _label(assignment, result.number))
+        event = RoundEvent(
+            assignment.round,
+            result.number,
+            assignment.function,
+            result.outcome,
+            result.tally.selected,
+            result.tally.aggregated,
+            dict(self.reasons),
+            result.reason,
+            time.monotonic() - began,
+        )
+        notify(self._observer, event)
         if result.value is not None:
             _warn_of_clipping(result.value.clipped)
         return result.value
@@ -98,7 +123,7 @@ class Aggregator:
 
     def _nothing_trained(self) -> NothingTrained:
         rounds = "a round had no result" if self._empty == 1 else f"{self._empty} rounds in a row had no result"
-        what = [f"{rounds}, and the model is as it was before", one_line(self.results[-1].reason)]
+        what = [f"{rounds}, and the model is as it was before", one_line(self.results[-1].reason), self._advice]
         return NothingTrained("; ".join(filter(None, [*what, *grouped(self.reasons)])), self.reasons)
 
     def _open(self, assignment: Assignment, form: Form) -> "Round[Mean]":
@@ -106,7 +131,8 @@ class Aggregator:
         arrays, number = assignment.arrays, self._ledger.latest() + 1
         circles = roster.usable()
         complete = int(circles.sizes[circles.complete(available)].sum())
-        cohort = settings.cohort or max(complete, int(circles.sizes.max()))
+        asked = max(int(assignment.share * complete), settings.minimum if complete >= settings.minimum else 0)
+        cohort = settings.cohort or max(asked, int(circles.sizes.max()))
 
         def decode(aggregate: Aggregate) -> Mean:
             return form.decode(arrays, aggregate)
@@ -118,7 +144,7 @@ class Aggregator:
             SessionSettings(
                 form.quantizer.ring.bits,
                 form.quantizer.length(form.layout(arrays)),
-                shape=lambda _clients: SessionShape(colluders=settings.colluders),
+                shape=lambda clients: self._shape(clients, int(circles.sizes.max())),
                 minimum=settings.minimum,
                 mode=settings.mode,
             ),
@@ -127,6 +153,15 @@ class Aggregator:
         task = Task(self._carrier.run, assignment.function, str(number))
         digest = content_digest(assignment.content, form, self._enrolment.run_config, task)
         return coordinator.open(number, available, np.random.default_rng(), content=digest)
+
+    def _shape(self, clients: int, largest: int) -> SessionShape:
+        """Return how many colluders a session withstands, if it is not the number that its terms take by default."""
+        if (given := self._settings.colluders) is not None:
+            return SessionShape(colluders=given)
+        whole, rest = divmod(clients, largest)
+        chosen = outlook([largest] * whole + [rest] * bool(rest), self._settings).chosen_colluders
+        lowered = self._settings.mode is ThreatMode.ACTIVE_SERVER and chosen != default_colluders(clients)
+        return SessionShape(colluders=chosen if lowered else None)
 
     def _play(self, opened: "Round[Mean]", assignment: Assignment, form: Form, training: float) -> None:
         """Play a round, one trip for each step."""
@@ -143,6 +178,8 @@ class Aggregator:
                 str(opened.number),
                 {enrolment.node(client): message for client, message in outgoing.items()},
                 training if masking else self._settings.deadline,
+                about=f"{_label(assignment, opened.number)}: {step}",
+                notice=self._notice if inviting else "",
                 rosters={enrolment.node(client): enrolment.missing_rosters(client) for client in outgoing}
                 if inviting
                 else {},
@@ -150,17 +187,30 @@ class Aggregator:
                 records=assignment.records if masking else None,
                 asked=asked,
             )
-            inviting = False
-            self._send(opened, trip, traffic)
+            inviting, self._notice = False, ""
             traffic.sent[step] = sum(len(message) for message in outgoing.values())
             traffic.messages += len(outgoing)
+            left = self._send(opened, trip, traffic, _label(assignment, opened.number))
+            event = StepEvent(
+                assignment.round,
+                opened.number,
+                assignment.function,
+                step,
+                len(outgoing),
+                left,
+                traffic.seconds[step],
+                traffic.sent[step],
+                traffic.received[step],
+            )
+            notify(self._observer, event)
             outgoing = opened.close()
 
-    def _send(self, opened: "Round[Mean]", trip: Trip, traffic: Traffic) -> None:
-        """Make a trip, hand the answers to the round, and log who left."""
+    def _send(self, opened: "Round[Mean]", trip: Trip, traffic: Traffic, label: str) -> dict[str, str]:
+        """Make a trip, hand the answers to the round, and log and return who left."""
         names = {self._enrolment.node(client): client for client in opened.selected}
         step, began, received = opened.step, time.monotonic(), 0
-        left: Counter[str] = Counter()
+        left: dict[str, str] = {}
+        alike: Counter[str] = Counter()
         for reply in self._carrier.send(trip):
             client, reason = names[reply.node], reply.reason
             received += len(reply.payload)
@@ -169,14 +219,16 @@ class Aggregator:
             if not reason:
                 self._enrolment.mark_answered(client)
                 continue
-            self.reasons[client] = reason
-            left[reason] += 1
-            if left[reason] <= _MOST_ALIKE:
-                LOGGER.warning("%s leaves round %s in step %s: %s", client, opened.number, step, reason)
-        for reason, count in left.items():
+            left[client] = reason
+            alike[reason] += 1
+            if alike[reason] <= _MOST_ALIKE:
+                LOGGER.warning("%s leaves %s in step %s: %s", client, label, step, reason)
+        for reason, count in alike.items():
             if (more := count - _MOST_ALIKE) > 0:
-                LOGGER.warning("%s more leave round %s in step %s: %s", more, opened.number, step, reason)
+                LOGGER.warning("%s more leave %s in step %s: %s", more, label, step, reason)
         traffic.seconds[step], traffic.received[step] = time.monotonic() - began, received
+        self.reasons |= left
+        return left
 
     def _asked(self, assignment: Assignment, form: Form) -> Asked:
         """Return what nodes are asked for, by the server's own names."""
@@ -184,15 +236,41 @@ class Aggregator:
         setting = f"{kind_of(assignment.function)}_metrics"
         return Asked(setting, metrics, tuple(assignment.arrays), form.recipe.weight, self._place)
 
-    def _log_result(self, result: "RoundResult[Mean]") -> None:
+    def _log_result(self, result: "RoundResult[Mean]", label: str) -> None:
+        self._advice = ""
         if result.value is None:
-            LOGGER.warning("round %s: %s: %s", result.number, result.outcome, result.reason)
+            LOGGER.warning("%s: %s: %s", label, result.outcome, result.reason)
             for line in grouped(self.reasons):
-                LOGGER.warning("round %s has no result: %s", result.number, line)
+                LOGGER.warning("%s has no result: %s", label, line)
+            self._advise(result)
+            self._notice = f"{label} had no result ({result.outcome}): {one_line(result.reason)}"
             return
         tally = result.tally
         lost = f" ({tally})" if tally.aggregated < tally.selected else ""
-        LOGGER.info("round %s: one sum over %s clients%s", result.number, tally.aggregated, lost)
+        LOGGER.info("%s: one sum over %s clients%s", label, tally.aggregated, lost)
+
+    def _advise(self, result: "RoundResult[Mean]") -> None:
+        """Say what to change if more nodes left a round than may leave."""
+        roster, selected = self._enrolment.roster, set(result.attendance.selected)
+        sizes = [len(circle) for circle in roster.active if {roster.names[at] for at in circle} <= selected]
+        if not isinstance(result.error, RoundAborted) or not sizes:
+            return
+        session = outlook(sizes, self._settings)
+        if session.departures < result.tally.dropped < session.clients:
+            self._advice = f"{session.describe()}; {session.advise()}"
+            LOGGER.warning("%s", self._advice)
+
+
+def outlook(sizes: Sequence[int], settings: PrivateSettings) -> SessionOutlook:
+    """Return what a session of circles of these sizes withstands under these settings."""
+    return SessionOutlook(tuple(sizes), settings.mode, settings.minimum, settings.colluders)
+
+
+def _label(assignment: Assignment, number: int) -> str:
+    """Return the name of a round: the engine's number and, where it differs, the number in the ledger."""
+    kind = "round" if kind_of(assignment.function) == TRAIN else "evaluation of round"
+    named = f"{kind} {assignment.round or number}"
+    return named if assignment.round in (0, number) else f"{named} (sum {number} of the ledger)"
 
 
 def _warn_of_clipping(clipped: Mapping[str, float]) -> None:

@@ -61,7 +61,8 @@ class NodeContribution:
             named = one_line(form.recipe.weight)
             LOGGER.info("%s is %s now, and this node counts for %s, as at first", named, reported, weight)
         vector = form.encode(scaled, weight, self._rounding())
-        LOGGER.info("the reply of this node leaves masked, among %s clients", len(terms.clients))
+        others = len(terms.clients) - 1
+        LOGGER.info("%s: its reply leaves masked, together with %s others", self._settings.name, others)
         return vector
 
     def _own_weight(self, kept: bytes | None) -> int | None:

@@ -53,6 +53,10 @@ class Assignment:
     """A name of all records that the app will see: equal names, equal records."""
     arrays: Arrays
     """The model; empty for a function that returns none."""
+    round: int = 0
+    """The engine's number of the round, for logs; 0 if it has none."""
+    share: float = 1.0
+    """The share of the nodes that are asked to take part, in whole circles."""
     records: object = None
     """The engine's own form of it, which the carrier sends along with the request to mask."""
 
@@ -67,6 +71,10 @@ class Trip:
     """The protocol's message for each node."""
     seconds: float
     """How long to wait for answers."""
+    about: str = ""
+    """The round and the step, for the logs of nodes."""
+    notice: str = ""
+    """Why the last round had no result, for the logs of nodes; empty if it had one."""
     hello: bool = False
     """Whether nodes are asked who they are; otherwise it is a step of a session."""
     rosters: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
@@ -124,6 +132,8 @@ class NodeRequest(ABC):
     rosters: object = ()
     """Rosters that the server shows, as they arrived; nothing is known about them yet."""
     vouchers: object = b""
+    notice: object = ""
+    """What the server says about the last round, for the log."""
 
     @abstractmethod
     def payload(self) -> bytes:

@@ -6,13 +6,31 @@ Everything in :mod:`coterie.deployment` logs to one logger. A carrier connects i
 import logging
 import traceback
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from coterie.reports.words import one_line
+from coterie.reports.words import one_line, printable
 
 LOGGER = logging.getLogger("coterie.deployment")
 """The log of a server or a node."""
 
 _NAMES = 5
+_LONGEST = 300  # characters of what another party wrote
+
+
+@dataclass
+class Subject:
+    """What a line of a node's log is about: the node, and the work it was asked for, as far as both are known."""
+
+    node: str = "this node"
+    work: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.node}: {quoted(self.work)}" if self.work else self.node
+
+
+def quoted(text: object) -> str:
+    """Return what another party wrote on one line, and not longer than a line should be."""
+    return printable(text, _LONGEST)
 
 
 def traced(error: BaseException) -> str:

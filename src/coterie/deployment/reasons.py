@@ -47,6 +47,8 @@ class Reason(StrEnum):
     """The app's reply lacks a declared metric as a number; followed by its place in the form."""
     ARRAY = "array"
     """The app's reply lacks an array; followed by its place in the model that was sent."""
+    EXTRA = "extra"
+    """The app's reply has arrays that the model does not have."""
     SHAPE = "shape"
     """An array came back with another shape, or without numbers; followed by its place in the model."""
 
@@ -66,6 +68,8 @@ _WORDS = {
     f"a new population whose setting 'varying' names the key; {LOG}",
     Reason.SESSION: f"is not at this point of the session, or refused what others sent; {LOG}",
     Reason.APP: f"its app failed, or replied with what cannot be averaged; {LOG}",
+    Reason.EXTRA: "its reply has arrays that the model it was sent does not have, and nothing would be done with them; "
+    "its own log names them",
     Reason.RECORDS: "its app must reply with exactly one ArrayRecord (none in evaluation) and one MetricRecord",
 }
 _FORMAT = re.compile(r"([a-z]{1,16})(?::([0-9]{1,9}))?", re.ASCII)

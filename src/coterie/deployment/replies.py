@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from coterie.deployment.engine import AppReply, Arrays, Metrics
 from coterie.deployment.form import Form
+from coterie.deployment.logs import listed
 from coterie.deployment.reasons import Reason, counted
 from coterie.errors import InputError
 
 
 def check_reply(form: Form, received: Arrays, reply: AppReply) -> None:
-    """Refuse a reply that lacks something, with an :class:`InputError` about the first thing that is missing."""
+    """Refuse a reply that lacks something or has too much, with an :class:`InputError` about the first such thing."""
     if not _is_number(reply.metrics, form.recipe.weight):
         raise lacking(Reason.WEIGHT, f"the reply must have a number {form.recipe.weight!r} among its metrics")
     for place, metric in enumerate(form.metrics):
@@ -31,10 +32,16 @@ def check_reply(form: Form, received: Arrays, reply: AppReply) -> None:
         if not _fits(array, came):
             what = f"{came.dtype} of shape {came.shape}"
             raise lacking(counted(Reason.SHAPE, place), f"array {name!r} came back as {what}")
+    if extra := sorted(set(reply.arrays) - set(received)):
+        raise lacking(
+            Reason.EXTRA,
+            f"the reply has arrays that were not received, and they would be lost: {listed(extra)}. Send them from the "
+            "server at first, or leave them out of the reply",
+        )
 
 
 def lacking(about: str, what: str) -> InputError:
-    """Return the error for a reply that lacks something, with the word that the server gets."""
+    """Return the error for a reply that cannot be used, with the word that the server gets."""
     error = InputError(what)
     error.about = about
     return error

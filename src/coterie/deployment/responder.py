@@ -19,7 +19,7 @@ from coterie.deployment.contribution import MaskRounding, NodeContribution
 from coterie.deployment.credentials import Voucher, check_roster, introduce
 from coterie.deployment.engine import NodeRequest
 from coterie.deployment.form import Form, content_digest, form_under
-from coterie.deployment.logs import LOGGER
+from coterie.deployment.logs import LOGGER, quoted
 from coterie.deployment.node import Node, NodeSettings
 from coterie.deployment.reasons import Reason
 from coterie.deployment.recipe import RosterRecipe
@@ -48,6 +48,9 @@ class Responder:
         node = self._node
         with regarding(Reason.SETTINGS), node.memory() as file:
             memory = file.of(node.client)
+            known = f"roster version {memory.roster.version}" if memory.roster else "no roster yet"
+            key = node.identity.public.hex()[:16]
+            LOGGER.info("%s: says who it is: identity key %s..., trusts %s", node.settings.name, key, known)
             said = introduce(node.settings, node.identity, run=run, node=number, run_config=run_config, memory=memory)
         return msgspec.msgpack.encode(said)
 
@@ -63,6 +66,8 @@ class Responder:
             if parked is not None and parked.request == request.identifier:
                 return parked.reply
             payload = request.payload()
+            if request.notice:
+                LOGGER.warning("%s: the server says: %s", node.settings.name, quoted(request.notice))
             memory = file.of(node.client)
             state = parked.state if parked is not None and not is_invitation(payload) else b""
             if not state:  # the member would enter a session
@@ -110,7 +115,7 @@ def trust_rosters(settings: NodeSettings, memory: ClientMemory, sent: object, vo
         last = rosters[-1]
         made = "; ".join(f"{name} {value}" for name, value in RosterRecipe.of(last).settings().items())
         words = f"version {last.version}, digest {last.digest.hex()}. It fixes how contributions are made: {made}"
-        LOGGER.info("this node trusts roster %s", one_line(words))
+        LOGGER.info("%s: trusts roster %s", settings.name, one_line(words))
 
 
 def _form(memory: ClientMemory, function: str) -> Form:

@@ -41,7 +41,11 @@ class PrivateSettings(Settings):
     ] = ThreatMode.ACTIVE_SERVER
     colluders: Annotated[
         int | None,
-        Option("Clients that may collude with a malicious server.", least=0, default="just under a third"),
+        Option(
+            "Clients that may collude with a malicious server.",
+            least=0,
+            default="as many as let one node leave, just under a third at most",
+        ),
     ] = None
     deadline: Annotated[
         float, Option("Seconds for each step except training, which has the `timeout` of `start`.", most=LONGEST)

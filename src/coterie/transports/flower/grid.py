@@ -5,7 +5,7 @@ To a strategy it looks as if a single client had answered, with all examples. Be
 decide who takes part.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,7 @@ class PrivateGrid(Grid):
         settings: PrivateSettings,
         shown: int,
         initial_arrays: ArrayRecord,
+        number: Callable[[], int],
     ) -> None:
         """Stand in front of a grid.
 
@@ -48,11 +49,13 @@ class PrivateGrid(Grid):
             settings: what is decided once.
             shown: how many nodes the strategy wants to see before it begins a round.
             initial_arrays: the model that the app begins with; arrays keep the types that they have in it.
+            number: returns the number of the round that is being played.
 
         """
         self._grid, self._aggregator, self._settings, self._shown = grid, aggregator, settings, shown
         self._types = array_types(initial_arrays)
-        self._looks = 0
+        self._number = number
+        self._looks = self._seen = 0
         self._logged: set[str] = set()
 
     @property
@@ -95,7 +98,7 @@ class PrivateGrid(Grid):
         self._looks += 1
         least = max(self._shown, len(nodes))
         doubled = least << min(max(0, self._looks - _ENOUGH_LOOKS), _MOST_SHOWN.bit_length())
-        shown = max(least, min(doubled, _MOST_SHOWN))
+        self._seen = shown = max(least, min(doubled, _MOST_SHOWN))
         return [*nodes, *range(1, 1 + shown - len(nodes))]
 
     def get_nodes(self) -> Iterable[NodeInfo]:
@@ -125,25 +128,35 @@ class PrivateGrid(Grid):
             )
         template.content = with_types(template.content, self._types)
         seconds = min(timeout or LONGEST, LONGEST)
+        share = min(1.0, len(listed) / self._seen) if self._seen else 1.0
         if kind == TRAIN:
-            replies = self._mean(template, seconds)
+            replies = self._mean(template, seconds, share)
             self._aggregator.count(empty=not replies)
             return replies
         if kind != EVALUATE:
             raise ConfigError(f"{kind} messages are answered by single nodes, and are not sent under a PrivateStrategy")
         if self._settings.evaluate_metrics:
-            return self._mean(template, seconds)
+            return self._mean(template, seconds, share)
         self._log_once(
             "nodes are not asked to evaluate: a reply would show the metrics of one. Declare evaluate_metrics to have "
             "their mean by a session of its own, or evaluate on the server"
         )
         return []
 
-    def _mean(self, template: Message, seconds: float) -> list[Message]:
+    def _mean(self, template: Message, seconds: float, share: float) -> list[Message]:
         function, content = template.metadata.message_type, template.content
         trains = kind_of(function) == TRAIN
-        name = content.object_id.encode()
-        mean = self._aggregator.mean(Assignment(function, name, model_of(content) if trains else {}, content), seconds)
+        if share < 1 and self._settings.cohort is None:
+            self._log_once(f"the strategy asks for {100 * share:.0f} % of the nodes: rounds have that share of circles")
+        assignment = Assignment(
+            function,
+            content.object_id.encode(),
+            model_of(content) if trains else {},
+            round=self._number(),
+            share=share,
+            records=content,
+        )
+        mean = self._aggregator.mean(assignment, seconds)
         if mean is None:
             return []
         reply = RecordDict({"metrics": MetricRecord(dict(mean.metrics))})

@@ -3,10 +3,9 @@
 import copy
 import logging
 
-from flwr.common.logger import FLOWER_LOGGER
-
 from coterie.deployment.logs import LOGGER
 
+_FLOWER = logging.getLogger("flwr")
 _PREFIX = "Coterie: "
 
 
@@ -16,7 +15,7 @@ class _Redirection(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         record = copy.copy(record)
         record.msg = _PREFIX + str(record.msg)
-        FLOWER_LOGGER.handle(record)
+        _FLOWER.handle(record)
         return False
 
 

@@ -60,6 +60,8 @@ class Recorder:
         self._offset = progress.round
         self._own: dict[str, Callable[..., Any]] = {name: getattr(strategy, name) for name in _METHODS}
         self._sent = progress.train_config
+        self.number = self._offset
+        """The round that is being played, counted over interruptions."""
 
     def __enter__(self) -> None:
         vars(self._strategy).update({name: getattr(self, name) for name in _METHODS})
@@ -73,7 +75,8 @@ class Recorder:
     ) -> Iterable[Message]:
         """Configure the training of a round of the whole."""
         self._sent = config
-        messages: Iterable[Message] = self._own["configure_train"](server_round + self._offset, arrays, config, grid)
+        self.number = server_round + self._offset
+        messages: Iterable[Message] = self._own["configure_train"](self.number, arrays, config, grid)
         return messages
 
     def aggregate_train(
@@ -96,7 +99,8 @@ class Recorder:
     ) -> Iterable[Message]:
         """Configure the evaluation of a round of the whole."""
         self._progress.evaluate_config = config
-        messages: Iterable[Message] = self._own["configure_evaluate"](server_round + self._offset, arrays, config, grid)
+        self.number = server_round + self._offset
+        messages: Iterable[Message] = self._own["configure_evaluate"](self.number, arrays, config, grid)
         return messages
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:

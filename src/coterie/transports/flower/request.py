@@ -27,6 +27,7 @@ class FlowerRequest(NodeRequest):
         self.created_at, self.ttl = about.created_at, about.ttl
         self.run_config = run_config_digest(context.run_config)
         self.rosters, self.vouchers = header.get("rosters", []), header.get("vouchers", b"")
+        self.notice = header.get("notice", "")
 
     def payload(self) -> bytes:
         """Return the protocol's message."""

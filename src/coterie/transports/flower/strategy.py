@@ -10,6 +10,8 @@ looks at single replies is refused when it is wrapped, before anything is sent.
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
+from itertools import accumulate
+from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +22,10 @@ from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
 
 from coterie.cohorts.ledger import Ledger
 from coterie.cohorts.roster import Roster
-from coterie.deployment.aggregator import Aggregator
+from coterie.deployment.aggregator import Aggregator, outlook
 from coterie.deployment.checkpoint import CheckpointFile
 from coterie.deployment.enrolment import Enrolment
+from coterie.deployment.events import Observer
 from coterie.deployment.home import server_home
 from coterie.deployment.logs import LOGGER
 from coterie.deployment.reasons import Asked
@@ -88,6 +91,8 @@ class PrivateStrategy(flower.Strategy):
         precision: int = PrivateSettings.precision,
         varying: Iterable[str] = (),
         resume: bool = True,
+        own_aggregation: bool = False,
+        observer: Observer | None = None,
     ) -> None:
         """Wrap a strategy, which may be any that needs only the weighted mean of all replies.
 
@@ -95,9 +100,15 @@ class PrivateStrategy(flower.Strategy):
         alive. Without it, a run beside another keeps no checkpoint. The other arguments are the fields of
         :class:`~coterie.deployment.settings.PrivateSettings`, which explains each one and has the defaults; ``clips``
         and both metrics are mappings here.
+
+        ``own_aggregation`` accepts a strategy with an ``aggregate_train`` of its own. It gets one reply, the mean over all
+        clients, so it may log or save what it gets; a computation over single replies would be wrong. ``observer`` is
+        called with a :class:`~coterie.deployment.events.StepEvent` after each step and a
+        :class:`~coterie.deployment.events.RoundEvent` after each round, for monitoring.
         """
-        _check_strategy(strategy)
+        _check_strategy(strategy, own_aggregation=own_aggregation)
         self.strategy = strategy
+        self._observer = observer
         self._resume = resume
         weight = str(getattr(strategy, "weighted_by_key", "num-examples"))
         self._settings = PrivateSettings(
@@ -155,8 +166,12 @@ class PrivateStrategy(flower.Strategy):
             recorder = Recorder(strategy, progress, checkpoint)
             with Ledger.open(home / "ledger.sqlite") as ledger, recorder:
                 carrier = self._carrier(grid)
-                aggregator = Aggregator(carrier, self._enrol(carrier, home), ledger, self._settings, FIRST)
-                self.grid = PrivateGrid(grid, aggregator, self._settings, _wanted(strategy), initial_arrays)
+                aggregator = Aggregator(
+                    carrier, self._enrol(carrier, home), ledger, self._settings, FIRST, self._observer
+                )
+                self.grid = PrivateGrid(
+                    grid, aggregator, self._settings, _wanted(strategy), initial_arrays, lambda: recorder.number
+                )
                 recorder.catch_up(self.grid, timeout)
                 result = strategy.start(
                     self.grid,
@@ -195,12 +210,30 @@ class PrivateStrategy(flower.Strategy):
             sum(len(circle) for circle in roster.active),
             self._settings.mode,
         )
+        if roster.active:
+            self._log_outlook([len(circle) for circle in roster.active])
         return enrolment
+
+    def _log_outlook(self, sizes: list[int]) -> None:
+        """Say how many nodes may leave a round, and what to change if none may."""
+        cohort, smallest = self._settings.cohort or sum(sizes), sorted(sizes)
+        in_round = [size for size, total in zip(smallest, accumulate(smallest), strict=True) if total <= cohort]
+        session = outlook(in_round or smallest[:1], self._settings)
+        LOGGER.log(INFO if session.departures else WARNING, "%s", session.describe())
+        if not session.departures:
+            LOGGER.warning("%s", session.advise())
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the wrapped strategy has
+        """Return what only the wrapped strategy has."""
+        if name.startswith("_") or "strategy" not in vars(self):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self.strategy, name)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Leave it to the strategy."""
+        """Leave it to the strategy, under a grid that protects replies."""
+        self._check_outermost(grid)
         return self.strategy.configure_train(server_round, arrays, config, grid)
 
     def aggregate_train(
@@ -212,8 +245,17 @@ class PrivateStrategy(flower.Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Leave it to the strategy."""
+        """Leave it to the strategy, under a grid that protects replies."""
+        self._check_outermost(grid)
         return self.strategy.configure_evaluate(server_round, arrays, config, grid)
+
+    def _check_outermost(self, grid: Grid) -> None:
+        if grid is not self.grid:
+            raise ConfigError(
+                "PrivateStrategy is not the outermost strategy: something around it, such as a differential-privacy "
+                "wrapper, would send plain messages. Start the PrivateStrategy itself; for local noise put LocalDpMod "
+                "after private_mod"
+            )
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Leave it to the strategy."""
@@ -231,16 +273,34 @@ def _only_enrolled(roster: Roster, arrays: ArrayRecord) -> flower.Result:
     return flower.Result(arrays=arrays)
 
 
-def _check_strategy(strategy: flower.Strategy) -> None:
-    """Refuse a strategy that needs more than the mean."""
-    name, own = type(strategy).__name__, type(strategy).aggregate_train
-    if not any(own is kind.aggregate_train for kind in _NEED_THE_MEAN):
-        reason = next(
-            (reason for kind, reason in _REASONS.items() if isinstance(strategy, kind)),
-            "its own aggregate_train may look at single replies; one that needs only the weighted mean inherits that "
-            "method from FedAvg, FedAvgM, FedAdagrad, FedAdam or FedYogi",
+def _check_strategy(strategy: object, *, own_aggregation: bool) -> None:
+    """Refuse what cannot run under secure aggregation, with one line that says why."""
+    name = type(strategy).__name__
+    if isinstance(strategy, type):
+        raise ConfigError(
+            f"{strategy.__name__} is a class; wrap an instance, as in PrivateStrategy({strategy.__name__}(...))"
         )
-        raise ConfigError(f"{name} cannot run under secure aggregation: {reason}")
+    if isinstance(strategy, PrivateStrategy):
+        raise ConfigError("the strategy is a PrivateStrategy already; wrap it once")
+    if any(kind.__module__.startswith("flwr.server.") for kind in type(strategy).__mro__):
+        raise ConfigError(
+            f"{name} is a strategy of Flower's old API (flwr.server.strategy); PrivateStrategy wraps those of the "
+            "Message API (flwr.serverapp.strategy)"
+        )
+    if not isinstance(strategy, flower.Strategy):
+        raise ConfigError(f"{name} is not a strategy of Flower's Message API (flwr.serverapp.strategy.Strategy)")
+    own = type(strategy).aggregate_train
+    if not any(own is kind.aggregate_train for kind in _NEED_THE_MEAN):
+        known = next((reason for kind, reason in _REASONS.items() if isinstance(strategy, kind)), "")
+        if known or type(strategy).__module__.startswith("flwr."):
+            raise ConfigError(f"{name} cannot run under secure aggregation: {known or 'it looks at single replies'}")
+        if not own_aggregation:
+            raise ConfigError(
+                f"{name} has its own aggregate_train, which may look at single replies; under secure aggregation "
+                "there is one reply, the weighted mean. If it needs no more (it calls super().aggregate_train and "
+                "saves or logs the result), pass own_aggregation=True"
+            )
+        LOGGER.warning("%s.aggregate_train gets one reply in a round, the weighted mean over all clients", name)
     functions = (getattr(strategy, f"{kind}_metrics_aggr_fn", None) for kind in ("train", "evaluate"))
     if any(function not in (None, aggregate_metricrecords) for function in functions):
         LOGGER.warning("the metrics function of %s sees one record, the mean over all clients", name)

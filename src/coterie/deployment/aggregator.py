@@ -7,7 +7,7 @@ Why nodes left and what a round cost is kept, and logged.
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -71,6 +71,7 @@ class Aggregator:
         self._settings, self._place, self._observer = settings, place, observer
         self._notice = ""
         self._advice = ""
+        self._outlook: SessionOutlook | None = None
         self._empty = self._trainings = 0
         self.reasons: dict[str, str] = {}
         """Why clients are not in the last sum that was tried, by their names."""
@@ -108,6 +109,13 @@ class Aggregator:
         if result.value is not None:
             _warn_of_clipping(result.value.clipped)
         return result.value
+
+    def log_outlook(self, sizes: Sequence[int]) -> None:
+        """Log how many nodes may leave a round of such circles, unless the last line said the same."""
+        session = outlook(sorted(sizes), self._settings)
+        if sizes and session != self._outlook:
+            session.log()
+            self._outlook = session
 
     def count(self, *, empty: bool) -> None:
         """Count rounds of training in a row without a result, and end the run if they are too many."""
@@ -152,7 +160,14 @@ class Aggregator:
         )
         task = Task(self._carrier.run, assignment.function, str(number))
         digest = content_digest(assignment.content, form, self._enrolment.run_config, task)
-        return coordinator.open(number, available, np.random.default_rng(), content=digest)
+        opened = coordinator.open(number, available, np.random.default_rng(), content=digest)
+        self.log_outlook(self._sizes(opened.selected))
+        return opened
+
+    def _sizes(self, selected: Collection[str]) -> list[int]:
+        """Return the sizes of the circles that were selected."""
+        roster, chosen = self._enrolment.roster, set(selected)
+        return [len(circle) for circle in roster.active if roster.names[circle[0]] in chosen]
 
     def _shape(self, clients: int, largest: int) -> SessionShape:
         """Return how many colluders a session withstands, if it is not the number that its terms take by default."""
@@ -251,8 +266,7 @@ class Aggregator:
 
     def _advise(self, result: "RoundResult[Mean]") -> None:
         """Say what to change if more nodes left a round than may leave."""
-        roster, selected = self._enrolment.roster, set(result.attendance.selected)
-        sizes = [len(circle) for circle in roster.active if {roster.names[at] for at in circle} <= selected]
+        sizes = self._sizes(result.attendance.selected)
         if not isinstance(result.error, RoundAborted) or not sizes:
             return
         session = outlook(sizes, self._settings)

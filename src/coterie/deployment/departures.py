@@ -9,6 +9,7 @@ is paid for by departures that it does not.
 from dataclasses import dataclass, replace
 from itertools import accumulate, takewhile
 
+from coterie.deployment.logs import LOGGER
 from coterie.reports.words import count
 from coterie.secagg.terms import Terms, ThreatMode, default_colluders
 
@@ -69,7 +70,7 @@ class SessionOutlook:
         said = f"a round of {count(self.clients, 'node')} in {count(len(self.sizes), 'circle')}: {leave}"
         if self.mode is ThreatMode.ACTIVE_SERVER:
             c = self.chosen_colluders
-            said += f"; protects against a malicious server and {count(c, 'node')} that collude with it (colluders={c})"
+            said += f"; protects against a malicious server with {count(c, 'colluding node')} (colluders={c})"
         return said
 
     def advise(self) -> str:
@@ -86,6 +87,14 @@ class SessionOutlook:
         if self.minimum > 2 and (more := replace(self, minimum=2).departures) > now:
             return f"minimum=2 lets {more} leave, and sums may be over fewer nodes"
         return "more nodes, and so more circles, let more of them leave"
+
+    def log(self) -> None:
+        """Log how many nodes may leave, and what to change if none may."""
+        if self.departures:
+            LOGGER.info("%s", self.describe())
+        else:
+            LOGGER.warning("%s", self.describe())
+            LOGGER.warning("%s", self.advise())
 
     def _terms(self) -> Terms:
         """Return terms of such a session; names and keys are made up."""

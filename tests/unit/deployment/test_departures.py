@@ -90,8 +90,8 @@ def test_what_is_set_is_kept_and_the_advice_says_what_it_costs() -> None:
     outlook = SessionOutlook((2, 2), ACTIVE, colluders=1)
     assert outlook.departures == 0
     assert outlook.describe() == (
-        "a round of 4 nodes in 2 circles: none of them may leave; protects against a malicious server and 1 node that "
-        "collude with it (colluders=1)"
+        "a round of 4 nodes in 2 circles: none of them may leave; protects against a malicious server with 1 colluding "
+        "node (colluders=1)"
     )
     assert outlook.advise().startswith("colluders=0 lets 1 leave")
     assert "they are one circle" in SessionOutlook((3,), ACTIVE).advise()

@@ -60,7 +60,8 @@ def test_the_sum_of_contributions_is_the_mean_that_flower_would_compute(data: st
     replies, weights = [], []
     for at in range(clients):
         weight = data.draw(st.integers(0 if at else 1, 64))
-        moves = {f"a{at}": data.draw(hnp.arrays(np.float64, shape, elements=st.floats(-1, 1)))
+        # Below 1: adding it to what was received rounds it, and one that is rounded up would count as clipped.
+        moves = {f"a{at}": data.draw(hnp.arrays(np.float64, shape, elements=st.floats(-0.999, 0.999)))
                  for at, shape in enumerate(shapes)}  # fmt: skip
         replies.append(reply_to(received, moves, weight, loss=data.draw(st.floats(0, 4))))
         weights.append(weight)

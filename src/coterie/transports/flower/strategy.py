@@ -10,8 +10,6 @@ looks at single replies is refused when it is wrapped, before anything is sent.
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from itertools import accumulate
-from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,7 @@ from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
 
 from coterie.cohorts.ledger import Ledger
 from coterie.cohorts.roster import Roster
-from coterie.deployment.aggregator import Aggregator, outlook
+from coterie.deployment.aggregator import Aggregator
 from coterie.deployment.checkpoint import CheckpointFile
 from coterie.deployment.enrolment import Enrolment
 from coterie.deployment.events import Observer
@@ -166,9 +164,10 @@ class PrivateStrategy(flower.Strategy):
             recorder = Recorder(strategy, progress, checkpoint)
             with Ledger.open(home / "ledger.sqlite") as ledger, recorder:
                 carrier = self._carrier(grid)
-                aggregator = Aggregator(
-                    carrier, self._enrol(carrier, home), ledger, self._settings, FIRST, self._observer
-                )
+                enrolment = self._enrol(carrier, home)
+                aggregator = Aggregator(carrier, enrolment, ledger, self._settings, FIRST, self._observer)
+                if self._settings.cohort is None:
+                    aggregator.log_outlook([len(circle) for circle in enrolment.roster.active])
                 self.grid = PrivateGrid(
                     grid, aggregator, self._settings, _wanted(strategy), initial_arrays, lambda: recorder.number
                 )
@@ -210,18 +209,7 @@ class PrivateStrategy(flower.Strategy):
             sum(len(circle) for circle in roster.active),
             self._settings.mode,
         )
-        if roster.active:
-            self._log_outlook([len(circle) for circle in roster.active])
         return enrolment
-
-    def _log_outlook(self, sizes: list[int]) -> None:
-        """Say how many nodes may leave a round, and what to change if none may."""
-        cohort, smallest = self._settings.cohort or sum(sizes), sorted(sizes)
-        in_round = [size for size, total in zip(smallest, accumulate(smallest), strict=True) if total <= cohort]
-        session = outlook(in_round or smallest[:1], self._settings)
-        LOGGER.log(INFO if session.departures else WARNING, "%s", session.describe())
-        if not session.departures:
-            LOGGER.warning("%s", session.advise())
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the wrapped strategy has
         """Return what only the wrapped strategy has."""

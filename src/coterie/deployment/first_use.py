@@ -12,11 +12,10 @@ from collections.abc import Iterable
 import msgspec
 
 from coterie.crypto.context import bind, digest
+from coterie.deployment.logs import listed
 from coterie.deployment.recipe import NEW_POPULATION
 from coterie.errors import PeerProtocolError
 from coterie.secagg.messages import SERVER
-
-_SHOWN = 5  # names of entries that differ
 
 
 def task_name(function: str) -> str:
@@ -36,10 +35,9 @@ def check_unchanged(kept: bytes | None, asked: bytes) -> None:
         return
     then, now = (dict(msgspec.msgpack.decode(entries, type=list[tuple[str, bytes]])) for entries in (kept, asked))
     names = sorted(name for name in {**then, **now} if then.get(name) != now.get(name))
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     raise PeerProtocolError(
         SERVER,
-        f"configured this task differently than the first time: {', '.join(names[:_SHOWN])}{more}. The configuration "
-        "is fixed for a roster, because sums of contributions made in two ways reveal single clients. Set it back, or "
+        f"configured this task differently than the first time: {listed(names)}. The configuration is fixed "
+        "for a roster, because sums of contributions made in two ways reveal single clients. Set it back, or "
         f"{NEW_POPULATION}, with the setting varying=... naming what has to change",
     )

@@ -150,7 +150,7 @@ class _Asking:
                 del self._due[node]
 
     def _message(self, node: int, now: float) -> Message:
-        """Return the request to a node: the same message again, if one may be on its way and has its name for good."""
+        """Return the request to a node: the same message again, if one may be on its way under the same identifier."""
         kept = self._outbox.get(node)
         if kept is not None and kept.metadata.message_id == kept.object_id:
             return kept

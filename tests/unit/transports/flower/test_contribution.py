@@ -176,17 +176,18 @@ def test_rounds_are_numbered_as_they_come() -> None:
         {"w": np.zeros(3), "v": np.zeros(3), "b": np.zeros(1)},
         {"w": np.zeros(4), "v": np.zeros(3)},
         {"w": np.zeros(3, np.int64), "v": np.zeros(3)},
+        {"w": np.zeros(3, np.float32), "v": np.zeros(3)},
         {"v": np.zeros(3), "w": np.zeros(3)},
         {},
     ],
-    ids=["renamed", "another", "longer", "of whole numbers", "in another order", "none"],
+    ids=["renamed", "another", "longer", "of whole numbers", "of another type", "in another order", "none"],
 )
-def test_arrays_keep_their_names_shapes_and_kinds_which_decide_on_ranges(other: dict[str, Any]) -> None:
+def test_arrays_keep_their_names_shapes_and_types_which_decide_on_ranges_and_rounding(other: dict[str, Any]) -> None:
     grid = make_grid(reporting([3, 4]), 2)
     first = ArrayRecord({"w": Array(np.zeros(3)), "v": Array(np.zeros(3))})
     assert total_of(play(grid, first)) == 7
     assert total_of(play(grid, ArrayRecord({name: Array(array) for name, array in other.items()}))) is None
-    later = ArrayRecord({"w": Array(np.ones(3, np.float32)), "v": Array(np.zeros(3))})
+    later = ArrayRecord({"w": Array(np.ones(3)), "v": Array(np.zeros(3))})
     assert total_of(play(grid, later)) == 7
 
 

@@ -99,9 +99,9 @@ class PrivateStrategy(flower.Strategy):
         :class:`~coterie.deployment.settings.PrivateSettings`, which explains each one and has the defaults; ``clips``
         and both metrics are mappings here.
 
-        ``own_aggregation`` accepts a strategy with an ``aggregate_train`` of its own. It gets one reply, the mean over all
-        clients, so it may log or save what it gets; a computation over single replies would be wrong. ``observer`` is
-        called with a :class:`~coterie.deployment.events.StepEvent` after each step and a
+        ``own_aggregation`` accepts a strategy with an ``aggregate_train`` of its own. It gets one reply, the mean over
+        all clients, so it may log or save what it gets; a computation over single replies would be wrong. ``observer``
+        is called with a :class:`~coterie.deployment.events.StepEvent` after each step and a
         :class:`~coterie.deployment.events.RoundEvent` after each round, for monitoring.
         """
         _check_strategy(strategy, own_aggregation=own_aggregation)

@@ -129,7 +129,7 @@ class PopulationPlan:
             return ()
         return (
             f"A session holds at most {MOST_CLIENTS:,} clients, and a round of this plan selects up to {clients:,}. "
-            f"Take a smaller --cohort, or divide a round into {math.ceil(clients / MOST_CLIENTS):,} sessions, each of "
+            f"Take a smaller cohort, or divide a round into {math.ceil(clients / MOST_CLIENTS):,} sessions, each of "
             "whole circles; the server then learns a sum for each session. coterie run plays one session in a round.",
         )
 

@@ -212,17 +212,17 @@ def _remarks(plan: Plan, topology: str) -> Iterator[str]:
     if plan.active and plan.roster == plan.clients:
         yield (
             f"c = {plan.colluders:,} must cover the colluders of the whole roster, not only those of one session: a "
-            "server that lies chooses whom it invites. If sessions have only some of the clients, give --roster."
+            "server that lies chooses whom it invites. If sessions have only some of the clients, plan with a roster."
         )
     if plan.holds or not plan.active:
         return
     if plan.clients > COMPLETE_CLIENTS and topology == "auto":
         yield (
             f"Up to {COMPLETE_CLIENTS:,} clients the complete graph is planned against a server that lies; above that "
-            "it costs a client too much to be the default. Smaller sessions, or --topology complete, keep T."
+            "it costs a client too much to be the default. Smaller sessions, or the complete graph, keep T."
         )
     elif not plan.holds:
-        yield "A sparse graph was asked for. --topology complete, or auto in smaller sessions, keeps T."
+        yield "A sparse graph was asked for. The complete graph, or auto in smaller sessions, keeps T."
 
 
 def _worse(one: Guarantee, other: Guarantee) -> Guarantee:

@@ -133,8 +133,8 @@ class SessionShapes:
         except ConfigError as error:
             if clients == self._most:
                 raise ConfigError(
-                    f"aggregation.topology = {aggregation.topology}: {error}. In the settings of a run, --collusion is "
-                    "aggregation.collusion, --lost is aggregation.dropout, and a session has cohort.size clients"
+                    f"aggregation.topology = {aggregation.topology}: {error}. In the settings of a run, collusion is "
+                    "aggregation.collusion, dropout is aggregation.dropout, and a session has cohort.size clients"
                 ) from None
             return self._complete(clients)  # a smaller session than planned for: nothing is random on this graph
         guarantee = plan.guarantee

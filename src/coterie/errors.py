@@ -34,17 +34,6 @@ from typing import NamedTuple, Self
 _NAMES_SHOWN = 5
 
 
-class CoterieError(Exception):
-    """Base of everything Coterie raises on purpose."""
-
-    about: str = ""
-    """One word on what was refused, for a peer that must not be told the text."""
-
-
-class ConfigError(CoterieError, ValueError):
-    """Parameters that contradict each other or cannot be met."""
-
-
 class Remedy(NamedTuple):
     """A parameter that resolves what an error is about, and the value to give it; None if only the caller knows it.
 
@@ -53,8 +42,12 @@ class Remedy(NamedTuple):
 
     parameter: str
     value: object = None
+    mention: bool = False
+    """Whether the message only mentions the parameter, without a value."""
 
     def __str__(self) -> str:
+        if self.mention:
+            return self.parameter
         return f"{self.parameter}={'...' if self.value is None else repr(self.value)}"
 
 
@@ -76,11 +69,14 @@ class ErrorText(str):
         return "".join(spell(part) if isinstance(part, Remedy) else part for part in self.parts)
 
 
-class InputError(CoterieError, ValueError):
-    """A vector, weight, array or log that cannot be used; raised before anything is sent.
+class CoterieError(Exception):
+    """Base of everything Coterie raises on purpose.
 
     Its text may be given in parts, some of which are parameters that help (:class:`Remedy`).
     """
+
+    about: str = ""
+    """One word on what was refused, for a peer that must not be told the text."""
 
     def __init__(self, *parts: str | Remedy) -> None:
         self.text = ErrorText(*parts)
@@ -90,6 +86,14 @@ class InputError(CoterieError, ValueError):
     def remedies(self) -> tuple[Remedy, ...]:
         """The parameters that help."""
         return tuple(part for part in self.text.parts if isinstance(part, Remedy))
+
+
+class ConfigError(CoterieError, ValueError):
+    """Parameters that contradict each other or cannot be met."""
+
+
+class InputError(CoterieError, ValueError):
+    """A vector, weight, array or log that cannot be used; raised before anything is sent."""
 
 
 class LogTooLarge(InputError):

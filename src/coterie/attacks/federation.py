@@ -200,7 +200,7 @@ class Side:
 def make_sides(
     policies: Sequence[str], privacy: Sequence[int], clients: int, cohort: int, seed: int, *, naive: bool
 ) -> list[Side]:
-    """Return a side for each policy; for multi-round selection one for each T, the first under the policy's name.
+    """Return a side for each policy; one for each T if its circles have that size, the first under the policy's name.
 
     ``naive`` adds sides with circles but without the rule that a broken circle is excluded.
     """
@@ -208,7 +208,7 @@ def make_sides(
     for name in policies:
         if name not in POLICIES:
             raise ConfigError(f"unknown policy {name!r}; known are {', '.join(POLICIES)}")
-        for number, size in enumerate(privacy if name == "multi-round" else privacy[:1]):
+        for number, size in enumerate(privacy if POLICIES[name].adjustable else privacy[:1]):
             settings = PolicySettings(np.zeros(clients), cohort, size)
             drawn = POLICIES[name].compose(settings, stream(seed, "circles", size))
             kept = drawn.privacy > 1

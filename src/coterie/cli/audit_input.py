@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import typer
 from typer.core import TyperCommand
 
-from coterie.errors import CoterieError, ErrorText, InputError, Remedy
+from coterie.errors import CoterieError, ErrorText, Remedy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ OPTIONS = {
     "as_written": ("--as-written", ""),
     "limit": ("--limit", "MB"),
 }
-"""For each parameter that an error may name, the option and what stands for its value."""
+"""For each parameter of a log that an error may name, the option and what stands for its value."""
 
 
 def format_name(name: str) -> str:
@@ -130,12 +130,14 @@ class LogInput(NamedTuple):
 
 def spell(said: CoterieError | str) -> str:
     """Return what an error says, with options in place of the library's parameters."""
-    text = said.text if isinstance(said, InputError) else said
+    text = said.text if isinstance(said, CoterieError) else said
     return text.spelled(_option) if isinstance(text, ErrorText) else str(text)
 
 
 def _option(remedy: Remedy) -> str:
-    option, blank = OPTIONS[remedy.parameter]
+    option, blank = OPTIONS.get(remedy.parameter, (f"--{remedy.parameter.replace('_', '-')}", ""))
+    if remedy.mention:
+        return option
     match remedy.value:
         case None | True:
             return f"{option} {blank}".rstrip()

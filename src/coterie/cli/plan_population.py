@@ -93,6 +93,7 @@ def _show_choices(plan: "PopulationPlan", console: "Console") -> None:
             "recommendation is for random circles."
         )
     _show_needs(plan, console)
+    console.print(_promises(plan))
     console.print()
     console.print(*_legend(plan, console), sep="\n", style="dim")
     if best:
@@ -117,6 +118,17 @@ def _show_needs(plan: "PopulationPlan", console: "Console") -> None:
     else:
         needed += f", and {quorum:,} clients must confirm who survived. A round with fewer has no result"
     console.print(f"Sessions of {clients:,}:{graph} {needed[0].upper()}{needed[1:]}.{promise}")
+
+
+def _promises(plan: "PopulationPlan") -> str:
+    """Say what each policy of ``coterie run`` promises."""
+    promised = plan.promised
+    keeping = ", ".join(f"{name} T = {privacy:,}" for name, privacy in promised.items() if privacy > 1)
+    others = ", ".join(name for name, privacy in promised.items() if privacy == 1)
+    return (
+        f"What each policy (cohort.policy) promises here over any number of rounds: {keeping or 'none keeps circles'}; "
+        f"nothing (T = 1): {others or 'none'}."
+    )
 
 
 def _settings(plan: "PopulationPlan", best: "TradeOff") -> "Iterator[str]":
@@ -258,6 +270,7 @@ def _show_one(plan: "PopulationPlan", console: "Console") -> None:
     _show_needs(plan, console)
     if row.cohort_needed > plan.cohort:
         console.print(f"Some circles are larger than T; K = {row.cohort_needed:,} would hold one circle more.\n")
+    console.print(_promises(plan))
 
 
 def _lines(choice: "Choice", plan: "PopulationPlan") -> "Iterator[tuple[str, str]]":

@@ -117,10 +117,10 @@ def _settings(found: "Plan") -> str:
 
 
 def _neighbourhood(found: "Plan") -> str:
-    from coterie.graphs.topology import ErdosRenyi
+    from coterie.graphs.table import topology_kind
 
-    degree = found.guarantee.degree
-    if isinstance(found.guarantee.topology, ErdosRenyi):
+    degree, kind = found.guarantee.degree, topology_kind(found.guarantee.topology)
+    if kind and kind.connect:
         return f"p = [bold]{found.connection_probability:.4f}[/] (about {degree:,.0f} neighbours each)"
     return f"[bold]{degree:,.0f}[/] neighbours each"
 

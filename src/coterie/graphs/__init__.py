@@ -14,8 +14,8 @@ from coterie.graphs.guarantees import (
     reliable_probability,
     step_dropout,
 )
-from coterie.graphs.search import Guarantee, assess, search_complete, search_erdos_renyi, search_harary
-from coterie.graphs.table import TOPOLOGIES, TopologyKind
+from coterie.graphs.search import Guarantee, search_complete, search_erdos_renyi, search_harary
+from coterie.graphs.table import TOPOLOGIES, TopologyKind, assess, is_complete
 from coterie.graphs.topology import Complete, ErdosRenyi, Graph, Harary, Topology, build
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "assess",
     "build",
     "client_bits",
+    "is_complete",
     "majority_threshold",
     "paper_parameters",
     "paper_threshold",

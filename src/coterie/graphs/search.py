@@ -8,7 +8,12 @@ from dataclasses import dataclass, replace
 
 from coterie.errors import ConfigError
 from coterie.graphs.failures import Law, RandomLaw, RegularLaw, ThreatModel
-from coterie.graphs.guarantees import majority_threshold
+from coterie.graphs.guarantees import (
+    majority_threshold,
+    paper_parameters,
+    privacy_bound_log2,
+    reliability_bound_log2,
+)
 from coterie.graphs.topology import Complete, ErdosRenyi, Harary, Topology
 
 _PROBABILITY_STEPS = 10**6
@@ -28,17 +33,6 @@ class Guarantee:
     degree: float
     privacy_failure_log2: float
     reliability_failure_log2: float
-
-
-def assess(model: ThreatModel, topology: Topology, threshold: int) -> Guarantee:
-    """Return the failure bounds of ``topology`` with ``threshold`` under ``model``, whatever its targets."""
-    if not 1 <= threshold <= model.clients:
-        raise ConfigError(f"a threshold lies in 1..{model.clients}, the number of clients, not {threshold}")
-    if isinstance(topology, ErdosRenyi):
-        return _guarantee(RandomLaw(model, topology), threshold)
-    if isinstance(topology, Complete | Harary):
-        return _guarantee(RegularLaw(model, topology), threshold)
-    raise ConfigError(f"no failure bounds are known for {type(topology).__name__}")
 
 
 def search_complete(model: ThreatModel) -> Guarantee:
@@ -101,10 +95,35 @@ def search_erdos_renyi(model: ThreatModel) -> Guarantee:
     return _choose(law, law.window())
 
 
+def ccesa_rule(model: ThreatModel) -> tuple[Guarantee, str]:
+    """Return the parameters of Choi et al. (2020) with the bounds of their Theorems 5 and 6, and say that they are.
+
+    The rule is for clients that do not collude, and for an honest-but-curious server.
+    """
+    rule = paper_parameters(model.clients, model.dropout)
+    if rule.complete:
+        return make_guarantee(RegularLaw(model, Complete()), rule.threshold), (
+            f"CCESA's rule gives p* = {rule.connection_probability:.4f}, which is 1 or more: with "
+            f"{model.clients} clients and this dropout it allows no sparse graph. The complete graph is used."
+        )
+    probability = rule.connection_probability
+    found = Guarantee(
+        ErdosRenyi(probability),
+        rule.threshold,
+        probability * (model.clients - 1),
+        privacy_bound_log2(model.clients, probability, model.dropout),
+        reliability_bound_log2(model.clients, probability, model.dropout, rule.threshold),
+    )
+    return found, (
+        "Parameters by CCESA's rule (Remarks 1 and 4), bounds by its Theorems 5 and 6; no client colludes there."
+    )
+
+
 def _choose(law: Law, window: range) -> Guarantee:
     majority = majority_threshold(round(law.degree) + 1)
-    return _guarantee(law, min(max(majority, window[0]), window[-1]))
+    return make_guarantee(law, min(max(majority, window[0]), window[-1]))
 
 
-def _guarantee(law: Law, threshold: int) -> Guarantee:
+def make_guarantee(law: Law, threshold: int) -> Guarantee:
+    """Return the bounds that a failure law gives for a threshold."""
     return Guarantee(law.topology, threshold, law.degree, law.privacy(threshold), law.reliability(threshold))

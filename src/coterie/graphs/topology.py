@@ -26,8 +26,9 @@ from coterie.errors import ConfigError
 class Topology(Protocol):
     """A rule for who is joined to whom, given the number of clients and a seed.
 
-    A topology is a frozen, tagged struct: its fields travel in a session's terms under its tag. One of your own takes
-    part once it stands in :data:`coterie.graphs.table.TOPOLOGIES`.
+    A topology is a frozen, tagged struct: its fields are sent in a session's terms under its tag. One of your own takes
+    part if it has a row in :data:`coterie.graphs.table.TOPOLOGIES`. It may have a method ``is_complete(size)``, which
+    tells whether all of so many clients are neighbours, whatever the seed.
     """
 
     def graph(self, size: int, seed: bytes) -> "Graph":
@@ -58,6 +59,10 @@ class ErdosRenyi(msgspec.Struct, frozen=True, tag="erdos-renyi"):
         """Return a graph whose edges are drawn independently."""
         return _erdos_renyi(size, self.probability, seed)
 
+    def is_complete(self, size: int) -> bool:
+        """Tell whether every pair is joined."""
+        return self.probability >= 1
+
 
 class Harary(msgspec.Struct, frozen=True, tag="harary"):
     """Each client is joined to the ``degree / 2`` next ones on either side of a random ring.
@@ -73,7 +78,11 @@ class Harary(msgspec.Struct, frozen=True, tag="harary"):
 
     def graph(self, size: int, seed: bytes) -> "Graph":
         """Return a ring in random order."""
-        return _harary(size, self.degree, seed) if self.degree < size - 1 else Complete().graph(size, seed)
+        return Complete().graph(size, seed) if self.is_complete(size) else _harary(size, self.degree, seed)
+
+    def is_complete(self, size: int) -> bool:
+        """Tell whether all of ``size`` clients are neighbours."""
+        return self.degree >= size - 1
 
 
 class Graph:
@@ -177,18 +186,6 @@ class CompleteGraph(Graph):
 
     def _row(self, node: int) -> list[int]:
         return [*range(node), *range(node + 1, self._size)]
-
-
-def is_complete(topology: Topology, size: int) -> bool:
-    """Tell whether all of ``size`` clients are neighbours, whatever the seed and whatever the topology is called."""
-    match topology:
-        case Complete():
-            return True
-        case Harary():
-            return topology.degree >= size - 1
-        case ErdosRenyi():
-            return topology.probability >= 1
-    return False
 
 
 def build(topology: Topology, size: int, seed: bytes) -> Graph:

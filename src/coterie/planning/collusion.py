@@ -14,10 +14,12 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from math import ceil, log, log2
 
-from coterie.errors import ConfigError
+from coterie.errors import ConfigError, ErrorText, Remedy
 from coterie.graphs.failures import FEWEST_CLIENTS, part_of
 from coterie.graphs.tails import at_least, log_hypergeometric, rounded_up, to_log2
 from coterie.secagg.terms import MOST_CLIENTS, default_colluders
+
+_LOST = Remedy("lost", mention=True)
 
 
 @dataclass(frozen=True)
@@ -45,9 +47,9 @@ def count_colluders(
     never = float("-inf")
     if collusion is None:
         if not active:
-            return Colluders(0, 0, never, "unless --collusion says otherwise")
+            return Colluders(0, 0, never, "no share of colluders is given")
         number = default_colluders(clients)
-        reason = "just under a third of a session, unless --collusion says otherwise"
+        reason = "just under a third of a session, because no share of colluders is given"
         if roster > clients:
             reason += f"; it must cover all colluders among the {roster:,} clients: the server chooses whom it invites"
         return Colluders(number, number, never, reason)
@@ -120,7 +122,7 @@ def least_session(colluders: int, lost: float) -> int | None:
 def check_lost(lost: float) -> None:
     """Refuse what is no probability of being lost in a round."""
     if not 0 <= lost < 1:
-        raise ConfigError(f"--lost is the probability of being lost in a round; it lies in [0, 1), not at {lost:g}")
+        raise ConfigError(_LOST, f" is the probability of being lost in a round; it lies in [0, 1), not at {lost:g}")
 
 
 def check_session(clients: int, colluders: Colluders, lost: float, roster: int) -> None:
@@ -128,22 +130,27 @@ def check_session(clients: int, colluders: Colluders, lost: float, roster: int) 
     most = withstood(clients, lost)
     if colluders.number <= most:
         return
-    helps = []
+    helps: list[ErrorText] = []
     least = least_session(colluders.number, lost)
     if least is not None and least <= min(roster, MOST_CLIENTS):
         helps.append(
-            f"take sessions of {least:,} clients or more, and let clients refuse smaller ones (Floor.colluders = "
-            f"{colluders.number})"
+            ErrorText(
+                f"take sessions of {least:,} clients or more, and let clients refuse smaller ones (Floor.colluders = "
+                f"{colluders.number})"
+            )
         )
     if most >= 0:
-        helps.append(f"make sure that at most {most:,} clients of the roster collude (--collusion {most / roster:.3g})")
+        share = Remedy("collusion", float(f"{most / roster:.3g}"))
+        helps.append(ErrorText(f"make sure that at most {most:,} clients of the roster collude (", share, ")"))
     dropped = part_of(lost, clients)
     if dropped:
-        helps.append("lose fewer clients in the round (--lost)")
+        helps.append(ErrorText("lose fewer clients in the round (", _LOST, ")"))
+    separated = (part for number, text in enumerate(helps) for part in ("; or " if number else "", text))
     raise ConfigError(
         f"no plan exists for sessions of {clients:,} clients and {colluders.number:,} colluders against a server that "
         f"lies: {colluders.reason}. Two honest clients must be in every sum, and a quorum must be left to sign"
-        f"{f' when {dropped:,} are lost' if dropped else ''}. What would help: {'; or '.join(helps)}"
+        f"{f' when {dropped:,} are lost' if dropped else ''}. What would help: ",
+        *separated,
     )
 
 

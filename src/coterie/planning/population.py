@@ -9,6 +9,7 @@ uniform selection, to compare like with like, because after any finite number of
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -25,7 +26,7 @@ from coterie.cohorts.circles import (
     single_circles,
 )
 from coterie.cohorts.counted_sums import active_needs
-from coterie.cohorts.policies import Mode, MultiRound, simulate
+from coterie.cohorts.policies import POLICIES, Mode, MultiRound, PolicySettings, simulate
 from coterie.cohorts.theory import KEPT_SHARE, LEAST_HONEST, USEFUL_SHARE, TradeOff, trade_off
 from coterie.errors import ConfigError
 from coterie.graphs.table import topology_name
@@ -122,6 +123,21 @@ class PopulationPlan:
         return clients, *active_needs(LEAST_HONEST, self.colluders)(clients)
 
     @property
+    def promised(self) -> dict[str, int]:
+        """The strong T that each policy in the table promises these clients, without those that cannot select here.
+
+        Policies with circles of a chosen size get those of the recommended T or, if there is none, the only one.
+        """
+        only = self.main[0].expected.privacy if len(self.main) == 1 else 1
+        privacy = self.recommended.privacy if self.recommended else only
+        settings = PolicySettings(np.resize(np.array(self.absent), self.population), self.cohort, privacy)
+        found = {}
+        for name, kind in POLICIES.items():
+            with suppress(ConfigError):
+                found[name] = kind.privacy(settings)
+        return found
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What a user of this plan has to know besides."""
         clients = max(choice.expected.most_clients for choice in self.choices)
@@ -129,7 +145,7 @@ class PopulationPlan:
             return ()
         return (
             f"A session holds at most {MOST_CLIENTS:,} clients, and a round of this plan selects up to {clients:,}. "
-            f"Take a smaller --cohort, or divide a round into {math.ceil(clients / MOST_CLIENTS):,} sessions, each of "
+            f"Take a smaller cohort, or divide a round into {math.ceil(clients / MOST_CLIENTS):,} sessions, each of "
             "whole circles; the server then learns a sum for each session. coterie run plays one session in a round.",
         )
 

@@ -7,10 +7,8 @@ from dataclasses import dataclass, replace
 from coterie.arithmetic.quantize import Quantizer
 from coterie.errors import ConfigError
 from coterie.graphs.failures import ThreatModel
-from coterie.graphs.guarantees import paper_parameters, privacy_bound_log2, reliability_bound_log2
-from coterie.graphs.search import Guarantee, assess
-from coterie.graphs.table import searches
-from coterie.graphs.topology import Complete, ErdosRenyi, is_complete
+from coterie.graphs.search import Guarantee, search_complete
+from coterie.graphs.table import TOPOLOGIES, assess, is_complete, searches, topology_kind
 from coterie.planning.collusion import check_lost, check_session, count_colluders, either_log2
 from coterie.planning.costs import Costs, Price, price_colluders, session_costs
 from coterie.secagg.terms import MOST_CLIENTS
@@ -58,16 +56,14 @@ class Plan:
     @property
     def connection_probability(self) -> float:
         """The chance that two given clients are neighbours."""
-        topology = self.guarantee.topology
-        if isinstance(topology, ErdosRenyi):
-            return topology.probability
-        return min(1.0, self.guarantee.degree / (self.clients - 1))
+        by_degree = min(1.0, self.guarantee.degree / (self.clients - 1))
+        return float(getattr(self.guarantee.topology, "probability", by_degree))
 
     @property
     def graph_title(self) -> str:
         """What the graph is called in a sentence."""
-        titles = {"Complete": "complete graph", "ErdosRenyi": "Erdős-Rényi graph", "Harary": "Harary graph"}
-        return titles.get(name := type(self.guarantee.topology).__name__, name)
+        kind = topology_kind(self.guarantee.topology)
+        return (kind.title if kind else "") or type(self.guarantee.topology).__name__
 
     @property
     def holds(self) -> bool:
@@ -115,9 +111,9 @@ def recommend(
 
     ``topology`` is ``auto``, ``cheapest`` or a name in the table of topologies. ``cheapest`` costs a client the fewest
     bytes of all that meet the failure targets. So does ``auto``; but against an active server it is the complete graph
-    up to :data:`COMPLETE_CLIENTS`, because T holds on no other there. Without targets, Erdős-Rényi takes the rule of
-    Choi et al. (2020), in which nobody colludes and the server does not lie, and the others take 40 bits of privacy
-    and 20 of reliability.
+    up to :data:`COMPLETE_CLIENTS`, because T holds on no other there. Without targets, a topology whose paper has a
+    rule takes that rule if nobody colludes and the server does not lie (Erdős-Rényi: Choi et al. 2020), and the others
+    take 40 bits of privacy and 20 of reliability.
 
     ``lost`` is the share of the session's clients that drop out in it. ``collusion`` is the share of the ``roster``
     that colludes; without a roster, that is the session's clients. :mod:`coterie.planning.collusion` says how many of
@@ -136,8 +132,8 @@ def recommend(
     roster = everybody if roster is None else roster
     if roster < everybody:
         raise ConfigError(f"a roster of {roster:,} clients is smaller than a session of {everybody:,}")
-    by_rule = topology == "erdos-renyi" and privacy_bits is None and reliability_bits is None
-    by_rule = by_rule and not active and not collusion
+    rule = TOPOLOGIES[topology].rule if topology in TOPOLOGIES else None
+    by_rule = rule and privacy_bits is None and reliability_bits is None and not active and not collusion
     privacy_bits = 40 if privacy_bits is None else privacy_bits
     # Chance has two places where the session is a random part of the roster: half of the target is for each.
     colluders = count_colluders(clients, roster, collusion, active=active, privacy_bits=privacy_bits + 1)
@@ -154,10 +150,12 @@ def recommend(
         active=active,
     )
     notes: list[str] = []
-    if by_rule:
-        candidates = [_by_the_papers_rule(model, notes)]
+    if rule and by_rule:
+        found, remark = rule(model)
+        candidates = [found]
+        notes.append(remark)
     elif topology == "auto" and active and clients <= COMPLETE_CLIENTS:
-        candidates = [known["complete"](model)]
+        candidates = [search_complete(model)]
     elif topology in ("auto", "cheapest"):
         candidates = [search(model) for search in known.values()]
     else:
@@ -214,17 +212,17 @@ def _remarks(plan: Plan, topology: str) -> Iterator[str]:
     if plan.active and plan.roster == plan.clients:
         yield (
             f"c = {plan.colluders:,} must cover the colluders of the whole roster, not only those of one session: a "
-            "server that lies chooses whom it invites. If sessions have only some of the clients, give --roster."
+            "server that lies chooses whom it invites. If sessions have only some of the clients, plan with a roster."
         )
     if plan.holds or not plan.active:
         return
     if plan.clients > COMPLETE_CLIENTS and topology == "auto":
         yield (
             f"Up to {COMPLETE_CLIENTS:,} clients the complete graph is planned against a server that lies; above that "
-            "it costs a client too much to be the default. Smaller sessions, or --topology complete, keep T."
+            "it costs a client too much to be the default. Smaller sessions, or the complete graph, keep T."
         )
     elif not plan.holds:
-        yield "A sparse graph was asked for. --topology complete, or auto in smaller sessions, keeps T."
+        yield "A sparse graph was asked for. The complete graph, or auto in smaller sessions, keeps T."
 
 
 def _worse(one: Guarantee, other: Guarantee) -> Guarantee:
@@ -233,26 +231,4 @@ def _worse(one: Guarantee, other: Guarantee) -> Guarantee:
         one,
         privacy_failure_log2=max(one.privacy_failure_log2, other.privacy_failure_log2),
         reliability_failure_log2=max(one.reliability_failure_log2, other.reliability_failure_log2),
-    )
-
-
-def _by_the_papers_rule(model: ThreatModel, notes: list[str]) -> Guarantee:
-    """Connection probability and threshold as in Choi et al. (2020), with the bounds of their Theorems 5 and 6."""
-    rule = paper_parameters(model.clients, model.dropout)
-    if rule.complete:
-        notes.append(
-            f"CCESA's rule gives p* = {rule.connection_probability:.4f}, which is 1 or more: with "
-            f"{model.clients} clients and this dropout it allows no sparse graph. The complete graph is used."
-        )
-        return assess(model, Complete(), rule.threshold)
-    notes.append(
-        "Parameters by CCESA's rule (Remarks 1 and 4), bounds by its Theorems 5 and 6; no client colludes there."
-    )
-    probability = rule.connection_probability
-    return Guarantee(
-        ErdosRenyi(probability),
-        rule.threshold,
-        probability * (model.clients - 1),
-        privacy_bound_log2(model.clients, probability, model.dropout),
-        reliability_bound_log2(model.clients, probability, model.dropout, rule.threshold),
     )

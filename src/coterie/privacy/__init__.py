@@ -6,7 +6,7 @@ a :class:`PrivacySpending`.
 """
 
 from coterie.privacy.accounting import ASSUMPTIONS, PrivacySpending, Release, sampled_gaussian_epsilon
-from coterie.privacy.distributions import DISTRIBUTIONS, Concentrated, NoiseKind
+from coterie.privacy.distributions import DISTRIBUTIONS, Concentrated, Distribution
 from coterie.privacy.encoding import NoisyQuantizer, clip_norm
 from coterie.privacy.noise import Noise, least_aggregated, left_after_dropouts
 from coterie.privacy.sensitivity import Sensitivity
@@ -15,8 +15,8 @@ __all__ = [
     "ASSUMPTIONS",
     "DISTRIBUTIONS",
     "Concentrated",
+    "Distribution",
     "Noise",
-    "NoiseKind",
     "NoisyQuantizer",
     "PrivacySpending",
     "Release",

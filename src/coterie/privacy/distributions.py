@@ -7,13 +7,12 @@ not a discrete Gaussian, only very close to one (Kairouz, Liu, Steinke 2021), an
 
 import math
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
-from coterie.privacy.sampling import Doubles
+from coterie.privacy.sampling import Doubles, LogConcave
 from coterie.privacy.sensitivity import Sensitivity
 
 if TYPE_CHECKING:
@@ -22,19 +21,31 @@ if TYPE_CHECKING:
 _DEBYE_FROM = 2.0**16
 
 
-class NoiseKind(StrEnum):
-    """The distribution of the noise."""
-
-    DISCRETE_GAUSSIAN = "discrete-gaussian"
-    SKELLAM = "skellam"
-
-
 @dataclass(frozen=True)
 class Concentrated:
     """A bound xi + rho a on the Rényi divergence of order a ((xi, rho)-zCDP, Bun and Steinke 2016)."""
 
     rho: float
     xi: float
+
+
+class Distribution(LogConcave, Protocol):
+    """A kind of noise: a class that is made from the variance of one client's share of it.
+
+    :func:`tail_bound` must hold for its sums, that is, the logarithm of E exp(sX) must not exceed v (exp(s) - 1 - s)
+    for a share X of variance v.
+    """
+
+    integer_orders: ClassVar[bool]
+    """Whether :meth:`bound` is for divergences of integer order alone."""
+    theorem: ClassVar[str]
+    """What it rests on, in words."""
+
+    def __init__(self, variance: float) -> None: ...
+
+    def bound(self, shares: int, sensitivity: Sensitivity) -> Concentrated:
+        """Return what the sum of so many shares is worth."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -47,12 +58,10 @@ class DiscreteGaussian:
     variance: float
 
     integer_orders: ClassVar[bool] = False
-    """Whether :meth:`bound` is for divergences of integer order alone."""
     theorem: ClassVar[str] = (
         "Sums of discrete Gaussians are not discrete Gaussian; the difference is paid for by the bound of Kairouz, Liu "
         "and Steinke (2021), Theorem 1."
     )
-    """What it rests on, in words."""
 
     def log_ratio(self, magnitudes: Doubles) -> Doubles:
         """Return -k^2 / 2 sigma^2."""
@@ -89,12 +98,10 @@ class Skellam:
     variance: float
 
     integer_orders: ClassVar[bool] = True
-    """Whether :meth:`bound` is for divergences of integer order alone."""
     theorem: ClassVar[str] = (
         "Sums of Skellam noise are Skellam; the bound is that of Agarwal, Kairouz and Liu (2021), for Rényi "
         "divergences of integer order."
     )
-    """What it rests on, in words."""
 
     def log_ratio(self, magnitudes: Doubles) -> Doubles:
         """Return log I_k(mu) / I_0(mu): from a table, or by Debye's expansion if mu is large.
@@ -184,10 +191,8 @@ def tail_bound(variance: float, exponent: float) -> float:
     return exponent / 3 + math.sqrt(exponent**2 / 9 + 2 * variance * exponent)
 
 
-Distribution: TypeAlias = DiscreteGaussian | Skellam
-
-DISTRIBUTIONS: dict[NoiseKind, type[Distribution]] = {
-    NoiseKind.DISCRETE_GAUSSIAN: DiscreteGaussian,
-    NoiseKind.SKELLAM: Skellam,
+DISTRIBUTIONS: dict[str, type[Distribution]] = {
+    "discrete-gaussian": DiscreteGaussian,
+    "skellam": Skellam,
 }
-"""All kinds of noise."""
+"""All kinds of noise, by the names that ``noise.kind`` takes."""

@@ -20,7 +20,7 @@ from numbers import Real
 
 from coterie.crypto.entropy import Entropy
 from coterie.errors import ConfigError
-from coterie.privacy.distributions import DISTRIBUTIONS, Distribution, NoiseKind, tail_bound
+from coterie.privacy.distributions import DISTRIBUTIONS, Distribution, tail_bound
 from coterie.privacy.sampling import Integers, sample
 
 LEAST_VARIANCE = 0.5  # the theorem on sums of discrete Gaussians begins here
@@ -37,14 +37,14 @@ class Noise:
     Clients who collude with the server know their own share and count for nothing.
     """
 
-    kind: NoiseKind
+    kind: str
+    """A name in :data:`~coterie.privacy.distributions.DISTRIBUTIONS`."""
     variance: float
     least: int
 
     def __post_init__(self) -> None:
-        if self.kind not in tuple(NoiseKind):
-            raise ConfigError(f"noise is one of {', '.join(NoiseKind)}, not {self.kind!r}")
-        object.__setattr__(self, "kind", NoiseKind(self.kind))
+        if self.kind not in DISTRIBUTIONS:
+            raise ConfigError(f"noise is one of {', '.join(DISTRIBUTIONS)}, not {self.kind!r}")
         if not isinstance(self.variance, Real) or not LEAST_VARIANCE <= self.variance <= MOST_VARIANCE:
             raise ConfigError(
                 f"a client's share of the noise must have a variance from {LEAST_VARIANCE} to 2^80 in units of the "
@@ -55,7 +55,7 @@ class Noise:
             raise ConfigError(f"the least number of honest clients in a sum is at least 1, not {self.least!r}")
 
     @classmethod
-    def for_sum(cls, kind: NoiseKind, stddev: float, least: int) -> "Noise":
+    def for_sum(cls, kind: str, stddev: float, least: int) -> "Noise":
         """Return shares of which ``least`` together have the standard deviation ``stddev``, in ring units."""
         return cls(kind, stddev**2 / max(least, 1), least)
 

@@ -12,8 +12,7 @@ from functools import lru_cache
 from coterie.cohorts.roster import Roster
 from coterie.errors import ConfigError, PeerProtocolError, regarding
 from coterie.graphs.failures import ThreatModel, part_of
-from coterie.graphs.search import assess
-from coterie.graphs.topology import is_complete
+from coterie.graphs.table import assess, is_complete
 from coterie.secagg.messages import SERVER
 from coterie.secagg.terms import Terms, ThreatMode
 

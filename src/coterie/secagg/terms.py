@@ -12,8 +12,8 @@ from coterie.crypto.shamir import PRIME
 from coterie.crypto.signing import IDENTITY_BYTES
 from coterie.errors import ConfigError
 from coterie.graphs.guarantees import majority_threshold, quorum_of
-from coterie.graphs.table import read_topology, topology_name
-from coterie.graphs.topology import Complete, Graph, Topology, build, is_complete
+from coterie.graphs.table import is_complete, read_topology, topology_name
+from coterie.graphs.topology import Complete, Graph, Topology, build
 from coterie.secagg.circles import whole_circles
 
 MOST_CLIENTS = PRIME - 1

@@ -5,6 +5,7 @@ import inspect
 import json
 import pickle
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from coterie.errors import ConfigError, ErrorText, InputError, LogTooLarge, Reme
 SOURCE = Path(coterie.__file__).parent
 PROJECT = Path(__file__).parents[3]
 LIBRARY = sorted([*(SOURCE / "auditing" / "logs").rglob("*.py"), *(SOURCE / "cohorts").rglob("*.py")])
+OTHERS = {"planning": "plan", "training": "run"}  # packages, each with a command that shows its errors
 
 remedies = st.builds(Remedy, st.sampled_from(sorted(OPTIONS)), st.none() | st.text())
 pieces = st.lists(st.text() | remedies)
@@ -140,6 +142,8 @@ def test_a_text_is_spelled_in_python_or_as_one_likes(first: list[str | Remedy], 
         ),
         (Remedy("limit"), "limit=...", "--limit MB"),
         (Remedy("encoding"), "encoding=...", "--encoding"),
+        (Remedy("data_dir", mention=True), "data_dir", "--data-dir"),
+        (Remedy("collusion", 0.1), "collusion=0.1", "--collusion 0.1"),
     ],
 )
 def test_python_and_the_command_line_spell_a_parameter(remedy: Remedy, python: str, option: str) -> None:
@@ -186,14 +190,18 @@ def test_the_front_door_says_whose_parameters_they_are(tmp_path: Path) -> None:
     assert "audit(read_log(source, ...))" in "".join(refused.value.__notes__)
 
 
-def test_every_parameter_that_an_error_names_has_its_option() -> None:
-    named = {
-        node.args[0].value
-        for path in LIBRARY
+def named_by(paths: Iterable[Path]) -> set[str]:
+    return {
+        str(node.args[0].value)
+        for path in paths
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Remedy"
         if isinstance(node.args[0], ast.Constant)
     }
+
+
+def test_every_parameter_that_an_error_names_has_its_option() -> None:
+    named = named_by(LIBRARY)
     assert {"keep_order", "limit", "where", "format", "encoding"} <= named <= set(OPTIONS)
     assert set(OPTIONS) <= set(inspect.signature(read_log).parameters)
     group: Any = typer.main.get_command(app)
@@ -201,7 +209,20 @@ def test_every_parameter_that_an_error_names_has_its_option() -> None:
     assert {option for option, _ in OPTIONS.values()} <= options
 
 
-@pytest.mark.parametrize("path", LIBRARY, ids=lambda path: str(path.relative_to(SOURCE)))
+@pytest.mark.parametrize(("package", "command"), OTHERS.items())
+def test_other_parameters_are_options_of_their_name(package: str, command: str) -> None:
+    named = named_by((SOURCE / package).rglob("*.py"))
+    assert named
+    group: Any = typer.main.get_command(app)
+    options = {spelling for parameter in group.commands[command].params for spelling in parameter.opts}
+    assert {spell(ConfigError(Remedy(name, mention=True))) for name in named} <= options
+
+
+@pytest.mark.parametrize(
+    "path",
+    [*LIBRARY, *sorted(path for package in OTHERS for path in (SOURCE / package).rglob("*.py"))],
+    ids=lambda path: str(path.relative_to(SOURCE)),
+)
 def test_no_text_of_the_library_spells_an_option(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}

@@ -13,6 +13,7 @@ from matplotlib.image import imread
 from typer.testing import CliRunner
 
 from coterie.cli import app
+from coterie.cli.audit_input import spell
 from coterie.cohorts.theory import KEPT_SHARE, USEFUL_SHARE
 from coterie.errors import ConfigError
 from coterie.planning.population import plan_population
@@ -40,7 +41,7 @@ def as_json(*arguments: str) -> dict[str, Any]:
 def refusal(*arguments: str) -> str:
     result = RUNNER.invoke(app, ["plan", *arguments])
     assert isinstance(result.exception, ConfigError), result.output
-    return str(result.exception)
+    return spell(result.exception)
 
 
 def test_the_papers_population() -> None:

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from coterie.errors import ConfigError
 from coterie.graphs import Complete, ErdosRenyi, Graph, Harary, Topology, build
-from coterie.graphs.table import read_topology
-from coterie.graphs.topology import is_complete
+from coterie.graphs.table import is_complete, read_topology
 
 sizes = st.integers(1, 40)
 seeds = st.binary(max_size=40)

@@ -207,7 +207,7 @@ def test_every_session_withstands_all_colluders_of_the_roster(
 def test_six_colluders_among_120_clients_are_six_in_a_cohort_of_twelve() -> None:
     alone = recommend(12, 0.0, collusion=0.05, active=True)
     assert alone.colluders == 0  # 5% of 12; which is why the plan says that c must cover the whole roster
-    assert any("whole roster" in note and "--roster" in note for note in alone.notes)
+    assert any("whole roster" in note and "plan with a roster" in note for note in alone.notes)
     lying = recommend(12, 0.0, collusion=0.05, roster=120, active=True)
     assert (lying.colluders, lying.quorum, lying.guarantee.threshold) == (6, 10, 7)
     assert "all colluders of the roster" in lying.colluders_reason

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from coterie.crypto.entropy import DeterministicEntropy
 from coterie.errors import ConfigError
-from coterie.privacy import Noise, NoiseKind, least_aggregated, left_after_dropouts
+from coterie.privacy import DISTRIBUTIONS, Noise, least_aggregated, left_after_dropouts
 
 batches = st.lists(st.integers(1, 4), min_size=1, max_size=5)
 
@@ -37,8 +37,8 @@ def test_left_after_dropouts_is_the_worst_case(sizes: list[int], dropouts: int) 
     assert left_after_dropouts(sizes, dropouts) == min(left)
 
 
-@pytest.mark.parametrize("kind", NoiseKind)
-def test_the_smallest_sum_carries_the_target_and_larger_ones_the_stated_excess(kind: NoiseKind) -> None:
+@pytest.mark.parametrize("kind", DISTRIBUTIONS)
+def test_the_smallest_sum_carries_the_target_and_larger_ones_the_stated_excess(kind: str) -> None:
     cohort, dropouts, target = [4, 4, 4, 4], 2, 30.0
     least = least_aggregated(cohort, left_after_dropouts(cohort, dropouts))
     assert least == 8
@@ -56,7 +56,7 @@ def test_the_smallest_sum_carries_the_target_and_larger_ones_the_stated_excess(k
 
 @given(st.floats(0.5, 1e20), st.integers(1, 1000), st.integers(0, 10**7))
 def test_headroom_grows_with_whatever_makes_the_noise_larger(variance: float, clients: int, size: int) -> None:
-    noise = Noise(NoiseKind.SKELLAM, variance, 1)
+    noise = Noise("skellam", variance, 1)
     room = noise.headroom(clients, size)
     assert room >= 7 * math.sqrt(clients * variance)  # a normal tail of 2^-40
     assert noise.headroom(clients + 1, size) >= room
@@ -75,13 +75,9 @@ def test_headroom_grows_with_whatever_makes_the_noise_larger(variance: float, cl
         ("skellam", 1.0, 2.0, "least number of honest clients"),
     ],
 )
-def test_impossible_noise_is_refused(kind: NoiseKind, variance: float, least: int, message: str) -> None:
+def test_impossible_noise_is_refused(kind: str, variance: float, least: int, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Noise(kind, variance, least)
-
-
-def test_kinds_may_be_given_by_name() -> None:
-    assert Noise("skellam", 1, 1).kind is NoiseKind.SKELLAM  # type: ignore[arg-type]
 
 
 def test_impossible_batches_are_refused() -> None:
@@ -93,4 +89,4 @@ def test_impossible_batches_are_refused() -> None:
     with pytest.raises(ConfigError, match="minimum of -1"):
         least_aggregated([2, 2], -1)
     with pytest.raises(ConfigError, match="least number"):
-        Noise.for_sum(NoiseKind.SKELLAM, 3.0, 0)
+        Noise.for_sum("skellam", 3.0, 0)

@@ -14,7 +14,7 @@ from coterie.cohorts.circles import random_circles
 from coterie.errors import ConfigError
 from coterie.graphs import TOPOLOGIES, Complete, Graph
 from coterie.graphs.failures import ThreatModel, part_of
-from coterie.graphs.search import assess
+from coterie.graphs.table import assess
 from coterie.planning.collusion import circle_colluders
 from coterie.planning.population import plan_population
 from coterie.planning.session import FEW_CLIENTS, recommend

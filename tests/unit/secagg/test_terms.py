@@ -10,7 +10,8 @@ from tests.support.cast import Cast, entropy_for, identity_for, make_terms, name
 from coterie.crypto.entropy import SystemEntropy
 from coterie.crypto.signing import Identity
 from coterie.errors import ConfigError, InputError, LocalProtocolError, PeerProtocolError, ThresholdError
-from coterie.graphs.topology import Complete, ErdosRenyi, Harary, Topology, is_complete
+from coterie.graphs.table import is_complete
+from coterie.graphs.topology import Complete, ErdosRenyi, Harary, Topology
 from coterie.secagg import Server, Step, Terms, ThreatMode, client, messages
 from coterie.secagg.invitation import read_invitation
 

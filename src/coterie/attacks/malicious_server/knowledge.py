@@ -24,7 +24,7 @@ from coterie.attacks.malicious_server.server import LyingServer, Person
 from coterie.crypto import shamir
 from coterie.crypto.agreement import KEY_BYTES, PrivateKey
 from coterie.crypto.keystream import apply_masks
-from coterie.graphs.topology import is_complete
+from coterie.graphs.table import is_complete
 
 PRIME = (1 << 31) - 1
 FIELD = 2**255 - 19

@@ -7,7 +7,7 @@ from coterie.cohorts.counted_sums import Needs, active_needs, sum_chances
 from coterie.cohorts.policies import MultiRound
 from coterie.cohorts.theory import selection_rates
 from coterie.graphs.failures import part_of
-from coterie.graphs.topology import is_complete
+from coterie.graphs.table import is_complete
 from coterie.planning.collusion import share_of
 from coterie.runs.engine.build import BuiltRun
 from coterie.runs.engine.curriculum import make_schedule

@@ -6,7 +6,7 @@ from pathlib import Path
 from coterie.cohorts.policies import POLICIES, Policy, largest_cohort
 from coterie.cohorts.roster import Roster
 from coterie.errors import ConfigError
-from coterie.graphs.topology import is_complete
+from coterie.graphs.table import is_complete
 from coterie.runs.engine.cohorts import Cohorts
 from coterie.runs.engine.protection import SessionShapes
 from coterie.runs.records.promise import Promise

@@ -10,7 +10,7 @@ from coterie.graphs.guarantees import majority_threshold
 from coterie.graphs.table import TOPOLOGIES, TopologyKind
 from coterie.graphs.topology import Complete, Topology
 from coterie.planning.session import complete_limit, recommend
-from coterie.privacy import Noise, NoiseKind, NoisyQuantizer, Release, least_aggregated
+from coterie.privacy import Noise, NoisyQuantizer, Release, least_aggregated
 from coterie.rounds import SessionSettings
 from coterie.rounds.coordinator import SessionShape
 from coterie.runs.sections.checks import always_complete
@@ -89,6 +89,8 @@ class SessionShapes:
         self._length, self._most = length, most
         self._planned = lru_cache(maxsize=None)(self._plan)
         self._own = own_topology(aggregation.topology)
+        kind = TOPOLOGIES.get(aggregation.topology)
+        self._densest = kind.kind() if kind and kind.complete else Complete()
 
     def __call__(self, clients: int) -> SessionShape:
         """Return the shape of a session with so many clients."""
@@ -111,9 +113,9 @@ class SessionShapes:
         """Take the defaults of a session's terms, unless a number of colluders is given: it must not open a secret."""
         threshold = self._aggregation.threshold or None
         if self._aggregation.collusion < 0:
-            return SessionShape(Complete(), threshold)
+            return SessionShape(self._densest, threshold)
         colluders = self._colluders(clients)
-        return SessionShape(Complete(), threshold or max(majority_threshold(clients), colluders + 1), colluders)
+        return SessionShape(self._densest, threshold or max(majority_threshold(clients), colluders + 1), colluders)
 
     def _plan(self, clients: int) -> SessionShape:
         aggregation = self._aggregation
@@ -131,8 +133,8 @@ class SessionShapes:
         except ConfigError as error:
             if clients == self._most:
                 raise ConfigError(
-                    f"aggregation.topology = {aggregation.topology}: {error}. In the settings of a run, --collusion is "
-                    "aggregation.collusion, --lost is aggregation.dropout, and a session has cohort.size clients"
+                    f"aggregation.topology = {aggregation.topology}: {error}. In the settings of a run, collusion is "
+                    "aggregation.collusion, dropout is aggregation.dropout, and a session has cohort.size clients"
                 ) from None
             return self._complete(clients)  # a smaller session than planned for: nothing is random on this graph
         guarantee = plan.guarantee
@@ -165,7 +167,7 @@ def _noisy(config: RunConfig, circles: Circles, quantizer: Quantizer, layout: La
             "cohort.minimum: so few clients may all collude, and then there is no noise that the server lacks"
         )
     stddev = noise.multiplier * noise.clip_norm / quantizer.step
-    shares = Noise.for_sum(NoiseKind(noise.kind), stddev, honest)
+    shares = Noise.for_sum(noise.kind, stddev, honest)
     return NoisyQuantizer(quantizer, noise.clip_norm, layout.size, shares)
 
 

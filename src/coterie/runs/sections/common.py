@@ -30,6 +30,9 @@ OWN = "own"
 """The name of data, a model or a policy that a Python program passes to ``coterie.train``."""
 
 _PROTECTING = " and ".join(name for name, kind in POLICIES.items() if kind.keeps_circles)
+_ADJUSTABLE = ", ".join(name for name, kind in POLICIES.items() if kind.adjustable)
+_CONNECTED = ", ".join(name for name, kind in TOPOLOGIES.items() if kind.connect)
+_BUNDLED = " and ".join(name for name, source in DATASETS.items() if not source.files)
 
 
 class DataSettings(NamedSection):
@@ -37,7 +40,7 @@ class DataSettings(NamedSection):
 
     name: Annotated[str, OneOf(DATASETS, OWN, named=True)] = Field(
         default="digits",
-        description="the data set: digits and energy come with Coterie, others are read from the folder; own is for "
+        description=f"the data set: {_BUNDLED} come with Coterie, others are read from the folder; own is for "
         "Python programs; or module:function, a function of yours in the current folder that returns examples",
     )
     folder: str = Field(default="", description="the folder of data sets; if empty, the one that COTERIE_DATA names")
@@ -124,15 +127,18 @@ class CohortSettings(Section):
     )
     size: Count = Field(default=8, description="K: clients selected for a round")
     privacy: Count = Field(
-        default=2, description="multi-round, yours: T, the fewest clients that the sums of all rounds can be about"
+        default=2, description=f"{_ADJUSTABLE}, yours: T, the fewest clients that the sums of all rounds can be about"
     )
-    mode: Mode = Field(default="fair", description="multi-round: how much to prefer circles that took part less often")
+    mode: Mode = Field(
+        default="fair", description=f"{_ADJUSTABLE}: how much to prefer circles that took part less often"
+    )
     circles: Literal["random", "similar"] = Field(
-        default="random", description="multi-round: circles drawn at random, or of clients that are similarly available"
+        default="random",
+        description=f"{_ADJUSTABLE}: circles drawn at random, or of clients that are similarly available",
     )
     survival: Annotated[float, Field(gt=0, le=1)] = Field(
         default=1.0,
-        description="multi-round: share of clients that stay in a round; below 1, more circles are selected",
+        description=f"{_ADJUSTABLE}: share of clients that stay in a round; below 1, more circles are selected",
     )
     minimum: int = Field(default=2, ge=2, le=10**6, description="the fewest clients in a sum")
 
@@ -203,7 +209,7 @@ class AggregationSettings(NamedSection):
         "session; or module:Class, a class of yours in the current folder",
     )
     connection: Share = Field(
-        default=0.0, description="erdos-renyi: probability that two clients share secrets; 0 is the planned one"
+        default=0.0, description=f"{_CONNECTED}: probability that two clients share secrets; 0 is the planned one"
     )
     threshold: int = Field(
         default=0, ge=0, le=10**6, description="shares that open a client's secret; 0 is a majority, or as planned"

@@ -9,7 +9,7 @@ import msgspec
 from coterie.crypto.context import bind, digest
 from coterie.errors import ConfigError, PeerProtocolError
 from coterie.graphs.guarantees import majority_threshold
-from coterie.graphs.topology import is_complete
+from coterie.graphs.table import is_complete
 from coterie.secagg import messages as wire
 from coterie.secagg.invitation import proposal
 from coterie.secagg.messages import SERVER

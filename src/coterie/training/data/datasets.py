@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from coterie.errors import ConfigError, InputError
+from coterie.errors import ConfigError, InputError, Remedy
 from coterie.host import install_command
 from coterie.training.data.dataset import Dataset, InputArray, Inputs, Targets
 from coterie.training.data.readers import (
@@ -41,9 +41,9 @@ _CIFAR_SCALE = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 def load(name: str, data_dir: Path | str | None = None, **options: Any) -> Dataset:  # noqa: ANN401  (each loader's own)
     """Read the data set ``name``, one of :data:`DATASETS`, with its loader's ``options``.
 
-    All but those that come along (``digits``, ``energy``) are read from ``data_dir`` or else from the folder that
-    :data:`DATA_VARIABLE` names. Where something is missing, :class:`ConfigError` says which files belong where; nothing
-    is ever downloaded. Files that are there and wrong are an :class:`InputError`.
+    Those whose row names files are read from ``data_dir``, or else from the folder that :data:`DATA_VARIABLE` names.
+    Where something is missing, :class:`ConfigError` says which files belong where; nothing is ever downloaded. Files
+    that are there and wrong are an :class:`InputError`.
     """
     if name not in DATASETS:
         raise ConfigError(f"unknown data set {name!r}; known are {', '.join(DATASETS)}")
@@ -57,7 +57,8 @@ def load(name: str, data_dir: Path | str | None = None, **options: Any) -> Datas
     folder = data_dir or os.environ.get(DATA_VARIABLE, "")
     wanted = f"{name!r} is read from {source.files}; nothing is downloaded"
     if source.files and not folder:
-        raise ConfigError(f"no data folder: give one (--data-dir) or set {DATA_VARIABLE}; in it, {wanted}")
+        given = Remedy("data_dir", mention=True)
+        raise ConfigError("no data folder: give one (", given, f") or set {DATA_VARIABLE}; in it, {wanted}")
     try:
         return source.read(Path(folder), **options)
     except FileNotFoundError as error:

@@ -145,7 +145,7 @@ def test_the_variable_names_the_folder(name: str, folder: Path, monkeypatch: pyt
 @pytest.mark.parametrize("name", FROM_DISK)
 def test_without_any_folder_the_error_says_what_to_do(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(DATA_VARIABLE, raising=False)
-    with pytest.raises(ConfigError, match=f"--data-dir.*{DATA_VARIABLE}.*nothing is downloaded"):
+    with pytest.raises(ConfigError, match=f"data_dir.*{DATA_VARIABLE}.*nothing is downloaded"):
         load(name)
 
 

@@ -88,6 +88,7 @@ class LogInput(NamedTuple):
     def options(self) -> dict[str, Any]:
         """The arguments of :func:`~coterie.auditing.logs.read_log` that say how the log is read."""
         from coterie.cohorts.log_size import MEGABYTE
+        from coterie.errors import InputError
 
         if not self.limit >= 0:
             raise InputError(f"--limit is a number of megabytes, not {self.limit}")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from coterie.auditing.auditor import audit
 from coterie.auditing.logs import Participation, read_log
-from coterie.errors import InputError
+from coterie.errors import InputError, Remedy
 
 DROPPED = [
     "round,clients\n1,\"['a', 'b', 'c', 'd']\"\n2,\"['a', 'b', 'c', 'd', 7]\"\n",
@@ -43,7 +43,7 @@ def test_no_member_of_a_list_is_dropped(text: str) -> None:
 def test_what_may_hide_a_client_is_refused(text: str) -> None:
     with pytest.raises(InputError) as error:
         read(text)
-    assert ("as_written", True) in error.value.remedies
+    assert Remedy("as_written", True) in error.value.remedies
     assert audit(read(text, as_written=True)).clients  # taken as it stands
 
 

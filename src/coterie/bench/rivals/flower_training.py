@@ -82,7 +82,7 @@ def _strategy(orders: Orders) -> _Flwr:
             answers = list(replies)
             failures = [answer.error.reason for answer in answers if answer.has_error()]
             if failures or len(answers) < len(self.order.clients):
-                raise RoundAborted(failures[0] if failures else "a client did not answer")
+                raise RoundAborted((failures and failures[0]) or "a client did not answer")
             arrays, metrics = super().aggregate_train(server_round, answers)
             if arrays is not None:
                 orders.done(arrays.to_numpy_ndarrays)

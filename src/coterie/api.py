@@ -1,6 +1,7 @@
 """The four verbs of the library: train, aggregate, audit and plan. Heavy packages are imported when they are used."""
 
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -18,6 +19,7 @@ from coterie.errors import ConfigError, InputError
 from coterie.graphs.topology import Complete, Topology
 from coterie.planning.session import FEW_CLIENTS, Plan, recommend
 from coterie.rounds import one_off
+from coterie.rounds.coordinator import SessionShape
 from coterie.secagg.terms import Terms, ThreatMode
 from coterie.transports.faults import Faults
 from coterie.transports.memory import Carrier, Session, SessionReport
@@ -96,7 +98,8 @@ def aggregate(
         minimum: fewer clients than this are never aggregated.
         colluders: clients that may collude with a server that lies; needed with a sparse ``topology`` of your own.
         identities: signing keys; with them the server is taken for an active adversary.
-        dropout: the fraction of clients expected to drop out, for choosing the topology.
+        dropout: the probability that a client drops out, for choosing the topology. On a sparse one, sums of fewer
+            clients than are likely to be left are refused.
         faults: what goes wrong in this session, for simulations.
         workers: threads to use; one for each core by default.
         seed: makes the *rounding* of entries reproducible; masks always come from the operating system.
@@ -116,7 +119,10 @@ def aggregate(
         if given is not None and given.keys() != inputs.keys():
             raise ConfigError(f"{label} must be given for exactly the clients with inputs")
     if topology is None:
-        topology, threshold, colluders = _choose(len(names), dropout, identities is not None, threshold, colluders)
+        sizes = tuple(Counter(circles.values()).values()) if circles else (1,)
+        shape = _choose(len(names), sizes, dropout, identities is not None, threshold, colluders)
+        topology, threshold, colluders = shape.topology, shape.threshold, shape.colluders
+        minimum = max(minimum, shape.minimum)
     largest = max(weights.values()) if weights else 1
     quantizer = Quantizer(clip, precision, len(names), largest if isinstance(largest, int) else 1)
     terms = Terms(
@@ -154,13 +160,15 @@ def aggregate(
 
 
 def _choose(
-    clients: int, dropout: float, active: bool, threshold: int | None, colluders: int | None
-) -> tuple[Topology, int | None, int | None]:
+    clients: int, sizes: Sequence[int], dropout: float, active: bool, threshold: int | None, colluders: int | None
+) -> SessionShape:
     if clients <= FEW_CLIENTS or threshold is not None:
-        return Complete(), threshold, colluders
+        return SessionShape(Complete(), threshold, colluders)
     collusion = None if colluders is None else colluders / clients
-    plan = recommend(clients, dropout, collusion=collusion, active=active, length=1)
-    return plan.guarantee.topology, plan.guarantee.threshold, plan.colluders
+    plan = recommend(
+        clients, dropout, privacy=min(sizes), largest=max(sizes), collusion=collusion, active=active, length=1
+    )
+    return SessionShape(plan.guarantee.topology, plan.guarantee.threshold, plan.colluders, plan.minimum)
 
 
 def train(
@@ -304,6 +312,7 @@ def plan(
     clients: int,
     missing: float,
     *,
+    privacy: int = ...,
     collusion: float | None = ...,
     roster: int | None = ...,
     topology: str = ...,
@@ -338,20 +347,20 @@ def plan(
 
     >>> found = plan(1000, 0.1, collusion=0.05)
     >>> found.guarantee.topology, found.guarantee.threshold
-    (Harary(degree=34), 18)
+    (Harary(degree=36), 19)
     >>> plan(120, 0.3, cohort=12).recommended.privacy
     4
 
     Args:
         clients: how many there are.
-        missing: for a session the share of its clients that are *lost*: they drop out in it. For many rounds the
+        missing: for a session the probability that a client is *lost*: it drops out in it. For many rounds the
             probability that a client is *absent* when a round begins, or several, which clients have evenly.
         cohort: K, how many of them take part in a round.
-        options: for a session ``collusion``, ``roster``, ``topology``, ``privacy_bits``, ``reliability_bits``,
-        ``active``,
-            ``length`` and ``precision``, as of :func:`~coterie.planning.session.recommend`; for many rounds
-            ``privacy``, ``lost`` (the probability that a selected client drops out in the round), ``over_select``,
-            ``collusion``, ``active`` and ``seed``, as of :func:`~coterie.planning.population.plan_population`.
+        options: for a session ``privacy``, ``collusion``, ``roster``, ``topology``, ``privacy_bits``,
+            ``reliability_bits``, ``active``, ``length`` and ``precision``, as of
+            :func:`~coterie.planning.session.recommend`; for many rounds ``privacy``, ``lost`` (the probability that a
+            selected client drops out in the round), ``over_select``, ``collusion``, ``active`` and ``seed``, as of
+            :func:`~coterie.planning.population.plan_population`.
 
     """
     if missing is None and "dropout" in options:  # its old name

@@ -209,7 +209,7 @@ def test_a_lying_server_a_sparse_graph_and_more_clients(tmp_path: Path) -> None:
         "availability.kind=equal",
         "aggregation.threat=active-server",
         "aggregation.topology=harary",
-        "aggregation.dropout=0.2",
+        "aggregation.dropout=0.01",
         'faults.steps=["confirm", "reveal"]',
     )
     assert "Harary graph" in result.summary.protocol

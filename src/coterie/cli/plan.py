@@ -19,7 +19,7 @@ def plan(
         float | None,
         typer.Option(
             metavar="P",
-            help="Dropout in the round: the share of a session's clients that leave after they were selected.",
+            help="Dropout in the round: the probability that a client leaves after it was selected.",
         ),
     ] = None,
     collusion: Annotated[
@@ -101,7 +101,13 @@ def plan(
         ),
     ] = False,
     privacy: Annotated[
-        int | None, typer.Option(metavar="T", help="Look closely at this T only.", min=1, rich_help_panel=ROUNDS)
+        int | None,
+        typer.Option(
+            metavar="T",
+            help="Strong multi-round privacy T. One session: clients are in circles of T, and whoever is lost takes a "
+            "circle out of the sum; if not given there are no circles. Many rounds: look closely at this T only.",
+            min=1,
+        ),
     ] = None,
     seed: Annotated[
         int, typer.Option(help="Draws random circles and the simulated rounds.", min=0, rich_help_panel=ROUNDS)
@@ -116,7 +122,8 @@ def plan(
 ) -> None:
     """Plan one session from a threat model (--clients), or who takes part over many rounds (--population).
 
-    A session: topology, degree and threshold, with the proven bounds, the costs and what the server learns in the end.
+    A session: topology, degree, threshold and the fewest clients of a sum, with the proven bounds, the costs and what
+    the server learns in the end. Nothing is promised over many rounds without [bold]--privacy T[/].
     Without failure targets, [bold]--topology erdos-renyi[/] takes the rule of the CCESA paper.
 
     Many rounds: what every multi-round privacy T costs, and which T to take.
@@ -125,6 +132,8 @@ def plan(
     selected. [bold]--lost[/]: dropped out in the round, so that their circle is left out of the sum.
 
     [dim]Examples:[/] coterie plan --clients 1000 --lost 0.1 --collusion 0.05
+
+    coterie plan --clients 1000 --lost 0.02 --collusion 0.05 --privacy 4
 
     coterie plan --clients 60 --lost 0.1 --active --roster 500 --collusion 0.02
 
@@ -164,16 +173,17 @@ def plan(
         if dropout is not None:
             levels = _levels(dropout)
             if len(levels) > 1:
-                raise ConfigError("a session has one share of lost clients; several levels are for --population")
+                raise ConfigError("a session has one probability of loss; several levels are for --population")
             lost = _once("--lost", lost, "--dropout", levels[0])
         if lost is None:
-            raise ConfigError("--clients needs --lost, the share of a session's clients that drop out in it")
+            raise ConfigError("--clients needs --lost, the probability that a client drops out of the session")
 
         from coterie.planning.session import recommend
 
         found = recommend(
             clients,
             lost,
+            privacy=privacy or 1,
             collusion=collusion,
             roster=roster,
             topology=topology,

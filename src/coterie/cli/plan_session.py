@@ -33,7 +33,9 @@ def _as_dict(found: "Plan") -> dict[str, Any]:
         "clients": found.clients,
         "sessions": found.sessions,
         "roster": found.roster,
+        "privacy": found.privacy,
         "lost": found.lost,
+        "minimum": found.minimum,
         "collusion": found.collusion,
         "active_server": found.active,
         "colluders": found.colluders,
@@ -74,14 +76,16 @@ def _show(found: "Plan") -> None:
     guarantee = found.guarantee
     against = "a malicious server" if found.active else "an honest-but-curious server"
     several = f"{found.sessions:,} sessions of " if found.sessions > 1 else ""
+    circles = f" in circles of {found.privacy:,} or more" if found.privacy > 1 else ""
     console.print(
-        f"\n[bold]{several}{found.clients:,} clients[/], {found.lost:.1%} lost in the round, against {against} and "
-        f"{found.colluders:,} colluders\n(c = {found.colluders:,}: {found.colluders_reason})"
+        f"\n[bold]{several}{found.clients:,} clients[/]{circles}, each lost in the round with probability "
+        f"{found.lost:g}, against {against} and {found.colluders:,} colluders\n"
+        f"(c = {found.colluders:,}: {found.colluders_reason})"
     )
     signing = f", [bold]{found.quorum:,}[/] clients must confirm who survived" if found.quorum else ""
     console.print(
         f"[bold green]→ {found.graph_title}[/], {_neighbourhood(found)}, threshold "
-        f"[bold]{guarantee.threshold:,}[/]{signing}\n"
+        f"[bold]{guarantee.threshold:,}[/]{signing}; at least [bold]{found.minimum:,}[/] clients in every sum\n"
     )
     bounds = Table(box=None, show_header=False, padding=(0, 2))
     bounds.add_row("a partial sum or an input leaks", probability_text(guarantee.privacy_failure_log2))
@@ -108,6 +112,7 @@ def _settings(found: "Plan") -> str:
     lines = [
         f"clients.count = {found.roster}",
         f"cohort.size = {found.clients}",
+        *(['cohort.policy = "multi-round"', f"cohort.privacy = {found.privacy}"] if found.privacy > 1 else ()),
         f'aggregation.threat = "{"active-server" if found.active else "honest-but-curious"}"',
         f'aggregation.topology = "{topology_name(found.guarantee.topology)}"',
         f"aggregation.dropout = {found.lost:g}",
@@ -128,7 +133,7 @@ def _neighbourhood(found: "Plan") -> str:
 def probability_text(log2: float) -> str:
     """Return a bound in words; rounded up, so that what is printed is a bound too."""
     if log2 == float("-inf"):
-        return "[bold]cannot happen[/] under these fractions"
+        return "[bold]cannot happen[/] with so few colluders and so many clients in the sum"
     if log2 == 0:
         return "[red]no promise[/]"
     return f"with probability at most [bold]2^{math.ceil(10 * log2) / 10:.1f}[/]"

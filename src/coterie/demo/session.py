@@ -33,7 +33,10 @@ SESSION_BYTES = 16
 
 
 def make_plan(settings: Settings, missing: int) -> DemoPlan:
-    """Find a graph and a threshold that withstand ``missing`` clients; the complete graph and a majority if none do."""
+    """Find a graph and a threshold that withstand ``missing`` clients; the complete graph and a majority if none do.
+
+    All who are missing from the sum are counted as dropouts, also the members of broken circles that stay.
+    """
     known = searches()
     if settings.topology not in known:
         raise ConfigError(f"the topology is one of {', '.join(known)}, not {settings.topology!r}")
@@ -69,7 +72,8 @@ class Demo(Watch):
         width = len(str(settings.clients))
         names = tuple(f"client-{number:0{width}}" for number in range(1, settings.clients + 1))
         circles, leaving = _circles(settings), schedule(settings, names)
-        self.plan = make_plan(settings, _missing(names, circles, leaving))
+        missing = _missing(names, circles, leaving)
+        self.plan = make_plan(settings, missing)
         self.quantizer = Quantizer(clip=1.0, precision=PRECISION, clients=settings.clients)
         entropy = SystemEntropy()
         identities = {name: Identity.generate(entropy) for name in names} if settings.active else {}
@@ -81,6 +85,7 @@ class Demo(Watch):
             topology=self.plan.topology,
             threshold=self.plan.threshold,
             circles=circles,
+            minimum=max(2, settings.clients - missing),
             colluders=int(self.plan.collusion * settings.clients),
             mode=ThreatMode.ACTIVE_SERVER if settings.active else ThreatMode.HONEST_BUT_CURIOUS,
             identities=tuple(identity.public for identity in identities.values()),

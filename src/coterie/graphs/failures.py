@@ -1,27 +1,45 @@
 """Failures on an assignment graph: what can go wrong, and bounds on how likely it is.
 
-The adversary is the server together with at most ``c`` colluding clients; at most ``d`` clients drop out, at any
-step of the session. Who they are must not depend on the graph, which is drawn from a seed that nobody can steer.
-All probabilities are over the graph alone and therefore hold for every such pair of sets, uniformly random ones
-among them. (A server that picks those who drop out *after* it has seen a sparse graph is outside this model; on
-the complete graph nothing is random and it gains nothing.)
+The adversary is the server together with at most ``c`` colluding clients. Clients drop out at any step of the session:
+at most ``d`` of them, or each with a probability, independently of the others. The sum is over a set ``A`` of clients:
+those that did not drop out or, where only whole circles are aggregated, the circles of which nobody did. One dropout
+takes a whole circle out of ``A``, so many more clients than drop out can be missing from it. What bounds their number
+is a rule of the clients: they refuse a sum of fewer than ``m`` clients (``minimum`` of the session's terms). So at most
+``n - m`` clients are *missing* from any sum that is opened, whatever the circles are and however many drop out.
 
-Three things can go wrong:
+Who drops out, who colludes and which circles there are must not depend on the graph, which is drawn from a seed that
+nobody can steer. All probabilities are over the graph alone and therefore hold for all such sets, uniformly random ones
+among them. (A server that picks those who drop out *after* it has seen a sparse graph is outside this model; on the
+complete graph nothing is random and it gains nothing. So are clients that leave because too few of their neighbours are
+there: these depend on the graph. That happens at most as often as a client is starved.)
 
-* **split**: the honest survivors do not form a connected graph. Removing the masks can then open the sums of
-  its parts, not only the total (Choi et al. 2020, Theorem 2). Colluders know their masks, so they join nobody.
+These things can go wrong:
+
+* **split**: the honest clients in ``A`` do not form a connected graph. Removing the masks can then open the sums of
+  its parts, not only the total (Choi et al. 2020, Theorem 2). Colluders know their masks, so they join nobody: clients,
+  who do not know who colludes, see that ``A`` is connected and cannot see that its honest part is not.
 * **exposed**: the adversary obtains ``threshold`` shares of both secrets of an honest client. Honest holders give out
   the one kind that the survivor set calls for, of which there is one (a passive server announces one; an active one
   needs a quorum for it), so the other must come from colluding neighbours: ``colluding >= t``.
 * **starved**: fewer than ``threshold`` holders of a client's secrets are left (Theorem 1). A client that stays
-  holds one of its own shares, so ``t - 1`` neighbours must stay with it; for one that drops out, ``t`` must.
-* **lonely**, against an active server: a client is left with at most ``min(c, t - 1)`` neighbours, who may all collude.
+  holds one of its own shares, so ``t - 1`` neighbours must stay with it; for one that drops out, ``t`` must. Members
+  of a broken circle that stay are holders like all others, though they are not in ``A``.
+* **lonely**, against an active server: a client has at most ``min(c, t - 1)`` neighbours in ``A``, who may all collude.
 
-Privacy fails if the honest survivors are split or an honest client is exposed. Reliability fails if a client is
-starved, or where clients refuse the sum: a client is lonely, all survivors, colluders included, are split, or, against
-an active server, fewer than ``q`` survivors are left to sign, ``2 q > n + c``. The bounds are the sums of the
-probabilities of these events over all clients (union bound). They are rounded up at every step
-(:mod:`coterie.graphs.tails`), so that a printed bound is never below what was proven.
+**Privacy** fails if the honest part of an ``A`` that clients accept is split, or an honest client is exposed. Clients
+accept an ``A`` of ``m`` clients or more. At most ``n - m`` clients are not in it, and at most ``c`` of it collude, so
+the honest part is what is left of the graph when some set of at most ``n - m + c`` clients is taken out, and this set
+does not depend on the graph. :meth:`Law.split` bounds the probability that such a rest is disconnected, and does not
+decrease with the number of clients taken out; so its value at ``n - m + c`` is a bound for every ``A``, for all
+circles, and for every law of dropping out.
+
+**Reliability** fails if a client is starved, or where clients refuse the sum: a client is lonely, ``A``, colluders
+included, is split, or, against an active server, fewer than ``q`` survivors are left to sign, ``2 q > n + c``. These
+bounds are for at least ``m`` clients in ``A``; :mod:`coterie.graphs.losses` says how often there are fewer, which
+clients refuse.
+
+The bounds are the sums of the probabilities of these events over all clients (union bound). They are rounded up at
+every step (:mod:`coterie.graphs.tails`), so that a printed bound is never below what was proven.
 """
 
 import math
@@ -35,6 +53,7 @@ import numpy as np
 from coterie.errors import ConfigError
 from coterie.graphs.guarantees import quorum_of
 from coterie.graphs.tails import (
+    COMPUTED,
     Logs,
     at_least,
     at_most,
@@ -56,10 +75,11 @@ FEWEST_CLIENTS = 3
 class ThreatModel:
     """What a session must withstand, and how rarely it may fail.
 
-    At most ``floor(dropout * clients)`` clients drop out of the session and at most
-    ``floor(collusion * clients)`` collude with the server; privacy may fail with probability
-    ``2^-privacy_bits``, reliability with ``2^-reliability_bits``. ``active`` means a server that deviates from
-    the protocol. Where whole circles are aggregated or not at all, a client that drops out takes its circle with it.
+    At most ``floor(dropout * clients)`` clients drop out of the session, or if they are ``independent``, each of them
+    with probability ``dropout``. At most ``floor(collusion * clients)`` collude with the server. Privacy may fail with
+    probability ``2^-privacy_bits``, reliability with ``2^-reliability_bits``. ``active`` means a server that deviates
+    from the protocol. Clients refuse a sum of fewer than ``minimum`` clients. It may be left out (0) where there are no
+    circles and the number of dropouts is fixed: then everybody who does not drop out is in the sum.
     """
 
     clients: int
@@ -68,6 +88,8 @@ class ThreatModel:
     privacy_bits: float = 40.0
     reliability_bits: float = 20.0
     active: bool = False
+    minimum: int = 0
+    independent: bool = False
 
     def __post_init__(self) -> None:
         if self.clients < FEWEST_CLIENTS:
@@ -78,22 +100,35 @@ class ThreatModel:
         for name in ("privacy_bits", "reliability_bits"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ConfigError(f"{name} is a finite number of bits, at least 0, not {getattr(self, name)}")
+        if self.independent and not self.minimum:
+            raise ConfigError("where clients drop out independently, any number may: give the minimum of a sum")
         if self.honest_survivors < 2:
+            missing = f"{self.missing} missing from a sum" if self.minimum else f"{self.dropped} dropping out"
             raise ConfigError(
-                f"of {self.clients} clients, {self.dropped} dropping out and {self.colluding} colluding leave "
+                f"of {self.clients} clients, {missing} and {self.colluding} colluding leave "
                 f"{max(self.honest_survivors, 0)} honest: a sum hides nobody unless two or more are in it; "
                 "lower the dropout or the collusion, or take more clients"
+            )
+        if not self.independent and self.minimum > self.clients - self.dropped:
+            raise ConfigError(
+                f"a sum of at least {self.minimum} clients cannot lose {self.dropped} of {self.clients}; "
+                "lower the minimum or the dropout"
             )
 
     @property
     def dropped(self) -> int:
-        """The most clients that drop out."""
+        """The most clients that drop out; where they do so independently, how many do on average."""
         return part_of(self.dropout, self.clients)
 
     @property
     def colluding(self) -> int:
         """The most clients that collude with the server."""
         return part_of(self.collusion, self.clients)
+
+    @property
+    def missing(self) -> int:
+        """The most clients that are not in a sum."""
+        return self.clients - self.minimum if self.minimum else self.dropped
 
     @property
     def quorum(self) -> int:
@@ -103,12 +138,12 @@ class ThreatModel:
     @property
     def thresholds(self) -> range:
         """All thresholds worth considering: one share alone opens nothing, and ``n - d`` holders are left."""
-        return range(2, self.clients - self.dropped + 1)
+        return range(2, self.clients - (0 if self.independent else self.dropped) + 1)
 
     @property
     def honest_survivors(self) -> int:
-        """The least number of clients that neither drop out nor collude."""
-        return self.clients - self.dropped - self.colluding
+        """The least number of clients in a sum that do not collude."""
+        return self.clients - self.missing - self.colluding
 
 
 class Law(ABC):
@@ -127,8 +162,12 @@ class Law(ABC):
     def split(self, lost: int) -> float:
         """Bound the log probability that the graph is disconnected once at most ``lost`` clients are taken out."""
 
+    @abstractmethod
+    def few_stay(self, most: int) -> float:
+        """Bound the log probability that at most ``most`` of a client's neighbours stay, each with a probability."""
+
     def privacy(self, threshold: int) -> float:
-        """Bound log2 of the probability that the honest survivors are split or an honest client is exposed.
+        """Bound log2 of the probability that the honest part of a sum is split or an honest client is exposed.
 
         All ``n`` clients are counted, not ``n - c``: so the bound grows with ``c`` and covers fewer colluders.
         """
@@ -136,25 +175,44 @@ class Law(ABC):
         return _log2_total(self._honest_split, math.log(self.model.clients) + exposed)
 
     def reliability(self, threshold: int) -> float:
-        """Bound log2 of the probability that the survivors are split or a client is starved or lonely.
+        """Bound log2 of the probability that the sum is split or a client is starved or lonely.
 
-        Fewer dropouts only add holders, neighbours and signers, so the bound covers them.
+        Fewer dropouts only add holders, neighbours and signers, and more clients in the sum only add neighbours in it,
+        so the bound covers them.
         """
-        dropped, stayed = self.model.dropped, self.model.clients - self.model.dropped
-        too_few = threshold - 2
-        if self.model.active:
-            if stayed < self.model.quorum:
-                return 0.0
-            too_few = max(too_few, min(self.model.colluding, threshold - 1))
+        model = self.model
+        few_summed = min(model.colluding, threshold - 1) if model.active else -1
+        if model.independent:
+            lonely = math.log(model.clients) + at_most(self._around_summed, few_summed)
+            return _log2_total(self._sum_split, self.starved(threshold), lonely, self._unsigned)
+        dropped, stayed = model.dropped, model.clients - model.dropped
+        if model.active and stayed < model.quorum:
+            return 0.0
+        few_holders = threshold - 2
+        if model.missing == dropped:  # all who stay are in the sum: one count of neighbours decides both
+            few_holders, few_summed = max(few_holders, few_summed), -1
         return _log2_total(
-            self._survivor_split,
-            math.log(stayed) + at_most(self._around_survivor, too_few),
+            self._sum_split,
+            math.log(stayed) + at_most(self._around_survivor, few_holders),
             math.log(dropped) + at_most(self._around_dropped, threshold - 1) if dropped else -math.inf,
+            math.log(stayed) + at_most(self._around_summed, few_summed),
         )
+
+    def starved(self, threshold: int) -> float:
+        """Bound the log probability that a client is starved, where each drops out with a probability.
+
+        Neighbours drop out independently of the graph and of each other. A client that stays needs ``t - 1`` of them,
+        one that drops out needs ``t``.
+        """
+        lost = self.model.dropout
+        one = [math.log1p(-lost) + self.few_stay(threshold - 2)]
+        if lost:
+            one.append(math.log(lost) + self.few_stay(threshold - 1))
+        return rounded_up(math.log(self.model.clients) + log_sum(np.array(one)), math.log(self.model.clients))
 
     @property
     def connected(self) -> bool:
-        """Whether a split of the honest survivors alone is as rare as privacy asks."""
+        """Whether a split of the honest part of a sum alone is as rare as privacy asks."""
         return _log2_total(self._honest_split) <= -self.model.privacy_bits
 
     def private(self, threshold: int) -> bool:
@@ -185,12 +243,24 @@ class Law(ABC):
         return self.neighbours(self.model.clients - self.model.dropped)
 
     @cached_property
-    def _honest_split(self) -> float:
-        return self.split(self.model.dropped + self.model.colluding)
+    def _around_summed(self) -> Logs:
+        return self.neighbours(self.model.clients - self.model.missing - 1)
 
     @cached_property
-    def _survivor_split(self) -> float:
-        return self.split(self.model.dropped)
+    def _unsigned(self) -> float:
+        """The log probability that fewer than a quorum stay to sign, against an active server."""
+        if not self.model.active:
+            return -math.inf
+        lost = log_binomial(self.model.clients, self.model.dropout)
+        return at_least(lost, self.model.clients - self.model.quorum + 1)
+
+    @cached_property
+    def _honest_split(self) -> float:
+        return self.split(self.model.missing + self.model.colluding)
+
+    @cached_property
+    def _sum_split(self) -> float:
+        return self.split(self.model.missing)
 
 
 class RegularLaw(Law):
@@ -204,6 +274,21 @@ class RegularLaw(Law):
     def neighbours(self, marked: int) -> Logs:
         """Return a hypergeometric law: on a uniformly permuted ring, neighbours are a uniform subset."""
         return log_hypergeometric(self.model.clients - 1, marked, self.regular_degree)
+
+    def few_stay(self, most: int) -> float:
+        """Bound a binomial tail: every client has as many neighbours."""
+        return at_least(self._leaving, self.regular_degree - most)
+
+    def starved(self, threshold: int) -> float:
+        """On the complete graph all clients have the same holders, so that all are starved or nobody is."""
+        clients = self.model.clients
+        if self.regular_degree < clients - 1:
+            return super().starved(threshold)
+        return at_least(log_binomial(clients, self.model.dropout), clients - threshold + 1)
+
+    @cached_property
+    def _leaving(self) -> Logs:
+        return log_binomial(self.regular_degree, self.model.dropout)
 
     def split(self, lost: int) -> float:
         """Bound a split of the ring by two runs of lost clients, each of length ``k/2`` or more.
@@ -232,6 +317,15 @@ class RandomLaw(Law):
     def neighbours(self, marked: int) -> Logs:
         """Return a binomial law: every pair is joined independently."""
         return log_binomial(marked, self.probability)
+
+    def few_stay(self, most: int) -> float:
+        """Bound a binomial tail: every other client is a neighbour that stays with the same probability."""
+        return at_most(self._staying, most)
+
+    @cached_property
+    def _staying(self) -> Logs:
+        joined = self.probability * (1 - self.model.dropout)
+        return log_binomial(self.model.clients - 1, joined, relative_error=COMPUTED)
 
     @cached_property
     def _colluding(self) -> Logs:

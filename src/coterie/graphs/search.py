@@ -39,10 +39,16 @@ def search_complete(model: ThreatModel) -> Guarantee:
     """Return a threshold for the complete graph (Bonawitz et al. 2017).
 
     Nothing is random there. Every ``t`` from ``c + 1`` to ``n - d`` makes both failures impossible, against an active
-    server if ``2 d + c < n``: a quorum must be left to sign. :func:`search_harary` says which of them is taken.
+    server if ``2 d + c < n``: a quorum must be left to sign. :func:`search_harary` says which of them is taken. Where
+    clients drop out independently, chance alone decides whether enough of them are left.
     """
     law = RegularLaw(model, Complete())
     window = law.window()
+    if not window and model.independent:
+        raise ConfigError(
+            f"no graph of {model.clients} clients keeps failed sessions below 2^-{model.reliability_bits:g} if each "
+            f"drops out with probability {model.dropout:g}; take more clients, or lower the dropout or the target"
+        )
     if not window:
         raise ConfigError(
             "no quorum withstands an active server unless 2 * dropped + colluding < clients, and "
@@ -78,7 +84,7 @@ def search_erdos_renyi(model: ThreatModel) -> Guarantee:
     ``p(t)`` gives the least ``p``. The threshold is then chosen as in :func:`search_harary`. Reliability is
     judged by exact binomial tails, which are 10 to 20 times smaller than Theorem 5 of CCESA at its own parameters.
     """
-    search_complete(model)  # with p = 1 and t = n - d there is a solution if and only if there is one here
+    complete = search_complete(model)  # with p = 1 there is a solution if and only if there is one here
     steps = range(1, _PROBABILITY_STEPS + 1)
 
     def sparsest(threshold: int) -> RandomLaw:
@@ -89,9 +95,13 @@ def search_erdos_renyi(model: ThreatModel) -> Guarantee:
         step = steps[bisect_left(steps, True, key=suffices)]
         return RandomLaw(model, ErdosRenyi(step / _PROBABILITY_STEPS))
 
-    thresholds = model.thresholds
-    least = thresholds[bisect_left(thresholds, True, key=lambda t: sparsest(t).private(t))]
-    law = sparsest(least)
+    # Where clients drop out independently, the union bound over them leaves fewer thresholds than the complete graph.
+    densest, thresholds = RandomLaw(model, ErdosRenyi(1.0)), model.thresholds
+    thresholds = thresholds[: bisect_left(thresholds, True, key=lambda t: not densest.reliable(t))]
+    place = bisect_left(thresholds, True, key=lambda t: sparsest(t).private(t))
+    if place == len(thresholds):
+        return replace(complete, topology=densest.topology)
+    law = sparsest(thresholds[place])
     return _choose(law, law.window())
 
 

@@ -25,6 +25,10 @@ Hits = NDArray[np.int64]
 
 _ROUNDING = 2.0**-48
 """Relative error of a short chain of operations: 32 roundings of half a unit in the last place."""
+COMPUTED = _ROUNDING
+"""Relative error of a probability that is itself computed by a short chain of operations."""
+_LEAST_PROBABILITY = 1e-290
+"""A smaller probability is rounded up to this one: quotients by it do not overflow, and log(1 - p) is 0 for both."""
 _STIRLING = 1e-13
 """Absolute error of the three Stirling errors and of the square root in one probability."""
 _SUM = 2.0**-40
@@ -47,6 +51,14 @@ def rounded_up(value: float, *parts: float) -> float:
 def to_log2(log: float) -> float:
     """Return the base-2 logarithm of a probability, rounded up, from its natural one."""
     return min(0.0, rounded_up(log / math.log(2)))
+
+
+def either_log2(*logs2: float) -> float:
+    """Return log2 of a bound on the probability of any of several events, rounded up, from log2 of that of each."""
+    peak = max(logs2)
+    if peak == -math.inf:
+        return peak
+    return min(0.0, rounded_up(peak + math.log2(sum(2.0 ** (one - peak) for one in logs2)), peak))
 
 
 def at_least(law: Logs, value: int) -> float:
@@ -102,6 +114,7 @@ def log_binomial(trials: int, probability: float, hits: Hits | None = None, *, r
         hits = np.arange(trials + 1)
     if not 0 < probability < 1:
         return np.where(hits == (trials if probability >= 1 else 0), 0.0, -math.inf)
+    probability = max(probability, _LEAST_PROBABILITY)
     value, slack = _binomial(trials, probability, hits)
     slack += relative_error * np.abs(hits - trials * probability) / (1 - probability)
     law: Logs = np.minimum(0.0, value + slack)

@@ -12,7 +12,7 @@ A fraction of the *roster* colludes. How many of them are in one session depends
 
 from bisect import bisect_left
 from dataclasses import dataclass
-from math import ceil, log, log2
+from math import ceil, log
 
 from coterie.errors import ConfigError, ErrorText, Remedy
 from coterie.graphs.failures import FEWEST_CLIENTS, part_of
@@ -152,14 +152,6 @@ def check_session(clients: int, colluders: Colluders, lost: float, roster: int) 
         f"{f' when {dropped:,} are lost' if dropped else ''}. What would help: ",
         *separated,
     )
-
-
-def either_log2(*logs2: float) -> float:
-    """Return log2 of the sum of probabilities that are given by theirs, rounded up: any of these events at most."""
-    peak = max(logs2)
-    if peak == float("-inf"):
-        return peak
-    return min(0.0, rounded_up(peak + log2(sum(2.0 ** (one - peak) for one in logs2)), peak))
 
 
 def share_of(part: int, total: int) -> str:

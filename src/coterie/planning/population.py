@@ -264,7 +264,13 @@ def plan_population(
     if not active or best is None:
         return plan
     session = recommend(
-        best.most_clients, lost, collusion=plan.collusion, roster=population, active=True, privacy_bits=privacy_bits
+        best.most_clients,
+        lost,
+        privacy=best.privacy,
+        collusion=plan.collusion,
+        roster=population,
+        active=True,
+        privacy_bits=privacy_bits,
     )
     return replace(plan, session=session)
 

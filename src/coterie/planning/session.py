@@ -5,11 +5,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from coterie.arithmetic.quantize import Quantizer
+from coterie.cohorts.circles import circle_sizes
+from coterie.cohorts.theory import LEAST_HONEST
 from coterie.errors import ConfigError
 from coterie.graphs.failures import ThreatModel
+from coterie.graphs.guarantees import majority_threshold, quorum_of
+from coterie.graphs.losses import LossLaw
 from coterie.graphs.search import Guarantee, search_complete
 from coterie.graphs.table import TOPOLOGIES, assess, is_complete, searches, topology_kind
-from coterie.planning.collusion import check_lost, check_session, count_colluders, either_log2
+from coterie.graphs.tails import either_log2
+from coterie.graphs.topology import Complete
+from coterie.planning.collusion import Colluders, check_lost, check_session, count_colluders
 from coterie.planning.costs import Costs, Price, price_colluders, session_costs
 from coterie.secagg.terms import MOST_CLIENTS
 
@@ -33,8 +39,12 @@ class Plan:
     """How many sessions it takes: one, unless there are more clients than a session holds."""
     roster: int
     """Clients in all, from which those of a session are chosen."""
+    privacy: int
+    """T: whole circles of so many clients or more are aggregated; 1 without circles."""
     lost: float
-    """The share of a session's clients that drop out in it."""
+    """The probability that a client drops out of a session, which each does independently of the others."""
+    minimum: int
+    """The fewest clients of a sum, in the session's terms: clients refuse a sum of fewer."""
     collusion: float
     """The share of the roster that colludes with the server."""
     active: bool
@@ -66,27 +76,43 @@ class Plan:
         return (kind.title if kind else "") or type(self.guarantee.topology).__name__
 
     @property
+    def cut(self) -> bool:
+        """Whether a server that lies can cut sessions into parts: it can on every graph but the complete one."""
+        return self.active and not is_complete(self.guarantee.topology, self.clients)
+
+    @property
     def holds(self) -> bool:
-        """Whether T holds over many rounds: on the complete graph, or for a server that follows the protocol."""
-        return not self.active or is_complete(self.guarantee.topology, self.clients)
+        """Whether T holds over many rounds: where there are circles, and no server cuts sessions into parts."""
+        return self.privacy > 1 and not self.cut
 
     @property
     def promise(self) -> str:
         """What the server learns, in plain words; the table in SECURITY.md has the conditions."""
-        left = " Colluders in a circle do not count: c of them leave T - c honest members"
-        left += f", and all {self.colluders:,} may be in one." if self.active else "."
-        sum_only = "The server learns the sum of the clients that are aggregated, and nothing else about them"
-        if not self.holds:
+        if self.cut:
             return (
                 "Weaker promise: T does not hold on this graph. A server that lies can choose who drops out once it "
                 "knows the graph. It then learns sums of parts of the session, each of at least two honest clients, "
                 "and can subtract parts of several rounds from each other. The bounds are for clients that drop out "
                 "independently of the graph."
             )
-        if self.active:
-            return f"{sum_only}, whoever it makes drop out. T holds over many rounds.{left if self.colluders else ''}"
-        chance = "" if is_complete(self.guarantee.topology, self.clients) else ", but for the probability above"
-        return f"{sum_only}{chance}. T holds over many rounds.{left if self.colluders else ''}"
+        sum_only = "The server learns the sum of the clients that are aggregated, and nothing else about them"
+        whoever = ", whoever it makes drop out" if self.active else ""
+        sparse = not is_complete(self.guarantee.topology, self.clients)
+        chance = ", but for the probability above" if sparse else ""
+        return f"{sum_only}{whoever}{chance}. {self._over_rounds}"
+
+    @property
+    def _over_rounds(self) -> str:
+        if self.privacy == 1:
+            return (
+                "This is about one session. Over many rounds nothing is promised without circles: sums over different "
+                "clients can be subtracted from each other. Plan with a privacy T for circles of T clients."
+            )
+        said = f"T = {self.privacy:,} holds over many rounds, because whole circles are aggregated or not at all."
+        if self.colluders:
+            said += " Colluders in a circle do not count: c of them leave T - c honest members"
+            said += f", and all {self.colluders:,} may be in one." if self.active else "."
+        return said
 
 
 def complete_limit(*, active: bool) -> int:
@@ -98,6 +124,8 @@ def recommend(
     clients: int,
     lost: float,
     *,
+    privacy: int = 1,
+    largest: int | None = None,
     collusion: float | None = None,
     roster: int | None = None,
     topology: str = "auto",
@@ -111,14 +139,22 @@ def recommend(
 
     ``topology`` is ``auto``, ``cheapest`` or a name in the table of topologies. ``cheapest`` costs a client the fewest
     bytes of all that meet the failure targets. So does ``auto``; but against an active server it is the complete graph
-    up to :data:`COMPLETE_CLIENTS`, because T holds on no other there. Without targets, a topology whose paper has a
-    rule takes that rule if nobody colludes and the server does not lie (Erdős-Rényi: Choi et al. 2020), and the others
-    take 40 bits of privacy and 20 of reliability.
+    up to :data:`COMPLETE_CLIENTS`, because T holds on no other there. Without targets and circles, a topology whose
+    paper has a rule takes that rule if nobody colludes and the server does not lie (Erdős-Rényi: Choi et al. 2020), and
+    the others take 40 bits of privacy and 20 of reliability.
 
-    ``lost`` is the share of the session's clients that drop out in it. ``collusion`` is the share of the ``roster``
-    that colludes; without a roster, that is the session's clients. :mod:`coterie.planning.collusion` says how many of
-    them a session is planned for. Without ``collusion`` nobody colludes with a server that follows the protocol, and
-    with one that lies as many clients as a session's terms assume.
+    ``lost`` is the probability that a client drops out of the session, independently of the others. ``privacy`` is T:
+    only whole circles of so many clients or more are aggregated, and whoever drops out takes a circle along.
+    ``largest`` is the size of the largest circle; without it, that of a roster that is divided evenly. The plan allows
+    for a number of clients missing from the sum that is rarely exceeded (:mod:`coterie.graphs.losses`), and its clients
+    refuse a sum that misses more. So further losses end a session without a result; they do not make a sum less
+    private. Where a session of this size loses too many too often on any graph, the plan is the complete graph, and
+    says how often a session fails.
+
+    ``collusion`` is the share of the ``roster`` that colludes; without a roster, that is the session's clients.
+    :mod:`coterie.planning.collusion` says how many of them a session is planned for. Without ``collusion`` nobody
+    colludes with a server that follows the protocol, and with one that lies as many clients as a session's terms
+    assume.
 
     More clients than a session holds are divided into several sessions, as evenly as can be; the plan is for one of
     them.
@@ -134,53 +170,58 @@ def recommend(
         raise ConfigError(f"a roster of {roster:,} clients is smaller than a session of {everybody:,}")
     rule = TOPOLOGIES[topology].rule if topology in TOPOLOGIES else None
     by_rule = rule and privacy_bits is None and reliability_bits is None and not active and not collusion
+    by_rule = by_rule and privacy == 1
     privacy_bits = 40 if privacy_bits is None else privacy_bits
+    reliability_bits = 20 if reliability_bits is None else reliability_bits
     # Chance has two places where the session is a random part of the roster: half of the target is for each.
     colluders = count_colluders(clients, roster, collusion, active=active, privacy_bits=privacy_bits + 1)
     by_chance = colluders.exceeded_log2 > -math.inf
     if active and roster > clients:
         check_session(clients, colluders, lost, roster)
     bits = Quantizer(clip=1.0, precision=precision, clients=clients).ring.bits
-    model = ThreatModel(
-        clients,
-        lost,
-        colluders.number / clients,
-        privacy_bits=privacy_bits + by_chance,
-        reliability_bits=20 if reliability_bits is None else reliability_bits,
-        active=active,
-    )
+    law = LossLaw(clients, lost, privacy, largest or int(circle_sizes(roster, privacy).max()))
+    search = _Search(law, colluders, privacy_bits + by_chance, reliability_bits, active=active)
     notes: list[str] = []
     if rule and by_rule:
-        found, remark = rule(model)
-        candidates = [found]
+        # Its bounds are for clients that are each lost with a probability: every number of losses is counted in them.
+        found, remark = rule(search.complete)
+        candidates = [(found, search.complete)]
         notes.append(remark)
     elif topology == "auto" and active and clients <= COMPLETE_CLIENTS:
-        candidates = [search_complete(model)]
+        candidates = [search.find("complete")]
     elif topology in ("auto", "cheapest"):
-        candidates = [search(model) for search in known.values()]
+        candidates = [search.find(name) for name in known]
     else:
-        candidates = [known[topology](model)]
+        candidates = [search.find(topology)]
 
     def price(found: Guarantee) -> Costs:
         return session_costs(clients, found.degree, bits, length, lost=lost, active=active)
 
-    best = min(candidates, key=lambda found: price(found).client_bytes)
-    if sessions * clients > everybody and not by_rule:  # some sessions have one client less
-        smaller = replace(model, clients=clients - 1, collusion=colluders.number / (clients - 1))
+    best, model = min(candidates, key=lambda found: price(found[0]).client_bytes)
+    too_few = law.more_missing(model.missing)
+    if sessions * clients > everybody and not by_rule:  # some sessions have one client less, and as many missing
+        minimum = max(model.minimum - 1, search.complete.minimum)
+        smaller = replace(model, clients=clients - 1, collusion=colluders.number / (clients - 1), minimum=minimum)
         best = _worse(best, assess(smaller, best.topology, best.threshold))
-    privacy = either_log2(best.privacy_failure_log2, colluders.exceeded_log2)
-    best = replace(best, privacy_failure_log2=privacy) if by_chance else best
+        too_few = max(too_few, LossLaw(clients - 1, lost, law.smallest, law.largest).more_missing(smaller.missing))
+    best = replace(
+        best,
+        privacy_failure_log2=either_log2(best.privacy_failure_log2, colluders.exceeded_log2),
+        reliability_failure_log2=either_log2(best.reliability_failure_log2, too_few),
+    )
     plan = Plan(
         clients=clients,
         sessions=sessions,
         roster=roster,
+        privacy=privacy,
         lost=lost,
+        minimum=model.minimum,
         collusion=colluders.of_roster / roster if collusion is None else collusion,
         active=active,
-        colluders=model.colluding,
+        colluders=colluders.number,
         colluders_reason=colluders.reason,
-        quorum=model.quorum if active else None,
-        prices=price_colluders(clients, model.colluding) if active else (),
+        quorum=quorum_of(clients, colluders.number) if active else None,
+        prices=price_colluders(clients, colluders.number) if active else (),
         bits=bits,
         length=length,
         guarantee=best,
@@ -188,7 +229,78 @@ def recommend(
         complete=session_costs(clients, clients - 1, bits, length, lost=lost, active=active),
         notes=(),
     )
+    if not by_rule and best.reliability_failure_log2 > -reliability_bits:
+        notes.append(_too_much_lost(plan, reliability_bits))
     return replace(plan, notes=(*_several(plan, everybody), *notes, *_remarks(plan, topology)))
+
+
+class _Search:
+    """The search for a graph that withstands the losses of a session, and its colluders."""
+
+    def __init__(
+        self, law: LossLaw, colluders: Colluders, privacy_bits: float, reliability_bits: float, *, active: bool
+    ) -> None:
+        self._law, self._bits = law, reliability_bits
+        share = colluders.number / law.clients
+        # On average at least, enough clients must be left on the complete graph.
+        search_complete(ThreatModel(law.clients, law.lost, share, active=active))
+        self.complete = ThreatModel(
+            law.clients,
+            law.lost,
+            share,
+            privacy_bits=privacy_bits,
+            reliability_bits=reliability_bits,
+            active=active,
+            minimum=colluders.number + LEAST_HONEST,
+            independent=True,
+        )
+        # Half of the failed sessions may be those that miss more clients than planned for.
+        half = reliability_bits + (law.lost > 0)
+        minimum = law.clients - law.missing(half)
+        possible = minimum >= self.complete.minimum
+        self._sparse = replace(self.complete, minimum=minimum, reliability_bits=half) if possible else None
+
+    def find(self, name: str) -> tuple[Guarantee, ThreatModel]:
+        """Return the cheapest parameters of a topology, and the threat model that they are for.
+
+        On the complete graph nothing is left to chance but how many clients are lost, so that its sums may miss as many
+        as leave two honest clients in them. It is taken where no sparse graph meets the targets.
+        """
+        everybody = self._find_complete()
+        if name == "complete" or self._sparse is None or everybody.reliability_failure_log2 > -self._bits:
+            return everybody, self.complete
+        try:
+            found = searches()[name](self._sparse)
+        except ConfigError:  # the complete graph meets the target, but not half of it
+            return everybody, self.complete
+        if is_complete(found.topology, self._law.clients):
+            return everybody, self.complete
+        return found, self._sparse
+
+    def _find_complete(self) -> Guarantee:
+        """Return a majority, and more shares than colluders hold; a lower threshold if the target needs one."""
+        model = self.complete
+        usual = assess(model, Complete(), max(majority_threshold(model.clients), model.colluding + 1))
+        if usual.reliability_failure_log2 <= -self._bits:
+            return usual
+        try:
+            return search_complete(model)
+        except ConfigError:  # no threshold meets the target
+            return usual
+
+
+def _too_much_lost(plan: Plan, bits: float) -> str:
+    """Say why sessions fail more often than they should, and what would help."""
+    larger = "larger sessions"
+    circles = ""
+    if plan.privacy > 1:
+        circles = f", each with its circle of {plan.privacy:,} or more"
+        larger += ", smaller circles"
+    return (
+        f"No graph keeps failed sessions below 2^-{bits:g}: of {plan.clients:,} clients, too many are lost at once"
+        f"{circles}. The complete graph is planned, on which a session fails as rarely as on any. What would help: "
+        f"{larger}, or fewer clients lost."
+    )
 
 
 def _several(plan: Plan, everybody: int) -> Iterator[str]:
@@ -199,6 +311,8 @@ def _several(plan: Plan, everybody: int) -> Iterator[str]:
     sizes = f"of {plan.clients:,} clients"
     if larger < plan.sessions:
         sizes = f"{larger:,} of {plan.clients:,} clients and {plan.sessions - larger:,} of {plan.clients - 1:,}"
+        if not is_complete(plan.guarantee.topology, plan.clients):
+            sizes += f", whose sums have at least {plan.minimum - 1:,}"
     yield (
         f"A session holds at most {MOST_CLIENTS:,} clients, so {everybody:,} take {plan.sessions:,} sessions: {sizes}. "
         f"The server learns {plan.sessions:,} sums instead of one, and each client is hidden among those of its own "
@@ -214,14 +328,14 @@ def _remarks(plan: Plan, topology: str) -> Iterator[str]:
             f"c = {plan.colluders:,} must cover the colluders of the whole roster, not only those of one session: a "
             "server that lies chooses whom it invites. If sessions have only some of the clients, plan with a roster."
         )
-    if plan.holds or not plan.active:
+    if not plan.cut:
         return
     if plan.clients > COMPLETE_CLIENTS and topology == "auto":
         yield (
             f"Up to {COMPLETE_CLIENTS:,} clients the complete graph is planned against a server that lies; above that "
             "it costs a client too much to be the default. Smaller sessions, or the complete graph, keep T."
         )
-    elif not plan.holds:
+    else:
         yield "A sparse graph was asked for. The complete graph, or auto in smaller sessions, keeps T."
 
 

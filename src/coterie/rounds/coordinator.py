@@ -57,6 +57,8 @@ class SessionShape:
     threshold: int | None = None
     colluders: int | None = None
     """Beside an active server; None is the default of :class:`~coterie.secagg.Terms`."""
+    minimum: int = 2
+    """The fewest clients of a sum for which graph and threshold were planned."""
 
 
 def complete(_clients: int) -> SessionShape:
@@ -179,7 +181,7 @@ class Coordinator(Generic[D]):
             threshold=shape.threshold,
             colluders=shape.colluders,
             circles=tuple(self._circle_of[client] for client in chosen.tolist()) if settings.aligned else None,
-            minimum=settings.minimum,
+            minimum=max(settings.minimum, shape.minimum),
             mode=settings.mode,
             identities=tuple(client.identity for client in clients) if active else (),
             roster=self.roster.digest,

@@ -5,14 +5,17 @@ server choose the weaker threat mode, a threshold of one, a graph in which its c
 identities of its own making, or a circle of strangers.
 """
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 
 from coterie.cohorts.roster import Roster
 from coterie.errors import ConfigError, PeerProtocolError, regarding
-from coterie.graphs.failures import ThreatModel, part_of
+from coterie.graphs.failures import ThreatModel
+from coterie.graphs.losses import LossLaw
 from coterie.graphs.table import assess, is_complete
+from coterie.graphs.tails import either_log2
 from coterie.secagg.messages import SERVER
 from coterie.secagg.terms import Terms, ThreatMode
 
@@ -35,13 +38,18 @@ class Floor:
     sparse_bits: float | None = None
     """None: complete graphs only, on which nothing is left to chance and T holds whoever drops out.
 
-    A number accepts a sparse graph if its privacy fails with probability ``2 ** -sparse_bits`` at most, by this
-    client's own reckoning with its ``colluders`` and its ``dropout``. 0 accepts every graph. The terms must state the
-    threshold, unless 1 will do. A server that lies can still choose who drops out once it knows the graph, and learn
-    sums of parts that circles do not bound.
+    A number accepts a sparse graph if its privacy fails with probability ``2 ** -sparse_bits`` at most, as this client
+    computes itself for its ``colluders`` and for the smallest sum that the terms allow. 0 accepts every graph. The
+    terms must state the threshold, unless 1 will do. A server that lies can still choose who drops out once it knows
+    the graph, and learn sums of parts that circles do not bound.
     """
-    dropout: float = 0.0
-    """On a sparse graph, the share of clients that may drop out."""
+    dropout: float | None = None
+    """On a sparse graph, the probability that a client drops out of a session, each independently of the others.
+
+    None: any number of clients may be missing from a sum, down to the minimum of the terms, which ``coterie plan``
+    prints for a graph. With a probability, a sum that misses more than are likely counts as a failure; then terms with
+    a lower minimum will do.
+    """
     most_clients: int = 10_000
     """The largest session."""
     most_bits: int = 64
@@ -53,8 +61,8 @@ class Floor:
         # Asked so that NaN, which is neither below nor above anything, is refused too.
         if not (self.privacy >= 1 and self.minimum >= 2 and self.threshold >= 1):
             raise ConfigError("a floor asks for T >= 1, a minimum of 2 or more clients and a threshold of at least 1")
-        if not (self.colluders >= 0 and 0 <= self.dropout < 1):
-            raise ConfigError("colluders are a number of clients, and dropout is a share of them, from 0 to below 1")
+        if not (self.colluders >= 0 and (self.dropout is None or 0 <= self.dropout < 1)):
+            raise ConfigError("colluders are a number of clients, and dropout is a probability, from 0 to below 1")
         if not (self.most_clients >= 2 and self.most_bits >= 1 and self.most_length >= 1):
             raise ConfigError("with these limits on clients, bits and length there is no session to take part in")
         if self.sparse_bits is not None and not self.sparse_bits >= 0:
@@ -94,8 +102,11 @@ class Floor:
         if complete:
             if threshold <= self.colluders:
                 raise _refusal(f"{threshold} shares would open a secret, and {self.colluders} clients may collude")
-        elif self.sparse_bits and _sparse_failure(terms, self.colluders, self.dropout, threshold) > -self.sparse_bits:
-            raise _refusal(f"on this graph privacy may fail more often than 2^-{self.sparse_bits:g}")
+        elif self.sparse_bits and _sparse_failure(terms, self, threshold) > -self.sparse_bits:
+            raise _refusal(
+                f"on this graph privacy may fail more often than 2^-{self.sparse_bits:g}, in sums of as few as "
+                f"{terms.minimum:,} of {size:,} clients"
+            )
 
     def _check_circles(self, terms: Terms, roster: Roster | None) -> None:
         """Look at who would be summed with whom."""
@@ -114,17 +125,23 @@ class Floor:
 
 
 @lru_cache(maxsize=4)
-def _sparse_failure(terms: Terms, colluders: int, dropout: float, threshold: int) -> float:
+def _sparse_failure(terms: Terms, floor: Floor, threshold: int) -> float:
     """Bound how often privacy fails on this graph, as log2 of a probability; the same for all clients of a simulation.
 
-    Whoever drops out takes a circle along. Graphs that no bound is known for promise nothing.
+    Clients refuse a sum of fewer than the terms' minimum, whoever drops out, so no more are missing from one. With a
+    probability of dropping out, as many are missing as are not exceeded but for half of what may fail. Graphs that no
+    bound is known for promise nothing.
     """
-    size = len(terms.clients)
-    circle = max(Counter(terms.circles).values()) if terms.circles else 1
-    lost = min(part_of(dropout, size) * circle, size - 1)
+    size, minimum, fewer = len(terms.clients), terms.minimum, -math.inf
+    if floor.dropout is not None and floor.sparse_bits is not None:
+        sizes = Counter(terms.circles).values() if terms.circles else (1,)
+        law = LossLaw(size, floor.dropout, min(sizes), max(sizes))
+        missing = law.missing(floor.sparse_bits + 1)
+        if size - missing > minimum:
+            minimum, fewer = size - missing, law.more_missing(missing)
     try:
-        model = ThreatModel(size, lost / size, colluders / size, active=terms.active)
-        return assess(model, terms.topology, threshold).privacy_failure_log2
+        model = ThreatModel(size, 0.0, floor.colluders / size, active=terms.active, minimum=minimum)
+        return either_log2(assess(model, terms.topology, threshold).privacy_failure_log2, fewer)
     except ConfigError:
         return 0.0
 

@@ -78,6 +78,8 @@ def test_more_clients_than_a_session_holds() -> None:
 
 def test_a_lying_server_gets_the_complete_graph_unless_another_is_asked_for() -> None:
     found = plan("--clients", "500", "--lost", "0.1", "--collusion", "0.05", "--active")
+    assert (found["topology"], found["multi_round_privacy_holds"]) == ("complete", False)
+    found = plan("--clients", "500", "--lost", "0.1", "--collusion", "0.05", "--active", "--privacy", "2")
     assert (found["topology"], found["multi_round_privacy_holds"]) == ("complete", True)
     assert found["complete_up_to"] == COMPLETE_CLIENTS
     for asked in (("--topology", "cheapest"), ("--topology", "harary")):

@@ -267,7 +267,7 @@ def test_large_populations_are_not_simulated() -> None:
         (("--population", "120", "--absent", "0.1"), "needs --cohort"),
         (PAPER, "needs --absent"),
         (("--clients", "100"), "needs --lost"),
-        (("--clients", "100", "--dropout", "0.1,0.2"), "one share of lost clients"),
+        (("--clients", "100", "--dropout", "0.1,0.2"), "one probability of loss"),
         ((*PAPER, "--dropout", "a tenth"), "such as 0.1"),
         ((*PAPER, "--dropout", "1.5"), "between 0 and 1"),
         ((*PAPER, "--dropout", "0.1", "--privacy", "13"), "more than a cohort of 12"),

@@ -5,12 +5,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.support.cast import identity_for, make_terms
 from tests.support.rounds import make_roster
 
 from coterie.cohorts.roster import Client, Roster
 from coterie.errors import ConfigError, PeerProtocolError
-from coterie.graphs import Complete, ErdosRenyi, Harary, Topology
+from coterie.graphs import Complete, ErdosRenyi, Harary, ThreatModel, Topology, assess
+from coterie.graphs.table import is_complete
 from coterie.planning.session import recommend
 from coterie.rounds import Floor
 from coterie.secagg import Terms, ThreatMode
@@ -212,6 +215,37 @@ def test_a_sparse_graph_is_accepted_by_the_clients_own_reckoning() -> None:
         floor.check(msgspec.structs.replace(terms, threshold=3), names[0])
 
 
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(60, 300),
+    st.floats(0, 0.1),
+    st.floats(0, 0.1),
+    st.integers(1, 6),
+    st.sampled_from(["harary", "erdos-renyi"]),
+)
+def test_planner_and_clients_agree_on_the_bound(
+    clients: int, lost: float, collusion: float, circle: int, topology: str
+) -> None:
+    """What is planned is accepted, whoever drops out; half the clients in the sum are not, unless they are no worse."""
+    plan = recommend(clients, lost, collusion=collusion, privacy=circle, topology=topology, privacy_bits=40)
+    found = plan.guarantee
+    names = tuple(f"client-{number:03}" for number in range(clients))
+    circles = tuple(min(number // circle, clients // circle - 1) for number in range(clients))
+    planned: dict[str, Any] = {"topology": found.topology, "threshold": found.threshold, "circles": circles}
+    floor = Floor(colluders=plan.colluders, sparse_bits=40, threshold=1)
+    floor.check(make_terms(clients, clients=names, minimum=plan.minimum, **planned), names[0])
+    if is_complete(found.topology, clients):
+        return
+    fewer = max(plan.minimum // 2, plan.colluders + 2)
+    model = ThreatModel(clients, 0.0, plan.colluders / clients, minimum=fewer)
+    terms = make_terms(clients, clients=names, minimum=fewer, **planned)
+    if assess(model, found.topology, found.threshold).privacy_failure_log2 > -40:
+        with pytest.raises(PeerProtocolError, match=f"in sums of as few as {fewer}"):
+            floor.check(terms, names[0])
+    # An operator who vouches for a probability accepts a lower minimum, as far as the circles allow.
+    replace(floor, dropout=0.0).check(terms, names[0])
+
+
 def test_a_threshold_left_open_is_not_a_way_below_the_floor() -> None:
     with pytest.raises(PeerProtocolError, match="4 shares would open a secret; the least is 7"):
         Floor(threshold=7).check(make_terms(6), "client-00")
@@ -241,11 +275,11 @@ def test_huge_sessions_are_refused_before_anything_is_built() -> None:
 
 def test_on_a_sparse_graph_whoever_drops_out_takes_a_circle_along() -> None:
     names = tuple(f"client-{number:03}" for number in range(500))
-    settings: dict[str, Any] = {"clients": names, "topology": Harary(48), "threshold": 25, "minimum": 52}
+    terms: dict[str, Any] = {"clients": names, "topology": Harary(48), "threshold": 25, "minimum": 52}
     floor = Floor(colluders=50, dropout=0.1, sparse_bits=40)
-    floor.check(make_terms(500, **settings), names[0])
+    floor.check(make_terms(500, **terms), names[0])
     with pytest.raises(PeerProtocolError, match="more often"):
-        floor.check(make_terms(500, circles=tuple(n // 5 for n in range(500)), **settings), names[0])
+        floor.check(make_terms(500, circles=tuple(n // 5 for n in range(500)), **terms), names[0])
 
 
 def test_a_server_that_chooses_the_session_cannot_gather_its_colluders_in_it() -> None:

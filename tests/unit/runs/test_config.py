@@ -266,6 +266,14 @@ def test_contradictions_are_reported_beside_other_mistakes_unless_these_may_be_t
             ["noise.kind=skellam", "aggregation.threat=active-server", "aggregation.topology=harary"],
             "must be complete with noise",
         ),
+        (
+            ["noise.kind=skellam", "aggregation.topology=erdos-renyi", "aggregation.connection=0.7"],
+            "must be complete or planned with noise",
+        ),
+        (
+            ["noise.kind=skellam", "aggregation.topology=harary", "aggregation.threshold=5"],
+            "must be complete or planned with noise",
+        ),
         (["aggregation.collusion=0.5"], "c = 8 of clients.count = 40 may be in one session, and cohort.size = 8"),
         (
             ["aggregation.threat=active-server", "aggregation.collusion=0.25"],

@@ -12,6 +12,7 @@ from coterie.runs.settings.toml import load_config
 
 ACTIVE = "aggregation.threat=active-server"
 LARGE = ("clients.count=120", "cohort.size=60", "cohort.privacy=4")
+FEW_LOST = "aggregation.dropout=0.01"  # so that a plan for circles of four is sparse
 
 
 @pytest.mark.parametrize(
@@ -26,7 +27,11 @@ LARGE = ("clients.count=120", "cohort.size=60", "cohort.privacy=4")
         (["training.algorithm=centralised"], 1),
         ([*LARGE, "aggregation.topology=harary"], 4),
         ([*LARGE, ACTIVE], 4),
-        ([*LARGE, ACTIVE, "aggregation.topology=harary"], 1),
+        ([*LARGE, ACTIVE, "aggregation.topology=harary", FEW_LOST], 1),
+        ([*LARGE, "aggregation.topology=harary", "aggregation.threshold=9", FEW_LOST], 1),
+        ([*LARGE, "aggregation.topology=erdos-renyi", "aggregation.connection=0.5"], 1),
+        ([*LARGE, "aggregation.topology=harary", "aggregation.dropout_of=session"], 1),
+        ([*LARGE, "aggregation.dropout_of=session"], 4),
         (
             [
                 *LARGE,
@@ -48,7 +53,8 @@ def test_what_is_promised(overrides: list[str], privacy: int) -> None:
 def test_against_an_active_server_auto_is_the_complete_graph() -> None:
     """On sparse graphs T does not hold for parts: they are for those who ask for them by name."""
     assert not promised(load_config(None, [*LARGE, ACTIVE, "aggregation.topology=auto"])).sparse
-    assert promised(load_config(None, [*LARGE, "aggregation.topology=auto"])).sparse
+    assert promised(load_config(None, [*LARGE, "aggregation.topology=auto", FEW_LOST])).sparse
+    assert not promised(load_config(None, [*LARGE, "aggregation.topology=auto", "aggregation.dropout=0.3"])).sparse
 
 
 @pytest.mark.parametrize(
@@ -130,7 +136,7 @@ def test_page_and_json_say_the_same(settings: dict[str, object], headline: str, 
 
 
 def test_the_introduction_says_where_nothing_is_promised() -> None:
-    config = load_config(None, [*LARGE, ACTIVE, "aggregation.topology=harary"])
+    config = load_config(None, [*LARGE, ACTIVE, "aggregation.topology=harary", FEW_LOST])
     assert config.algorithm.introduction(config, promised(config)).endswith("no T promised against a malicious server")
     complete = load_config(None, [*LARGE, ACTIVE, "aggregation.collusion=0.01"])
     assert complete.algorithm.introduction(complete, promised(complete)).endswith(

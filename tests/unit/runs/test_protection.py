@@ -18,14 +18,17 @@ from coterie.graphs.table import assess
 from coterie.planning.collusion import circle_colluders
 from coterie.planning.population import plan_population
 from coterie.planning.session import FEW_CLIENTS, recommend
+from coterie.runs.engine.build import build_run
+from coterie.runs.engine.federation import find_federation
 from coterie.runs.engine.protection import SessionShapes, fewest_honest, make_protection, own_topology
 from coterie.runs.sections.collusion import fewest_summed, promised_colluders, session_colluders
+from coterie.runs.settings.config import RunConfig
 from coterie.runs.settings.toml import load_config, make_config
 from coterie.secagg.terms import default_colluders
 
 
-def shapes(most: int, **changes: object) -> SessionShapes:
-    return SessionShapes(make_config({}).aggregation.model_copy(update=changes), most, 100, most)
+def shapes(most: int, *, circle: int = 1, **changes: object) -> SessionShapes:
+    return SessionShapes(make_config({}).aggregation.model_copy(update=changes), most, 100, most, [circle])
 
 
 @pytest.mark.parametrize("clients", [24, 60, 96])
@@ -34,9 +37,21 @@ def test_graph_and_threshold_are_planned_for_the_session_that_is_played(clients:
     shape = shapes(96, topology="harary", dropout=0.1, collusion=0.1)(clients)
     assert shape.threshold is not None
     colluders = recommend(clients, 0.1, collusion=0.1, roster=96).colluders
-    model = ThreatModel(clients, 0.1, colluders / clients)
+    model = ThreatModel(clients, 0.0, colluders / clients, minimum=shape.minimum)
     assert assess(model, shape.topology, shape.threshold).privacy_failure_log2 <= -40
     assert shape.colluders == model.colluding
+
+
+@pytest.mark.parametrize("circle", [1, 2, 5])
+def test_graph_and_fewest_clients_are_planned_for_circles(circle: int) -> None:
+    """Whoever drops out takes a circle along; without that, the bound for the sums of such a session was void."""
+    planned = shapes(200, circle=circle, topology="harary", dropout=0.02, collusion=0.05)
+    shape, plan = planned(200), recommend(200, 0.02, collusion=0.05, privacy=circle, topology="harary")
+    assert (shape.topology, shape.threshold) == (plan.guarantee.topology, plan.guarantee.threshold)
+    assert shape.minimum == plan.minimum < 200
+    assert planned.planned
+    assert not shapes(200, circle=circle, topology="harary", threshold=9).planned
+    assert not shapes(200, circle=circle, topology="erdos-renyi", connection=0.5).planned
 
 
 def test_few_clients_on_the_complete_graph_count_colluders_too() -> None:
@@ -78,7 +93,7 @@ def test_a_run_counts_colluders_as_the_planner_does(active: bool, drawn: tuple[i
         return
     config = make_config(changes)
     assert session_colluders(config.aggregation, everybody, clients) == expected
-    shape = SessionShapes(config.aggregation, everybody, 100, clients)(clients)
+    shape = SessionShapes(config.aggregation, everybody, 100, clients, [1])(clients)
     assert shape.colluders == expected
     assert plan_population(everybody, clients, [0.1], privacy=1, collusion=share, active=active).colluders == expected
     if active:
@@ -133,6 +148,27 @@ def test_noise_is_shared_out_among_those_who_are_surely_honest() -> None:
     assert fewest_honest(config, circles, 100) == 40 - 29
     lying = config.model_copy(update={"aggregation": config.aggregation.model_copy(update={"threat": "active-server"})})
     assert fewest_honest(lying, circles, 60) == 40 - 29
+
+
+def noisy(delta: float, topology: str) -> RunConfig:
+    sparse = {"aggregation.topology": topology, "aggregation.dropout": 0.01, "clients.count": 120, "cohort.size": 60}
+    return make_config({**sparse, "noise.kind": "skellam", "noise.delta": delta, "cohort.minimum": 30, "rounds": 1_000})
+
+
+def test_noise_on_a_sparse_graph_counts_sums_of_parts_in_delta() -> None:
+    """With probability 2^-40 a sum falls into parts, which carry less noise than delta was computed for."""
+    circles = random_circles(120, 2, np.random.default_rng(0))
+    layout = Layout.of([np.zeros(3)])
+    protection = make_protection(noisy(1e-8, "harary"), circles, layout, 60, 1)
+    assert protection.shapes.sparse(60)
+    assert protection.shapes(60).minimum > 30
+    with pytest.raises(ConfigError, match=r"noise\.delta: on a sparse graph a session falls into parts"):
+        make_protection(noisy(1e-9, "harary"), circles, layout, 60, 1)
+    make_protection(noisy(1e-9, "complete"), circles, layout, 60, 1)
+    built = {kind: build_run(noisy(1e-8, kind), find_federation(noisy(1e-8, kind))) for kind in ("harary", "complete")}
+    spent = {kind: run.epsilon(1_000) for kind, run in built.items()}
+    sparse, complete = built["harary"]._spending(1_000), spent["complete"]
+    assert spent["harary"] == sparse.epsilon(1e-8 - 1_000 * 2.0**-40) > sparse.epsilon(1e-8) == complete
 
 
 class Ring(msgspec.Struct, frozen=True, tag="a ring for tests"):

@@ -20,7 +20,8 @@ SMALL = {"model.name": "softmax-regression", "clients.count": 24, "cohort.size":
 EVERYBODY = {"availability.kind": "equal", "availability.dropout": 0.0, "faults.dropout": 0.0}
 ACTIVE = {"aggregation.threat": "active-server"}
 FEW = {"cohort.privacy": 4, "cohort.minimum": 6, "aggregation.collusion": 0.15}  # c = 3 of 24: T - c = 1
-SPARSE = {"cohort.privacy": 4, "aggregation.topology": "harary", "aggregation.collusion": 0.0}
+PLANNED = {"aggregation.collusion": 0.0, "aggregation.dropout": 0.01}
+SPARSE = {"cohort.privacy": 4, "aggregation.topology": "harary", **PLANNED}
 
 
 @pytest.mark.parametrize(
@@ -55,6 +56,20 @@ def test_an_audit_of_a_run_says_what_the_run_promises(changes: dict[str, object]
     assert found["holds"] is promise.holds
     assert (found["graph"], found["colluders"]) == ("sparse" if promise.sparse else "complete", promise.colluders)
     assert found["threat"] == changes.get("aggregation.threat", "honest-but-curious")
+
+
+def test_nothing_is_promised_for_sparse_graphs_of_an_earlier_version(tmp_path: Path) -> None:
+    """It did not count that whoever drops out takes a circle along, so its bounds do not hold."""
+    folder = tmp_path / "run"
+    TrainingRun.begin(folder, make_config({**SMALL, **EVERYBODY, **SPARSE, "cohort.size": 20})).play()
+    assert read_promise(folder).privacy == 4
+    settings = (folder / "config.toml").read_text()
+    (folder / "config.toml").write_text(settings.replace('dropout_of = "client"\n', ""))
+    promise = read_promise(folder)
+    assert (promise.sparse, promise.unproven, promise.privacy) == (True, True, 1)
+    assert "earlier version" in str(promise)
+    with pytest.raises(ConfigError, match="set dropout_of to client"):
+        TrainingRun.begin(tmp_path / "new", make_config({**SMALL, "aggregation.dropout_of": "session"}))
 
 
 def test_an_audit_runs_nothing_that_a_folder_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

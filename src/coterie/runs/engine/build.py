@@ -16,7 +16,7 @@ from coterie.runs.engine.cohorts import Cohorts, make_cohorts
 from coterie.runs.engine.curriculum import make_curriculum
 from coterie.runs.engine.federation import Federation
 from coterie.runs.engine.promise import make_promise
-from coterie.runs.engine.protection import Protection
+from coterie.runs.engine.protection import Protection, split_chance
 from coterie.runs.records.promise import Promise
 from coterie.runs.records.yardstick import Yardstick
 from coterie.runs.sections.choices import make_chosen
@@ -90,8 +90,15 @@ class BuiltRun:
         return (*self.federation.notes, *(series.notes if series and not self.noisy else ()))
 
     def epsilon(self, revealed: int) -> float | None:
-        """Return the differential privacy spent by so many rounds that revealed a sum; None if there is no noise."""
-        spent = self._spending(revealed).epsilon(self.config.noise.delta) if self._releases else None
+        """Return the differential privacy spent by so many rounds that revealed a sum; None if there is no noise.
+
+        On a sparse graph a session may fall into parts, whose sums have less noise. The probability of that is
+        subtracted from delta.
+        """
+        spent = None
+        if self._releases:
+            parts = split_chance(len(self._releases) * revealed) if self.promise.sparse else 0.0
+            spent = self._spending(revealed).epsilon(self.config.noise.delta - parts)
         return self.algorithm.epsilon(revealed, spent)
 
     @property

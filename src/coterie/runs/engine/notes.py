@@ -88,17 +88,19 @@ def cohort_notes(built: BuiltRun) -> tuple[str, ...]:
 def session_needs(built: BuiltRun) -> Needs:
     """Return how many clients a session of this run needs in its sum, and how many must confirm the survivors.
 
-    On a sparse graph clients check their neighbours instead of c + 2, which is ignored here: the expectation is an
-    upper bound there, and also for rounds with several sums.
+    On a sparse graph clients check their neighbours instead of c + 2 against a malicious server, which is ignored here:
+    the expectation is an upper bound there, and also for rounds with several sums.
     """
     config = built.config
     session = built.protections[0].session if built.protections else None
-    minimum = session.minimum if session else config.cohort.minimum
-    if session is None or session.mode is not ThreatMode.ACTIVE_SERVER:
-        return lambda _: (minimum, 0)
+    if session is None:
+        return lambda _: (config.cohort.minimum, 0)
 
     def needs(clients: int) -> tuple[int, int]:
         shape = session.shape(clients)
+        minimum = max(session.minimum, shape.minimum)
+        if session.mode is not ThreatMode.ACTIVE_SERVER:
+            return minimum, 0
         colluders = shape.colluders
         if colluders is None:
             colluders = session_colluders(config.aggregation, config.clients.count, clients)

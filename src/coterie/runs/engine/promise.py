@@ -6,7 +6,6 @@ from pathlib import Path
 from coterie.cohorts.policies import POLICIES, Policy, largest_cohort
 from coterie.cohorts.roster import Roster
 from coterie.errors import ConfigError
-from coterie.graphs.table import is_complete
 from coterie.runs.engine.cohorts import Cohorts
 from coterie.runs.engine.protection import SessionShapes
 from coterie.runs.records.promise import Promise
@@ -31,12 +30,13 @@ def make_promise(config: RunConfig, cohorts: Cohorts | None) -> Promise:
             protection.most,
         )
     }
-    shapes = [(protection.session.shape, size) for protection in cohorts.protections for size in sizes]
-    sparse = not all(is_complete(shape(size).topology, size) for shape, size in shapes)
-    return promise_for(config, cohorts.circles.privacy, sizes, sparse=sparse)
+    shapes = [protection.shapes for protection in cohorts.protections]
+    sparse = any(shape.sparse(size) for shape in shapes for size in sizes)
+    planned = all(shape.planned for shape in shapes)
+    return promise_for(config, cohorts.circles.privacy, sizes, sparse=sparse, planned=planned)
 
 
-def promise_for(config: RunConfig, circle: int, sizes: Collection[int], *, sparse: bool) -> Promise:
+def promise_for(config: RunConfig, circle: int, sizes: Collection[int], *, sparse: bool, planned: bool) -> Promise:
     """Return the promise of a run from the size of its smallest circle and the ``sizes`` of its sessions."""
     aggregation = config.aggregation
     return Promise(
@@ -45,6 +45,7 @@ def promise_for(config: RunConfig, circle: int, sizes: Collection[int], *, spars
         clients=config.clients.count,
         active=aggregation.threat == "active-server",
         sparse=sparse,
+        planned=planned,
         drawn=drawn_circles(config.cohort) and aggregation.collusion_of == "roster",
     )
 
@@ -69,9 +70,10 @@ def read_promise(folder: Path) -> Promise:
     except OSError as error:
         raise ConfigError(f"cannot read roster.msgpack: {error.strerror}") from None
     sizes = _session_sizes(config, roster)
-    return promise_for(
-        config, roster.privacy, sizes, sparse=not all(_complete(config, size, max(sizes)) for size in sizes)
-    )
+    shapes = _session_shapes(config, roster, max(sizes))
+    sparse = shapes is None or any(shapes.sparse(size) for size in sizes)
+    planned = shapes is not None and shapes.planned
+    return promise_for(config, roster.privacy, sizes, sparse=sparse, planned=planned)
 
 
 def _session_sizes(config: RunConfig, roster: Roster) -> set[int]:
@@ -86,10 +88,10 @@ def _session_sizes(config: RunConfig, roster: Roster) -> set[int]:
     return {min(_smallest_cohort(policy, minimum), most), most}
 
 
-def _complete(config: RunConfig, clients: int, most: int) -> bool:
-    """Tell whether a session's graph is known to be complete; a topology of the user is not imported."""
+def _session_shapes(config: RunConfig, roster: Roster, most: int) -> SessionShapes | None:
+    """Return the graphs of sessions; None for a topology of the user, which is not imported."""
     if is_named(config.aggregation.topology):
-        return False
+        return None
+    circles = [len(circle) for circle in roster.circles] or [1]
     # The length of the vectors adds the same cost to every graph, so it does not change the choice.
-    shapes = SessionShapes(config.aggregation, config.clients.count, 1, most)
-    return is_complete(shapes(clients).topology, clients)
+    return SessionShapes(config.aggregation, config.clients.count, 1, most, circles)

@@ -1,5 +1,6 @@
 """The protection of one sum, built from the settings: its session's parameters, its encoding and its noise."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -7,14 +8,20 @@ from coterie.arithmetic.quantize import Layout, Quantizer
 from coterie.cohorts.circles import Circles
 from coterie.errors import ConfigError
 from coterie.graphs.guarantees import majority_threshold
-from coterie.graphs.table import TOPOLOGIES, TopologyKind
+from coterie.graphs.table import TOPOLOGIES, TopologyKind, is_complete
 from coterie.graphs.topology import Complete, Topology
 from coterie.planning.session import complete_limit, recommend
 from coterie.privacy import Noise, NoisyQuantizer, Release, least_aggregated
 from coterie.rounds import SessionSettings
 from coterie.rounds.coordinator import SessionShape
 from coterie.runs.sections.checks import always_complete
-from coterie.runs.sections.collusion import collusion_share, fewest_summed, roster_size, session_colluders
+from coterie.runs.sections.collusion import (
+    PRIVACY_BITS,
+    collusion_share,
+    fewest_summed,
+    roster_size,
+    session_colluders,
+)
 from coterie.runs.sections.common import AggregationSettings
 from coterie.runs.sections.extensions import call_named, is_named
 from coterie.runs.settings.config import RunConfig
@@ -32,6 +39,8 @@ class Protection:
     most: int
     """The most clients that a session has."""
     release: Release | None
+    shapes: "SessionShapes"
+    """The graphs of its sessions, as they were planned."""
 
     @property
     def sigma(self) -> float:
@@ -47,7 +56,7 @@ class Protection:
         circles = "whole circles only" if session.aligned else "whoever survives"
         return (
             f"{session.length:,} ring elements of {session.bits} bits; {type(shape.topology).__name__} graph, "
-            f"{threshold} a secret; {circles}, at least {session.minimum} clients."
+            f"{threshold} a secret; {circles}, at least {max(session.minimum, shape.minimum)} clients."
         )
 
 
@@ -67,7 +76,7 @@ def make_protection(config: RunConfig, circles: Circles, layout: Layout, most: i
     quantizer = Quantizer(aggregation.clip, aggregation.precision, most, weight)
     noisy = _noisy(config, circles, quantizer, layout, most) if config.noise.kind != "none" else None
     codec = noisy or quantizer
-    shapes = SessionShapes(aggregation, everybody, codec.length(layout), most)
+    shapes = SessionShapes(aggregation, everybody, codec.length(layout), most, circles.sizes.tolist())
     shapes(most)  # an impossible plan is an error now, not in a round
     session = SessionSettings(
         bits=codec.ring.bits,
@@ -77,20 +86,53 @@ def make_protection(config: RunConfig, circles: Circles, layout: Layout, most: i
         mode=ThreatMode(aggregation.threat),
         aligned=circles.privacy > 1,
     )
-    return Protection(session, codec, layout, most, Release(noisy.noise, noisy.sensitivity) if noisy else None)
+    if noisy and shapes.sparse(most) and config.noise.delta <= 2 * split_chance(config.rounds):
+        raise ConfigError(
+            f"noise.delta: on a sparse graph a session falls into parts, whose sums have less noise, with probability "
+            f"2^-{PRIVACY_BITS:g} at most, in {config.rounds:,} rounds with {split_chance(config.rounds):.1e}; give a "
+            "delta of more than twice as much, or take aggregation.topology = complete"
+        )
+    release = Release(noisy.noise, noisy.sensitivity) if noisy else None
+    return Protection(session, codec, layout, most, release, shapes)
+
+
+def split_chance(sums: int) -> float:
+    """Bound the probability that any of so many sums, on planned sparse graphs, falls into parts."""
+    return float(sums * 2.0**-PRIVACY_BITS)
 
 
 class SessionShapes:
-    """The graph, threshold and colluders of sessions of any size, planned for each size."""
+    """The graph, threshold, colluders and fewest clients of a sum for sessions of any size, planned for that size."""
 
-    def __init__(self, aggregation: AggregationSettings, everybody: int, length: int, most: int) -> None:
-        """Plan for sessions of up to ``most`` clients, of ``everybody``, with inputs of this ``length``."""
+    def __init__(
+        self, aggregation: AggregationSettings, everybody: int, length: int, most: int, sizes: Sequence[int]
+    ) -> None:
+        """Plan for sessions of up to ``most`` clients, of ``everybody``, with inputs of this ``length``.
+
+        Whole circles of these ``sizes`` are aggregated or not at all; without circles, all sizes are 1.
+        """
         self._aggregation, self._everybody = aggregation, everybody
         self._length, self._most = length, most
+        self._smallest, self._largest = min(sizes), max(sizes)
         self._planned = lru_cache(maxsize=None)(self._plan)
         self._own = own_topology(aggregation.topology)
         kind = TOPOLOGIES.get(aggregation.topology)
         self._densest = kind.kind() if kind and kind.complete else Complete()
+
+    @property
+    def planned(self) -> bool:
+        """Whether graph and threshold are the planner's, so that their failure bounds are known.
+
+        The planner of earlier versions, whose runs go on, did not count that whoever drops out takes a circle along.
+        """
+        aggregation = self._aggregation
+        chosen = self._own is not None or aggregation.connection or aggregation.threshold
+        return not chosen and aggregation.dropout_of == "client"
+
+    def sparse(self, clients: int) -> bool:
+        """Whether a session of so many clients is on a sparse graph, or may have been in an earlier version."""
+        earlier = self._aggregation.dropout_of == "session" and not self._defaults_to_complete(clients)
+        return earlier or not is_complete(self(clients).topology, clients)
 
     def __call__(self, clients: int) -> SessionShape:
         """Return the shape of a session with so many clients."""
@@ -101,10 +143,12 @@ class SessionShapes:
             return SessionShape(kind.connect(aggregation.connection), threshold, self._colluders(clients))
         if self._own is not None:
             return SessionShape(self._own, threshold, self._colluders(clients))
-        # On a sparse graph a malicious server can cut a session into parts, for which T does not hold.
-        limit = complete_limit(active=aggregation.threat == "active-server")
-        auto = aggregation.topology == "auto" and clients <= limit
-        return self._complete(clients) if always_complete(aggregation) or auto else self._planned(clients)
+        return self._complete(clients) if self._defaults_to_complete(clients) else self._planned(clients)
+
+    def _defaults_to_complete(self, clients: int) -> bool:
+        """Whether the complete graph is taken unplanned; a malicious server can cut sessions on a sparse one."""
+        limit = complete_limit(active=self._aggregation.threat == "active-server")
+        return always_complete(self._aggregation) or (self._aggregation.topology == "auto" and clients <= limit)
 
     def _colluders(self, clients: int) -> int:
         return session_colluders(self._aggregation, self._everybody, clients)
@@ -123,6 +167,8 @@ class SessionShapes:
             plan = recommend(
                 clients,
                 aggregation.dropout,
+                privacy=min(self._smallest, clients),
+                largest=self._largest,
                 collusion=(collusion := collusion_share(aggregation)),
                 roster=roster_size(aggregation, self._everybody, clients) if collusion is not None else None,
                 topology=aggregation.topology,
@@ -138,7 +184,8 @@ class SessionShapes:
                 ) from None
             return self._complete(clients)  # a smaller session than planned for: nothing is random on this graph
         guarantee = plan.guarantee
-        return SessionShape(guarantee.topology, aggregation.threshold or guarantee.threshold, plan.colluders)
+        threshold = aggregation.threshold or guarantee.threshold
+        return SessionShape(guarantee.topology, threshold, plan.colluders, plan.minimum)
 
 
 def own_topology(name: str) -> Topology | None:
@@ -174,7 +221,9 @@ def _noisy(config: RunConfig, circles: Circles, quantizer: Quantizer, layout: La
 def fewest_honest(config: RunConfig, circles: Circles, most: int) -> int:
     """Return the fewest honest clients in any sum of any session: those whose noise the server cannot know.
 
-    All colluders of a session may be in its sum, however few clients that has.
+    All colluders of a session may be in its sum, however few clients that has. On a sparse graph the clients refuse
+    smaller sums than were planned for, so there are more; the parts into which such a sum may fall have fewer, which
+    is counted in delta (:func:`split_chance`).
     """
     aggregation, everybody = config.aggregation, config.clients.count
     minimum = fewest_summed(aggregation, everybody, config.cohort.minimum, most)

@@ -103,6 +103,11 @@ class TrainingRun:
                 "aggregation.collusion_of: session is for runs that an earlier version began. In a new run "
                 "aggregation.collusion is a share of all clients: set collusion_of to roster"
             )
+        if config.aggregation.dropout_of == "session":
+            raise ConfigError(
+                "aggregation.dropout_of: session is for runs that an earlier version began. In a new run "
+                "aggregation.dropout is a probability of each client: set dropout_of to client"
+            )
         config = with_schedule_length(config)
         built = build_run(config, federation or find_federation(config))
         everybody = all_observers(built, observers)

@@ -23,7 +23,8 @@ class Promise:
     """Whether the server may lie."""
     sparse: bool = False
     """Whether some session's graph is not complete."""
-
+    planned: bool = True
+    """Whether sparse graphs and thresholds are this planner's; of others it is not known how often they fail."""
     drawn: bool = False
     """Whether circles are drawn at random, so that few circles have many colluders."""
 
@@ -35,7 +36,12 @@ class Promise:
     @property
     def privacy(self) -> int:
         """T: whatever the server computes is about so many clients together; 1 where nothing is promised."""
-        return 1 if self.cut else self.circle
+        return 1 if self.cut or self.unproven else self.circle
+
+    @property
+    def unproven(self) -> bool:
+        """Whether sessions are on sparse graphs for which no bound is known."""
+        return self.sparse and not self.planned
 
     @property
     def honest(self) -> int:
@@ -75,6 +81,14 @@ class Promise:
                 f"learn the sum of each, of two honest clients or more. T = {self.circle} holds for the sums that the "
                 "ledger records, not for such parts. With aggregation.topology = complete it holds against this server"
             )
+        if self.unproven:
+            return (
+                "it is not known how often a session on this sparse graph falls into parts, each with its own sum: the "
+                "graph or its threshold was not planned, or by an earlier version, which did not count that whoever "
+                f"drops out takes a circle along. T = {self.circle} holds for the sums in the ledger, not for such "
+                "parts. Begin a run with aggregation.connection = 0 and aggregation.threshold = 0, or with "
+                "aggregation.topology = complete"
+            )
         if not self.holds:
             return (
                 f"the server never gets closer than to {self.privacy} clients together, but {self._colluders} may be "
@@ -100,7 +114,10 @@ class Promise:
         """Say what the sentence rests on besides."""
         said = ""
         if self.sparse:
-            said += ". On a sparse graph this is but for the probability of failure that coterie plan prints"
+            said += (
+                ". On a sparse graph this is but for the probability of failure that coterie plan prints, "
+                f"2^-{PRIVACY_BITS:g} at most in a round, if who drops out does not depend on the graph"
+            )
         if self.active:
             said += (
                 f". c = {self.colluders} must cover the colluders among all {self.clients:,} clients: a server that "

@@ -118,6 +118,7 @@ def _sparser(summary: Summary) -> str:
         plan = recommend(
             cohort,
             aggregation.dropout,
+            privacy=min(summary.promise.circle, cohort),
             collusion=max(0.0, aggregation.collusion),
             roster=roster_size(aggregation, summary.config.clients.count, cohort),
             length=max(1, summary.parameters),

@@ -20,6 +20,7 @@ from coterie.runs.sections.common import (
     FaultSettings,
     NoiseSettings,
 )
+from coterie.runs.sections.extensions import is_named
 
 
 def selection(
@@ -109,6 +110,13 @@ def noise(
         yield (
             "aggregation.topology",
             "must be complete with noise: a lying server may see sums of parts, with less",
+        )
+    chosen = aggregation.connection or aggregation.threshold or is_named(aggregation.topology)
+    if not always_complete(aggregation) and chosen and aggregation.dropout_of == "client":
+        yield (
+            "aggregation.topology",
+            "must be complete or planned with noise, with connection = 0 and threshold = 0: of another graph it is not "
+            "known how often the server sees sums of parts, with less",
         )
     if availability.kind == "label-dependent":
         yield "availability.kind", "must not be label-dependent with noise: who is there would tell the clients' labels"

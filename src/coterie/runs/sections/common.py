@@ -214,7 +214,16 @@ class AggregationSettings(NamedSection):
     threshold: int = Field(
         default=0, ge=0, le=10**6, description="shares that open a client's secret; 0 is a majority, or as planned"
     )
-    dropout: BelowOne = Field(default=0.1, description="not complete: the share of a cohort that may drop out")
+    dropout: BelowOne = Field(
+        default=0.1,
+        description="not complete: the probability that a client drops out, which the graph is planned for; a sum of "
+        "fewer clients than the plan allows for is refused",
+    )
+    dropout_of: Literal["client", "session"] = Field(
+        default="client",
+        description="what dropout is: a probability of each client; session, a share of a session's clients, is what "
+        "it was in earlier versions, and only for their runs",
+    )
     collusion: Annotated[float, Field(ge=-1, lt=1)] = Field(
         default=-1.0,
         description="the share of all clients, clients.count, that may help the server; -1 is none, or against an "

@@ -195,14 +195,19 @@ def _written_out(tree: Mapping[str, Any], path: str = "") -> dict[str, Any]:
 
 
 def _keep_meaning(tree: dict[str, Any]) -> None:
-    """Say of whom ``aggregation.collusion`` is a share, in the settings of a run of an earlier version.
+    """Say what ``aggregation.collusion`` and ``aggregation.dropout`` meant in a run of an earlier version.
 
-    A run records every setting that its version has. Where this one is missing, it was a share of a session.
+    A run records every setting that its version has. Where one of these is missing, it was a share of a session. The
+    dropout matters on sparse graphs alone.
     """
     aggregation = tree.get("aggregation")
-    share = aggregation.get("collusion") if isinstance(aggregation, dict) else None
-    if isinstance(aggregation, dict) and isinstance(share, int | float) and share >= 0:
+    if not isinstance(aggregation, dict):
+        return
+    share = aggregation.get("collusion")
+    if isinstance(share, int | float) and share >= 0:
         aggregation.setdefault("collusion_of", "session")
+    if aggregation.get("topology", "complete") != "complete":
+        aggregation.setdefault("dropout_of", "session")
 
 
 def _put(tree: dict[str, Any], key: str, value: object) -> None:

@@ -102,8 +102,9 @@ def circle_colluders(roster: int, colluding: int, privacy: int, *, active: bool,
 def withstood(clients: int, lost: float) -> int:
     """Return the most colluders of a lying server that a session of so many clients withstands; -1 if it is none.
 
-    With ``d = floor(lost n)`` clients lost, two honest clients must be left beside the colluders, ``c + 2 <= n - d``,
-    and a quorum must be left to sign, ``2 d + c < n``.
+    With ``d = floor(lost n)`` clients lost, which is what a session loses on average, two honest clients must be left
+    beside the colluders, ``c + 2 <= n - d``, and a quorum must be left to sign, ``2 d + c < n``. How often more are
+    lost, a plan says besides.
     """
     dropped = part_of(lost, clients)
     return max(-1, min(clients - dropped - 2, clients - 2 * dropped - 1)) if clients >= FEWEST_CLIENTS else -1
@@ -149,7 +150,7 @@ def check_session(clients: int, colluders: Colluders, lost: float, roster: int) 
     raise ConfigError(
         f"no plan exists for sessions of {clients:,} clients and {colluders.number:,} colluders against a server that "
         f"lies: {colluders.reason}. Two honest clients must be in every sum, and a quorum must be left to sign"
-        f"{f' when {dropped:,} are lost' if dropped else ''}. What would help: ",
+        f"{f' when {dropped:,} are lost, as on average' if dropped else ''}. What would help: ",
         *separated,
     )
 

@@ -41,7 +41,7 @@ class Option:
     commas: bool = False
     """Whether a tuple is written as one word with commas, ``4,10``; otherwise the option is repeated."""
     table: str = ""
-    """A mapping whose keys are the choices, as ``module:NAME``; the help of the command lists them."""
+    """A mapping whose keys are the choices, or a function that returns one, as ``module:name``; the help lists them."""
     values: Mapping[str, object] | None = None
     """The values by the words that stand for them on the command line."""
 
@@ -130,9 +130,11 @@ def _check_number(setting: Setting, value: Any) -> None:  # noqa: ANN401 - whate
 
 Seed = Annotated[int, Option("Seed of every random choice.", least=0, most=MOST_SEED)]
 Trials = Annotated[int, Option("Number of repetitions, each with another seed.", least=1, most=1000)]
-DataName = Annotated[
-    str,
-    Option("Data set; digits comes with Coterie.", metavar="NAME", table="coterie.training.data.datasets:DATASETS"),
+DATASETS = "coterie.training.data.datasets:DATASETS"
+DataName = Annotated[str, Option("Data set; digits comes with Coterie.", metavar="NAME", table=DATASETS)]
+LabelledDataName = Annotated[str, Option("Data set with labels; digits comes with Coterie.", table=DATASETS)]
+PicturesName = Annotated[
+    str, Option("Data set of pictures; digits comes with Coterie.", metavar="NAME", table=DATASETS)
 ]
 ModelName = Annotated[str, Option("Model of the clients.", metavar="NAME", table="coterie.training.models:MODELS")]
 DataDir = Annotated[

@@ -29,7 +29,7 @@ class SecaggSettings(Settings):
     dropout: Annotated[float, Option("Share of the clients that drop out before they send their vector.")] = 0.1
     topology: Annotated[
         str,
-        Option("Graph of clients that share secrets.", metavar="NAME", table="coterie.graphs.table:TOPOLOGIES"),
+        Option("Graph of clients that share secrets.", metavar="NAME", table="coterie.graphs.table:searches"),
     ] = "harary"
     degree: Annotated[int | None, Option("Neighbours in a harary graph.", default="30")] = None
     probability: Annotated[

@@ -1,5 +1,7 @@
 """The work that is measured: its clients, vectors, graph and who vanishes, all of which follow from a seed."""
 
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,6 +13,7 @@ from coterie.bench.settings import SecaggSettings
 from coterie.crypto.entropy import SystemEntropy
 from coterie.crypto.signing import Identity
 from coterie.errors import ConfigError
+from coterie.graphs.failures import ThreatModel
 from coterie.graphs.guarantees import majority_threshold, paper_parameters, paper_threshold
 from coterie.graphs.table import searches
 from coterie.graphs.topology import Complete, ErdosRenyi, Harary, Topology
@@ -33,44 +36,63 @@ def choose(
 ) -> tuple[Topology, int]:
     """Return the topology and threshold, with the published choice for whatever is left open.
 
-    * complete: a strict majority of all clients (Bonawitz et al. 2017);
-    * Erdős–Rényi: the connection probability p* and threshold rule of CCESA (Choi et al. 2020, Remarks 1 and 4);
-    * Harary: 30 neighbours, or as many as there are, and 55% of the shares. A Harary graph gives each client an odd
-      number of shares 2j + 1, of which 1.1 j + .55 rounds to at least j + 1, so this is a strict majority too.
+    Topologies without an entry in :data:`PUBLISHED` take the parameters that a search finds for this dropout.
     """
     known = searches()
     if kind not in known:
         raise ConfigError(f"the topology is one of {', '.join(known)}, not {kind!r}")
     if clients < 3:
         raise ConfigError(f"a benchmark needs at least 3 clients, not {clients}")
-    if degree is not None and kind != "harary":
-        raise ConfigError(f"a degree is chosen for harary graphs, not for {kind}")
-    if probability is not None and kind != "erdos-renyi":
-        raise ConfigError(f"a connection probability is chosen for erdos-renyi graphs, not for {kind}")
-    topology, published = _published(kind, clients, dropout, degree, probability)
+    given = {name: value for name, value in (("degree", degree), ("probability", probability)) if value is not None}
+    for parameter in given:
+        takers = [name for name, choose in PUBLISHED.items() if parameter in inspect.signature(choose).parameters]
+        if kind not in takers:
+            raise ConfigError(f"a {parameter} is chosen for {' and '.join(takers)} graphs, not for {kind}")
+    if kind in PUBLISHED:
+        topology, published = PUBLISHED[kind](clients, dropout, **given)
+    else:
+        found = known[kind](ThreatModel(clients, dropout))
+        topology, published = found.topology, found.threshold
     return topology, published if threshold is None else threshold
 
 
-def _published(
-    kind: str, clients: int, dropout: float, degree: int | None, probability: float | None
-) -> tuple[Topology, int]:
-    if kind == "complete":
-        return Complete(), majority_threshold(clients)
-    if kind == "erdos-renyi":
-        if probability is None:
-            rule = paper_parameters(clients, dropout)
-            if rule.complete:
-                raise ConfigError(
-                    f"CCESA's rule asks {clients} clients with dropout {dropout:g} for the complete graph: "
-                    "take that one, more clients, or a probability of your own"
-                )
-            probability = rule.connection_probability
-        return ErdosRenyi(probability), paper_threshold(clients, probability)
+def choose_complete(clients: int, _dropout: float) -> tuple[Topology, int]:
+    """Take a strict majority of all clients (Bonawitz et al. 2017)."""
+    return Complete(), majority_threshold(clients)
+
+
+def choose_erdos_renyi(clients: int, dropout: float, probability: float | None = None) -> tuple[Topology, int]:
+    """Take the connection probability p* and the threshold rule of CCESA (Choi et al. 2020, Remarks 1 and 4)."""
+    if probability is None:
+        rule = paper_parameters(clients, dropout)
+        if rule.complete:
+            raise ConfigError(
+                f"CCESA's rule asks {clients} clients with dropout {dropout:g} for the complete graph: "
+                "take that one, more clients, or a probability of your own"
+            )
+        probability = rule.connection_probability
+    return ErdosRenyi(probability), paper_threshold(clients, probability)
+
+
+def choose_harary(clients: int, _dropout: float, degree: int | None = None) -> tuple[Topology, int]:
+    """Take 30 neighbours, or as many as there are, and 55% of the shares.
+
+    A Harary graph gives each client an odd number of shares 2j + 1, of which 1.1 j + .55 rounds to at least j + 1, so
+    this is a strict majority too.
+    """
     if degree is None:
         degree = min(DEGREE, (clients - 1) // 2 * 2)
     elif degree >= clients:
         raise ConfigError(f"a client has at most {clients - 1} neighbours, not {degree}")
     return Harary(degree), round(SHARE_FRACTION * (degree + 1))
+
+
+PUBLISHED: dict[str, Callable[..., tuple[Topology, int]]] = {
+    "complete": choose_complete,
+    "erdos-renyi": choose_erdos_renyi,
+    "harary": choose_harary,
+}
+"""What was published about the parameters of topologies: a function of the clients, their dropout and one parameter."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +119,7 @@ class Workload:
             raise ConfigError(f"a vector has at least 1 number, not {self.length}")
         if not 0 <= self.dropout < 1:
             raise ConfigError(f"dropout must be at least 0 and below 1, not {self.dropout}")
-        shares = self.topology.degree + 1 if isinstance(self.topology, Harary) else self.clients
+        shares = int(getattr(self.topology, "degree", self.clients - 1)) + 1
         if not 1 <= self.threshold <= shares:
             raise ConfigError(f"the threshold lies between 1 and the {shares} shares of a secret, not {self.threshold}")
         if self.seed < 0:

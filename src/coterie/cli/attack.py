@@ -1,18 +1,19 @@
 """``coterie attack``: run an attack without its defence and with it.
 
-An attack is a package with its settings (:mod:`coterie.settings`) and what it does. Its row in :data:`ATTACKS` is all
-that the command line needs: the options are derived from the settings, and the help is their docstring.
+An attack is a package with its settings (:mod:`coterie.settings`) and what it does. Its row in
+:mod:`coterie.attacks.table` is all that the command line needs: the options are derived from the settings, and the help
+is their docstring.
 """
 
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated
 
 import typer
 
 from coterie.attacks.demo.settings import DemoSettings
 from coterie.attacks.differencing.settings import DifferencingSettings, SavedSumsSettings
+from coterie.attacks.table import ATTACKS, AttackRow
 from coterie.cli.attack_show import Html, show
 from coterie.cli.audit_input import LogInput
 from coterie.cli.common import train_extra
@@ -20,47 +21,6 @@ from coterie.cli.derive import ListingCommand, with_options
 from coterie.cli.options import AsJson
 from coterie.errors import ConfigError
 from coterie.settings import Settings
-
-
-class AttackRow(NamedTuple):
-    """Where the two classes of an attack are; the second is imported only when the attack runs."""
-
-    package: str
-    settings: str
-    """A subclass of :class:`~coterie.settings.Settings` in the package's module ``settings``, which imports quickly."""
-    attack: str
-    """An :class:`~coterie.attacks.attack.Attack` with the same fields, as ``module:class`` of the package."""
-
-    def load_settings(self) -> type[Settings]:
-        """Import the settings class."""
-        found: type[Settings] = getattr(import_module(f"{self.package}.settings"), self.settings)
-        return found
-
-    def make(self, settings: Settings) -> Any:  # noqa: ANN401 - an Attack, whose module is not imported here
-        """Import the attack and return it with its settings."""
-        module, name = self.attack.split(":")
-        with train_extra():
-            return getattr(import_module(f"{self.package}.{module}"), name)(**vars(settings))
-
-
-ATTACKS = {
-    "demo": AttackRow("coterie.attacks.demo", "DemoSettings", "measure:Story"),
-    "active-membership": AttackRow(
-        "coterie.attacks.active_membership", "ActiveMembershipSettings", "measure:ActiveMembership"
-    ),
-    "differencing": AttackRow("coterie.attacks.differencing", "DifferencingSettings", "measure:Differencing"),
-    "disaggregation": AttackRow("coterie.attacks.disaggregation", "DisaggregationSettings", "measure:Disaggregation"),
-    "faces": AttackRow("coterie.attacks.faces", "FacesSettings", "measure:Faces"),
-    "imprint": AttackRow("coterie.attacks.imprint", "ImprintSettings", "measure:Imprint"),
-    "inversion": AttackRow("coterie.attacks.inversion", "InversionSettings", "measure:Inversion"),
-    "malicious-server": AttackRow(
-        "coterie.attacks.malicious_server", "MaliciousServerSettings", "measure:MaliciousServer"
-    ),
-    "membership": AttackRow("coterie.attacks.membership", "MembershipSettings", "measure:PassiveMembership"),
-    "one-sum": AttackRow("coterie.attacks.one_sum", "OneSumSettings", "measure:OneSum"),
-    "property": AttackRow("coterie.attacks.property", "PropertySettings", "measure:PropertyInference"),
-}
-"""Every attack by its name on the command line."""
 
 FOLDER, PAGE = Path("coterie-attack-demo"), "attack.html"
 
@@ -81,10 +41,16 @@ def _plain(row: AttackRow) -> Callable[..., None]:
     """Return the function that runs an attack which has no options but its settings."""
 
     def run(settings: Settings, html: Html = None, as_json: AsJson = False) -> None:
-        show(row.make(settings), html, as_json)
+        _show(row, settings, html, as_json)
 
     run.__annotations__["settings"] = row.load_settings()
     return run
+
+
+def _show(row: AttackRow, settings: Settings, html: Path | None, as_json: bool) -> None:
+    with train_extra():
+        attack = row.make(settings)
+    show(attack, html, as_json)
 
 
 def _demo(
@@ -109,14 +75,14 @@ def _demo(
         except OSError as error:
             raise ConfigError(f"cannot write to {folder}: {error.strerror}") from None
         html = folder / PAGE
-    show(ATTACKS["demo"].make(settings), html, as_json)
+    _show(ATTACKS["demo"], settings, html, as_json)
 
 
 def _differencing(
     settings: DifferencingSettings, saved: SavedSumsSettings, html: Html = None, as_json: AsJson = False
 ) -> None:
     if not saved.given:
-        show(ATTACKS["differencing"].make(settings), html, as_json)
+        _show(ATTACKS["differencing"], settings, html, as_json)
         return
     with train_extra():
         from coterie.attacks.saved_sums.measure import MOST_BYTES, RecordedDifferencing, kept_by

@@ -148,6 +148,8 @@ class _Steps:
 
 
 def _introduction(show: "Demo") -> "Iterator[str]":
+    from coterie.graphs.table import is_complete
+
     settings, plan = show.settings, show.plan
     circles = f", in circles of {settings.circle_size}" if settings.circle_size else ""
     server = "may lie" if settings.active else "is curious but follows the protocol"
@@ -164,7 +166,7 @@ def _introduction(show: "Demo") -> "Iterator[str]":
             f"risk that the graph exposes somebody: {_odds(plan.privacy_failure_log2)}; that the round is lost: "
             f"{_odds(plan.reliability_failure_log2)}."
         )
-    if settings.active and _graph(plan.topology) != "Complete":
+    if settings.active and not is_complete(plan.topology, settings.clients):
         held = ", and T does not hold for parts" if settings.circle_size else ""
         yield (
             "[yellow]This counts dropouts by chance. A server that lies can choose who drops out once it knows a "

@@ -13,7 +13,7 @@ function, so this module writes one.
 
 import inspect
 from collections.abc import Callable, Mapping
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
@@ -63,15 +63,22 @@ class ListingCommand(TyperCommand):
     The tables take time to import, so this happens only when the help is shown.
     """
 
+    tables: Mapping[str, str] = {}
+    """For options that no settings class declares: the table of each, as in :class:`~coterie.settings.Option`."""
+
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - types of click, which typer brings
         """Add the choices to the help of each option, and write the help."""
-        tables: Mapping[str, str] = getattr(self.callback, "tables", {})
+        tables = {**self.tables, **getattr(self.callback, "tables", {})}
         for parameter in self.params:
             if isinstance(parameter, TyperOption) and parameter.name in tables:
-                module, name = tables[parameter.name].split(":")
-                choices = ", ".join(getattr(import_module(module), name))
-                parameter.help = f"{parameter.help} Choices: {choices}."
+                table = resolve_name(tables[parameter.name])
+                parameter.help = f"{parameter.help} Choices: {', '.join(table() if callable(table) else table)}."
         super().format_help(ctx, formatter)
+
+
+def listing_command(**tables: str) -> type[ListingCommand]:
+    """Return a kind of command whose help lists the choices of these options."""
+    return type("ListingCommand", (ListingCommand,), {"tables": tables})
 
 
 def derive_parameter(setting: Setting) -> inspect.Parameter:

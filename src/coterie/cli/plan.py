@@ -51,8 +51,8 @@ def plan(
         str,
         typer.Option(
             metavar="NAME",
-            help="Who shares secrets with whom: complete, harary, erdos-renyi, or cheapest, whatever it promises. auto "
-            "is cheapest, but with --active complete up to its limit.",
+            help="Who shares secrets with whom; or cheapest, whatever it promises. auto is cheapest, but with --active "
+            "complete up to its limit.",
             rich_help_panel=SESSION,
         ),
     ] = "auto",

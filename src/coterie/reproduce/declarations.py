@@ -29,6 +29,8 @@ KINDS = {
     "training-table": "coterie.reproduce.training_table:TrainingTable",
 }
 """The kinds of experiments, each with the module and name of its class."""
+PAPERS: Traversable = resources.files("coterie.reproduce") / "papers"
+"""The folder of declarations: a file for each experiment."""
 QUICK, FULL = "quick", "full"
 """The size of a first look, and that of the paper."""
 
@@ -81,8 +83,7 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 def declared() -> dict[str, Traversable]:
     """The declared experiments: their names and files."""
-    folder = resources.files("coterie.reproduce") / "papers"
-    return {file.name.removesuffix(".toml"): file for file in folder.iterdir() if file.name.endswith(".toml")}
+    return {file.name.removesuffix(".toml"): file for file in PAPERS.iterdir() if file.name.endswith(".toml")}
 
 
 def read_declaration(file: Traversable) -> Declaration:

@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from coterie.attacks.attack import Adversary, OnProgress
-from coterie.cli.attack import ATTACKS, AttackRow, make_app
+from coterie.attacks.table import ATTACKS, AttackRow
+from coterie.cli.attack import make_app
 from coterie.cli.derive import ListingCommand, with_options
 from coterie.cli.options import AsJson
 from coterie.errors import ConfigError
@@ -48,7 +49,9 @@ class MadeUpSettings(Settings):
     ] = True
     slope: Annotated[float, Option("Slope of the field.", name="--lambda -l")] = 0.1
     dogs: Annotated[int, Option("Number of dogs.", least=0, default="one for ten sheep")] = 0
-    farm: Annotated[str | None, Option("Name of the farm.", metavar="NAME", table="coterie.cli.attack:ATTACKS")] = None
+    farm: Annotated[str | None, Option("Name of the farm.", metavar="NAME", table="coterie.attacks.table:ATTACKS")] = (
+        None
+    )
     hidden: int = 3
 
     @classmethod

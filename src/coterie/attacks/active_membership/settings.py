@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Self
 
 from coterie.errors import ConfigError
-from coterie.settings import DataDir, Option, Seed, Settings, Trials
+from coterie.settings import DataDir, DataName, Option, Seed, Settings, Trials
 
 _BY_DATA = "depends on the data set"
 
@@ -45,9 +45,7 @@ class ActiveMembershipSettings(Settings):
     the poison the loss check refuses.
     """
 
-    data: Annotated[
-        str, Option("Data set: digits, location30, mnist, cifar10-features, energy, pjm or another.", metavar="NAME")
-    ] = "digits"
+    data: DataName = "digits"
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the data set's reader."""
     data_dir: DataDir = None

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from coterie.settings import DataDir, Option, Seed, Settings, Trials
+from coterie.settings import DATASETS, DataDir, Option, Seed, Settings, Trials
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class FacesSettings(Settings):
     """
 
     data: Annotated[
-        str, Option("faces (40 people of AT&T), or digits, with ten classes in place of people.", metavar="NAME")
+        str, Option("Data set of pictures; each class stands for a person.", metavar="NAME", table=DATASETS)
     ] = "digits"
     rounds: Annotated[int, Option("Rounds of training; the attack observes the last.", least=1, most=10_000)] = 5
     epochs: Annotated[int, Option("Local epochs in a round.", least=1)] = 10

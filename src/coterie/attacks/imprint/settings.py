@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from coterie.errors import ConfigError
-from coterie.settings import DataDir, Option, Seed, Settings, Trials
+from coterie.settings import DataDir, Option, PicturesName, Seed, Settings, Trials
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class ImprintSettings(Settings):
     Two defences do help, and are shown: clients that pin the architecture of the model, and noise.
     """
 
-    data: Annotated[str, Option("Pictures: digits, mnist, cifar10 or faces.", metavar="NAME")] = "digits"
+    data: PicturesName = "digits"
     cohorts: Annotated[tuple[int, ...], Option("Clients in a sum; may be repeated.", name="--cohort")] = (8, 32)
     bins: Annotated[tuple[int, ...], Option("Bins of the crafted layer; may be repeated.")] = (64, 256, 1024)
     examples: Annotated[int, Option("Examples of each client.", least=1)] = 8

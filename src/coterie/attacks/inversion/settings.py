@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from coterie.errors import ConfigError
-from coterie.settings import DataDir, ModelName, Option, Seed, Settings, Trials
+from coterie.settings import DataDir, ModelName, Option, PicturesName, Seed, Settings, Trials
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class InversionSettings(Settings):
     attacked in two ways: as if its mean were the client's update, and for all pictures of the circle at once.
     """
 
-    data: Annotated[str, Option("Pictures: digits, mnist, cifar10 or faces.", metavar="NAME")] = "digits"
+    data: PicturesName = "digits"
     model: ModelName = "softmax-regression"
     clients: Annotated[int, Option("Number of clients.", least=2, most=10_000)] = 16
     examples: Annotated[

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
 from coterie.errors import ConfigError
-from coterie.settings import DataDir, Option, Seed, Settings, Trials
+from coterie.settings import DATASETS, DataDir, Option, Seed, Settings, Trials
 
 FEWEST = 4
 
@@ -39,7 +39,7 @@ class MaliciousServerSettings(Settings):
     trials: Trials = 3
     """Victims, each in sessions of its own."""
     tries: Annotated[int, Option("Repetitions of each lie in a session, varied at random.", least=0, most=100_000)] = 4
-    data: Annotated[str, Option("Pictures that clients use as their inputs.")] = "digits"
+    data: Annotated[str, Option("Pictures that clients use as their inputs.", table=DATASETS)] = "digits"
     data_dir: DataDir = None
     seed: Seed = 0
 

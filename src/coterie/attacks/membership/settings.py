@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from coterie.errors import ConfigError
-from coterie.settings import MOST_CLIENTS, DataDir, Option, Seed, Settings, Trials
+from coterie.settings import MOST_CLIENTS, DataDir, LabelledDataName, Option, Seed, Settings, Trials
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class MembershipSettings(Settings):
     under SA and CCESA (real sessions), and on the global model, which is all that secure aggregation reveals.
     """
 
-    data: Annotated[str, Option("Data set with labels; all but digits are read from --data-dir.")] = "digits"
+    data: LabelledDataName = "digits"
     model: Annotated[
         str, Option("Model of the clients; a larger one remembers more.", table="coterie.training.models:MODELS")
     ] = "mlp"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from coterie.errors import ConfigError
-from coterie.settings import DataDir, Option, Seed, Settings, Trials
+from coterie.settings import DataDir, LabelledDataName, Option, Seed, Settings, Trials
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class OneSumSettings(Settings):
     shown beside it.
     """
 
-    data: Annotated[str, Option("Data set with labels; all but digits are read from --data-dir.")] = "digits"
+    data: LabelledDataName = "digits"
     model: Annotated[
         str,
         Option(

@@ -106,3 +106,9 @@ class OpenedShares(ClientMessage, frozen=True, tag=15):
 
     dealers: tuple[DealerShares, ...]
     signature: Signature | None = None
+
+
+class PrekeyOffer(Message, frozen=True, tag=16):
+    """Before any session, client: all its unused prekeys; ``terms`` holds the digest of the first roster."""
+
+    prekeys: tuple[Prekey, ...]

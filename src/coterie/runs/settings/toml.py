@@ -20,6 +20,7 @@ from coterie.runs.sections.base import NamedSection
 from coterie.runs.sections.choices import OneOf
 from coterie.runs.sections.common import CommonSettings
 from coterie.runs.settings.config import RunConfig, contradictions
+from coterie.secagg.protocols import SessionProtocol
 
 _WIDTH = 100
 _HEADER = """\
@@ -195,11 +196,14 @@ def _written_out(tree: Mapping[str, Any], path: str = "") -> dict[str, Any]:
 
 
 def _keep_meaning(tree: dict[str, Any]) -> None:
-    """Say of whom ``aggregation.collusion`` is a share, in the settings of a run of an earlier version.
+    """Say how sums were made, and of whom ``aggregation.collusion`` is a share, in a run of an earlier version.
 
-    A run records every setting that its version has. Where this one is missing, it was a share of a session.
+    A run records every setting that its version has. Where these are missing, there was only the papers' protocol, and
+    ``aggregation.collusion`` was a share of a session.
     """
-    aggregation = tree.get("aggregation")
+    aggregation = tree.setdefault("aggregation", {})
+    if isinstance(aggregation, dict):
+        aggregation.setdefault("protocol", str(SessionProtocol.PAPERS))
     share = aggregation.get("collusion") if isinstance(aggregation, dict) else None
     if isinstance(aggregation, dict) and isinstance(share, int | float) and share >= 0:
         aggregation.setdefault("collusion_of", "session")

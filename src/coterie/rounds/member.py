@@ -25,7 +25,6 @@ from coterie.crypto.signing import Identity
 from coterie.errors import LocalProtocolError, PeerProtocolError, regarding
 from coterie.graphs.table import read_topology
 from coterie.rounds.floor import Floor
-from coterie.rounds.prekeys import PREKEYS
 from coterie.secagg import client as protocol
 from coterie.secagg import messages
 from coterie.secagg.invitation import is_invitation, read_invitation
@@ -33,7 +32,7 @@ from coterie.secagg.messages import SERVER
 from coterie.secagg.prekeys import client as prekey_protocol
 from coterie.secagg.prekeys.book import PrekeyBook, is_book, is_book_message
 from coterie.secagg.prekeys.client import AnyParked, BookState, Contributed, Done, Signed
-from coterie.secagg.prekeys.messages import Prekey, PrekeyOffer
+from coterie.secagg.prekeys.messages import PREKEYS, Prekey, PrekeyOffer
 from coterie.secagg.states import park, read_state
 from coterie.secagg.terms import MOST_CLIENTS, Terms
 

@@ -18,13 +18,11 @@ from coterie.errors import ConfigError, PeerProtocolError, PrekeyRefused, Verifi
 from coterie.secagg import messages
 from coterie.secagg.prekeys import rules
 from coterie.secagg.prekeys.book import PrekeyBook
-from coterie.secagg.prekeys.messages import Prekey, PrekeyOffer
+from coterie.secagg.prekeys.messages import PREKEYS, Prekey, PrekeyOffer
 from coterie.secagg.prekeys.server import PrekeyServer
 from coterie.secagg.server import Rejected
 from coterie.secagg.terms import Terms
 
-PREKEYS = 4
-"""Unused prekeys that a client keeps at the server: few, because each is a secret that waits on its disk."""
 MOST_OFFERED = 4 * PREKEYS
 """The most that a server takes from one client."""
 

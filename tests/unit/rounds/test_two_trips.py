@@ -17,10 +17,10 @@ from coterie.cohorts.prekey_stock import PrekeyStock
 from coterie.cohorts.roster import Client
 from coterie.errors import ConfigError, LocalProtocolError, PeerProtocolError, PrekeyRefused, ThresholdError
 from coterie.rounds import Floor, Member, Round
-from coterie.rounds.prekeys import MOST_OFFERED, PREKEYS, PrekeyStore, population_of
+from coterie.rounds.prekeys import MOST_OFFERED, PrekeyStore, population_of
 from coterie.secagg import Aggregate, Step, ThreatMode, messages
 from coterie.secagg.prekeys.book import PrekeyBook
-from coterie.secagg.prekeys.messages import MaskedContribution, PrekeyOffer, SurvivorList, SurvivorProof
+from coterie.secagg.prekeys.messages import PREKEYS, MaskedContribution, PrekeyOffer, SurvivorList, SurvivorProof
 from coterie.transports.faults import Fault, FaultKind, Faults, dropouts
 
 ACTIVE = ThreatMode.ACTIVE_SERVER

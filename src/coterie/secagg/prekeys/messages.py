@@ -24,6 +24,9 @@ from coterie.secagg.messages import (
 SHARE_BYTES = share_size(SEED_BYTES)
 """Bytes of one share: every secret that is shared is a seed."""
 
+PREKEYS = 4
+"""Unused prekeys that a client keeps at the server: few, because each is a secret that waits on its disk."""
+
 Moment = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
 """A time in whole seconds since 1970."""
 

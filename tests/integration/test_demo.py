@@ -122,7 +122,7 @@ def test_against_a_lying_server_the_demonstration_takes_two_trips(tmp_path: Path
 
 
 def test_where_many_are_lost_the_demonstration_confirms() -> None:
-    settings = Settings(clients=20, length=400, dropout=0.4, topology="complete", active=True, circle_size=2)
+    settings = Settings(clients=20, length=400, dropout=0.3, topology="complete", active=True, circle_size=4, seed=1)
     report, _ = Demo(settings).run()
     assert [row.step for row in report.steps] == ["contribute", "confirm", "reveal", "unmask"]
     assert report.exact

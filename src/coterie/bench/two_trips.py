@@ -23,7 +23,6 @@ from coterie.transports.faults import Faults, dropouts
 from coterie.transports.memory import Carrier, Session, make_book
 
 BITS = 32
-CLIENTS, COST_CLIENTS, LOST = (8, 12, 24, 100), (12, 50, 100), (0.05, 0.1)
 PAPERS, TWO_TRIPS = SessionProtocol.PAPERS, SessionProtocol.TWO_TRIPS
 #: Without circles two trips never need a confirmation: whoever can be summed can reveal at once.
 TRIPS = {

@@ -1,54 +1,34 @@
 """``coterie bench two-trips``: two trips beside the papers' five."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
+from coterie.bench.settings import TwoTripsSettings
 from coterie.cli.common import new_console, print_json, progress_bars
-from coterie.cli.options import MOST_LENGTH, MOST_SEED, MOST_TRIALS, AsJson
+from coterie.cli.derive import with_options
+from coterie.cli.options import AsJson
 
 if TYPE_CHECKING:
     from coterie.bench.two_trips import CostRow, FailureRow
 
 
-def two_trips(
-    clients: Annotated[
-        list[int] | None,
-        typer.Option(help="Clients of a round that may fail; may be repeated.", min=4, show_default="8, 12, 24, 100"),
-    ] = None,
-    lost: Annotated[
-        list[float] | None,
-        typer.Option(help="Share of the clients lost on each trip; may be repeated.", show_default="0.05, 0.1"),
-    ] = None,
-    rounds: Annotated[int, typer.Option(help="Rounds to play under each protocol.", min=1, max=MOST_TRIALS)] = 200,
-    cost_clients: Annotated[
-        list[int] | None,
-        typer.Option(help="Clients of a session that is timed; may be repeated.", min=4, show_default="12, 50, 100"),
-    ] = None,
-    circles: Annotated[int, typer.Option(metavar="T", help="Size of a circle in timed sessions.", min=1)] = 2,
-    length: Annotated[int, typer.Option(help="Numbers of a vector in timed sessions.", max=MOST_LENGTH)] = 16_000,
-    seed: Annotated[int, typer.Option(help="Chooses who is lost; secrets are always fresh.", max=MOST_SEED)] = 0,
-    as_json: AsJson = False,
-) -> None:
-    """Compare two trips with the papers' five, against a malicious server: rounds that fail, time and bytes.
-
-    The sessions are real ones in this process, on the complete graph. With all defaults it takes some minutes.
-    """
+@with_options
+def two_trips(settings: TwoTripsSettings, as_json: AsJson = False) -> None:
+    """Play rounds and sessions under both protocols, and print two tables."""
     from dataclasses import asdict
+    from functools import partial
 
-    from coterie.bench.two_trips import CLIENTS, COST_CLIENTS, LOST, measure_costs, measure_failures
+    from coterie.bench.two_trips import measure_costs, measure_failures
 
     failures, costs = [], []
     with progress_bars(as_json) as progress:
-        for number in clients or CLIENTS:
-            for share in LOST if lost is None else lost:
-                task = progress.add_task(f"{number} clients, {share:.0%} lost on a trip", total=rounds)
-                failures.append(
-                    measure_failures(number, share, rounds, seed, lambda task=task: progress.advance(task))  # type: ignore[misc]
-                )
-        for number in cost_clients or COST_CLIENTS:
+        for number in settings.clients:
+            for share in settings.lost:
+                task = progress.add_task(f"{number} clients, {share:.0%} lost on a trip", total=settings.rounds)
+                watch = partial(progress.advance, task)
+                failures.append(measure_failures(number, share, settings.rounds, settings.seed, watch))
+        for number in settings.cost_clients:
             task = progress.add_task(f"{number} clients, timed", total=1)
-            costs += measure_costs(number, circles, length)
+            costs += measure_costs(number, settings.circles, settings.length)
             progress.advance(task)
     if as_json:
         print_json({"failures": [asdict(row) for row in failures], "costs": [asdict(row) for row in costs]})

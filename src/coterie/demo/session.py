@@ -21,8 +21,7 @@ from coterie.errors import ConfigError, VerificationError
 from coterie.graphs import Complete
 from coterie.graphs.failures import ThreatModel
 from coterie.graphs.guarantees import majority_threshold, quorum_of
-from coterie.graphs.search import assess
-from coterie.graphs.table import searches
+from coterie.graphs.table import assess, searches
 from coterie.rounds import one_off
 from coterie.secagg import Aggregate, Step, Terms, ThreatMode, messages
 from coterie.secagg.prekeys.messages import MaskedContribution

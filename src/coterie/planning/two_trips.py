@@ -15,8 +15,8 @@ from coterie.crypto.keystream import SEED_BYTES
 from coterie.crypto.sealing import OVERHEAD_BYTES
 from coterie.crypto.signing import SIGNATURE_BYTES
 from coterie.graphs.guarantees import majority_threshold, quorum_of
+from coterie.graphs.table import is_complete
 from coterie.graphs.tails import log_binomial
-from coterie.graphs.topology import is_complete
 from coterie.planning.costs import LEAVING, Costs, failed_rounds
 from coterie.planning.session import Plan
 from coterie.secagg import messages, steps

@@ -8,7 +8,8 @@ so that they decide alike.
 import enum
 
 from coterie.errors import ConfigError
-from coterie.graphs.topology import Topology, is_complete
+from coterie.graphs.table import is_complete
+from coterie.graphs.topology import Topology
 
 MOST_SHARES = 10_000
 """The largest ``n ** 2 / T`` for which the two-trip protocol is chosen by default: about 200 kB up for each client."""

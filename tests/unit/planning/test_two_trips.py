@@ -12,8 +12,8 @@ from coterie.planning.costs import failed_rounds
 from coterie.planning.session import recommend
 from coterie.planning.two_trips import failed_two_trips, plan_protocol, two_trip_costs
 from coterie.rounds import one_off
-from coterie.runs.config_file import make_config
-from coterie.runs.protection import SessionShapes
+from coterie.runs.engine.protection import SessionShapes
+from coterie.runs.settings.toml import make_config
 from coterie.secagg import Step
 from coterie.secagg.protocols import SessionProtocol, choose_protocol
 from coterie.transports.memory import Carrier, Session, make_book

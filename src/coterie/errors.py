@@ -11,6 +11,7 @@
     ├── LocalProtocolError      our own caller used the protocol wrongly; fix the program
     │   └── LedgerConflict      two servers write to one ledger; run one of them
     ├── PeerProtocolError       the other side broke the protocol; drop it and go on
+    │   └── PrekeyRefused       a session names a one-time key that was used, or never made here; offer new ones
     ├── VerificationError       bytes that do not check out; whoever reads them knows whom to blame
     ├── LedgerTampered          somebody changed the stored history; trust nothing that rests on it
     ├── RoundAborted            nobody, or nobody who can be named; this round yields no result
@@ -135,6 +136,14 @@ class PeerProtocolError(CoterieError):
         super().__init__(f"{peer}: {reason}")
         self.peer = peer
         self.reason = reason
+
+
+class PrekeyRefused(PeerProtocolError):
+    """A session names a prekey of this client that it used before, discarded, or does not have; nothing was sent.
+
+    A server that lies may do that, and so does an honest one after the client's disk was restored from a backup or
+    replaced, or the server's own store was. The client takes part again once it has offered new prekeys.
+    """
 
 
 class VerificationError(CoterieError):

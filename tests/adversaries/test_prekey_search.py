@@ -3,8 +3,11 @@
 With all rules on it finds nothing; with a rule off it finds a leak, so that finding nothing means something.
 """
 
+import sqlite3
+
 import pytest
-from tests.support.prekey_world import Memory, PrekeyWorld
+from tests.support.prekey_members import MemberWorld
+from tests.support.prekey_world import Memory, PrekeyWorld, ScriptedWorld
 
 from coterie.crypto.signing import each_signature_once
 from coterie.secagg.prekeys import rules
@@ -13,12 +16,17 @@ FRACTIONS = (0.0, 0.2, 0.34)
 """Of colluders."""
 
 
-def first_leak(worlds: int, patch: pytest.MonkeyPatch, memory: Memory | None = None) -> tuple[int | None, int]:
+def first_leak(
+    worlds: int,
+    patch: pytest.MonkeyPatch,
+    memory: Memory | None = None,
+    kind: type[PrekeyWorld] = PrekeyWorld,
+) -> tuple[int | None, int]:
     """Play random worlds; return the first that leaks, and how many gave the server a sum."""
     informed = 0
     with each_signature_once():
         for seed in range(worlds):
-            world = PrekeyWorld(seed, FRACTIONS[seed % 3], patch, memory)
+            world = kind(seed, FRACTIONS[seed % 3], patch, memory)
             if world.leak() is not None:
                 return seed, informed
             informed += world.informed
@@ -50,3 +58,78 @@ def test_without_a_rule_the_search_finds_a_leak(rule: str, memory: Memory, monke
         monkeypatch.setattr(rules, rule, lambda *_: None)
     leak, _ = first_leak(1_500, monkeypatch, memory)
     assert leak is not None
+
+
+@pytest.mark.parametrize("worlds", [90, pytest.param(3_000, marks=pytest.mark.slow)])
+def test_whole_members_give_away_nothing_but_sums_over_whole_circles(
+    worlds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server tries every prekey again and again: that each is used once is for the members' memories to see to."""
+    leak, informed = first_leak(worlds, monkeypatch, Memory(one_use=False, one_list=False), MemberWorld)
+    assert leak is None
+    assert informed > worlds / 8
+
+
+@pytest.mark.parametrize(
+    ("where", "rule", "instead"),
+    [
+        ("coterie.cohorts.prekey_tables", "fix_survivors", "any survivors"),
+        ("coterie.secagg.prekeys.rules", "check_direct", None),
+    ],
+)
+def test_members_without_a_rule_give_something_away(
+    where: str, rule: str, instead: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def any_survivors(connection: sqlite3.Connection, name: str, book: bytes, _survivors: bytes) -> bytes:
+        connection.execute("UPDATE sessions SET step = 0 WHERE client = ?", (name,))
+        found = connection.execute("SELECT session FROM contributions WHERE client = ? AND book = ?", (name, book))
+        return bytes(found.fetchone()[0])
+
+    monkeypatch.setattr(f"{where}.{rule}", any_survivors if instead else lambda *_: None)
+    leak, _ = first_leak(1_500, monkeypatch, Memory(one_use=False, one_list=False), MemberWorld)
+    assert leak is not None
+
+
+# Two traces that broke an earlier text of the protocol.
+
+
+@pytest.mark.parametrize(("clones", "tolerated", "leaks"), [(0, 0, False), (1, 0, True), (1, 1, False)])
+def test_a_cloned_client_counts_among_the_colluders(
+    clones: int, tolerated: int, leaks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three clients, one of them with a copy of its disk: beyond c that is enough to read an input."""
+    world = ScriptedWorld([0, 1, 2], [], [0, 1, 2, *[2] * clones], monkeypatch, tolerated=tolerated)
+    everybody, pair = {0: 0, 1: 1, 2: 2}, {1: 1, 2: 2 + clones}
+    for serial in (0, 2):
+        world.tell(serial, everybody, direct=True)
+    world.tell(1, pair, direct=True)
+    if clones:
+        world.tell(3, pair, direct=True)
+    assert (world.leak() is not None) is leaks
+
+
+@pytest.mark.parametrize("one_list", [True, False])
+def test_signing_one_list_after_opening_another_gives_an_input_away(
+    one_list: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten clients in pairs, one colluder: five open lists of their own at once, then two of them sign another."""
+    circle = [number // 2 for number in range(10)]
+    honest = [number for number in range(10) if number != 1]
+    world = ScriptedWorld(circle, [1], honest, monkeypatch, Memory(one_list=one_list))
+    serials = {number: serial for serial, number in enumerate(honest)}
+
+    def listed(members: set[int]) -> dict[int, int | None]:
+        return {number: serials.get(number) for number in sorted(members)}
+
+    opening = {0: 5, 4: 7, 5: 7, 7: 9, 9: 5}
+    for holder, gone in opening.items():
+        missing = {gone if gone != holder else gone - 1, 3}
+        world.tell(serials[holder], listed(set(range(10)) - missing), direct=True)
+    assert world.answers == 5
+    second = listed({0, 1, 2, 3, 4, 6, 8})
+    for holder in (2, 3, 6, 8, 0, 4):
+        world.tell(serials[holder], second, direct=False)
+    for holder in (2, 3, 6, 8):
+        world.prove(serials[holder])
+    assert world.answers == (5 if one_list else 9)
+    assert (world.leak() is None) is one_list

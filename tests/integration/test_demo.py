@@ -77,7 +77,9 @@ def test_every_topology_and_threat_mode(topology: str, graph: type[Topology], ac
     report, _ = Demo(Settings(clients=12, length=400, dropout=0.1, topology=topology, active=active)).run()
     assert isinstance(report.plan.topology, graph)
     assert report.plan.shortcoming is None
-    assert ("confirm" in [row.step for row in report.steps]) is active
+    steps = [row.step for row in report.steps]
+    assert (steps == ["contribute", "reveal", "unmask"]) is (topology == "complete")
+    assert ("confirm" in steps) is (active and topology != "complete")
     assert [row.dropped for row in report.steps if row.dropped] == [report.steps[0].dropped]
     assert {*report.aggregated, *report.steps[0].dropped} == {f"client-{number:02}" for number in range(1, 13)}
 
@@ -100,9 +102,9 @@ def test_circles_are_aggregated_whole_or_not_at_all(tmp_path: Path) -> None:
 
 def test_a_sparse_graph_against_a_lying_server_is_told_to_be_weaker(tmp_path: Path) -> None:
     for options, weaker in (
-        (("--active",), True),
-        (("--active", "--circles", "2", "--dropout", "0"), True),
-        (("--active", "--topology", "complete"), False),
+        (("--active", "--topology", "harary"), True),
+        (("--active", "--topology", "harary", "--circles", "2", "--dropout", "0"), True),
+        (("--active",), False),
         ((), False),
     ):
         code, output, _ = invoke(tmp_path, *options)
@@ -110,6 +112,20 @@ def test_a_sparse_graph_against_a_lying_server_is_told_to_be_weaker(tmp_path: Pa
         told = " ".join(output.split())
         assert ("can choose who drops out once it knows a sparse graph" in told) is weaker
         assert ("T does not hold for parts" in told) is ("--circles" in options)
+
+
+def test_against_a_lying_server_the_demonstration_takes_two_trips(tmp_path: Path) -> None:
+    code, output, _ = invoke(tmp_path, "--active")
+    assert code == 0
+    assert "Two trips: every client has left a one-time key at the server" in " ".join(output.split())
+    assert [row["step"] for row in read(tmp_path)["steps"]] == ["contribute", "reveal", "unmask"]
+
+
+def test_where_many_are_lost_the_demonstration_confirms() -> None:
+    settings = Settings(clients=20, length=400, dropout=0.3, topology="complete", active=True, circle_size=4, seed=1)
+    report, _ = Demo(settings).run()
+    assert [row.step for row in report.steps] == ["contribute", "confirm", "reveal", "unmask"]
+    assert report.exact
 
 
 def test_without_matplotlib_everything_but_the_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +142,7 @@ def test_without_matplotlib_everything_but_the_picture(tmp_path: Path, monkeypat
     ("options", "reason"),
     [
         (("--dropout", "1"), "refused to go on"),
-        (("--dropout", "0.7", "--active"), "clients confirmed the survivors"),
+        (("--dropout", "0.7", "--active", "--topology", "harary"), "clients confirmed the survivors"),
         (("--circles", "6"), "0 clients would be aggregated"),
     ],
 )

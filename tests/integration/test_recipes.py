@@ -171,13 +171,22 @@ def test_what_may_change_makes_no_other_update(key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("overrides", "commits"),
-    [((), 5), (("aggregation.threat=active-server",), 6), ((*CONFINED, "confined.addition=additive"), 1)],
+    ("overrides", "commits", "offers"),
+    [
+        ((), 3, 1),
+        (("aggregation.threat=active-server",), 3, 1),
+        (("aggregation.protocol=papers",), 5, 0),
+        (("aggregation.protocol=papers", "aggregation.threat=active-server"), 6, 0),
+        ((*CONFINED, "confined.addition=additive"), 1, 0),
+    ],
 )
 def test_clients_commit_what_they_answer_a_few_times_a_round(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overrides: tuple[str, ...], commits: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overrides: tuple[str, ...], commits: int, offers: int
 ) -> None:
-    """SECURITY.md says how often; forcing each of them to disk would cost as many waits for the disk."""
+    """SECURITY.md says how often; forcing each of them to disk would cost as many waits for the disk.
+
+    In the first of its rounds in two trips a client also keeps the prekeys that it offers.
+    """
     counts, writing = [0], MemoryFile.writing
 
     def counted(self: MemoryFile) -> AbstractContextManager[sqlite3.Connection]:
@@ -193,4 +202,7 @@ def test_clients_commit_what_they_answer_a_few_times_a_round(
 
     monkeypatch.setattr(MemoryFile, "writing", counted)
     TrainingRun.begin(tmp_path / "run", load_config(None, [*SMALL, *overrides]), observers=[Rounds()]).play()
-    assert counts[1:] == [4 * commits] * 3 + [0]
+    first, *others = [count - 4 * commits for count in counts[1:4]]
+    assert first == 4 * offers
+    assert all(0 <= more <= 4 * offers for more in others)  # others are in their first round then
+    assert counts[4:] == [0]

@@ -362,3 +362,36 @@ def test_a_run_of_an_earlier_version_keeps_its_colluders(tmp_path: Path) -> None
         TrainingRun.open(folder, changes=["aggregation.collusion_of=roster"])
     # The same file is a new run's as it stands today.
     assert load_config(folder.config_file, ["aggregation.collusion_of=roster"]).aggregation == new.aggregation
+
+
+def test_a_run_of_an_earlier_version_keeps_the_papers_protocol(tmp_path: Path) -> None:
+    """Its settings do not name a protocol; new runs take two trips, and give the same model."""
+    everybody = ("availability.kind=equal", "availability.dropout=0.0", "faults.dropout=0.0")
+    settings = [*SMALL, *everybody, "training.schedule.kind=constant"]
+    new = load_config(None, [*settings, "rounds=2"])
+    old = load_config(None, [*settings, "rounds=1", "aggregation.protocol=papers"])
+    folder = RunFolder.create(tmp_path / "old", old)
+    config = folder.config()
+    TrainingRun(folder, build_run(config, find_federation(config))).play()
+
+    def as_earlier(text: str) -> str:
+        return text.replace('protocol = "papers"\n', "")
+
+    checkpoint = folder.checkpoint()
+    assert checkpoint is not None
+    progress = msgspec.structs.replace(checkpoint.progress, settings=as_earlier(checkpoint.progress.settings))
+    folder.save(Checkpoint(progress, checkpoint.state))
+    folder.config_file.write_text(as_earlier(folder.config_file.read_text()))
+    assert "protocol" not in folder.config_file.read_text()
+
+    run = TrainingRun.open(folder, changes=["rounds=2"])
+    assert run.config.aggregation.protocol == "papers"
+    run.play()
+    with pytest.raises(ConfigError, match="protocol was 'papers' and is 'two-trips'"):
+        TrainingRun.open(folder, changes=["aggregation.protocol=two-trips"])
+    assert new.aggregation.protocol == "auto"
+    TrainingRun.begin(tmp_path / "new", new).play()
+    models = [(path / "model.safetensors").read_bytes() for path in (tmp_path / "new", tmp_path / "old")]
+    assert models[0] == models[1]
+    uploads = [[record.upload_bytes for record in RunFolder.open(tmp_path / name).records()] for name in ("new", "old")]
+    assert uploads[0] != uploads[1]

@@ -6,7 +6,7 @@ from tests.support.cast import ring_sum
 from tests.support.strategies import Played, Setting, settings_of_sessions
 
 from coterie.errors import PartialSumRisk, PeerProtocolError, RoundAborted, ThresholdError
-from coterie.secagg import Step, Terms
+from coterie.secagg import Server, Step, Terms
 from coterie.transports.faults import FaultKind
 
 LOSSES = (FaultKind.DROP, FaultKind.DUPLICATE, FaultKind.REORDER)
@@ -48,6 +48,7 @@ def test_with_losses_alone_theorem_one_and_two_decide(setting: Setting) -> None:
     """Reliable iff every client of V3+ is informative, private iff the survivor graph is connected."""
     played, terms = setting.play(), setting.terms
     server = played.session.server
+    assert isinstance(server, Server)
     assert all("already heard" in rejected.reason for rejected in server.rejected)
     if not server.aggregated or server.step in (Step.MASK, Step.CONFIRM):
         assert isinstance(played.error, ThresholdError | PartialSumRisk)
@@ -93,6 +94,7 @@ def test_the_server_can_derive_the_announced_sum_and_nothing_else(setting: Setti
     inputs iff it cancels every unknown mask; those combinations must be the multiples of the announced sum.
     """
     played = setting.play()
+    assert isinstance(played.session.server, Server)
     view = played.session.server.view()
     graph, survivors = view.graph, sorted(view.survivors)
 

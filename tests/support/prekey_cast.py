@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from tests.support.cast import Messages, entropy_for, identity_for, make_inputs
 
 from coterie.arithmetic.ring import RingVector
+from coterie.crypto.entropy import Entropy
 from coterie.crypto.signing import Identity
 from coterie.secagg import Aggregate, Step, Terms
 from coterie.secagg.prekeys import Prekey, PrekeyBook, PrekeyServer, accept, issue
@@ -29,8 +30,15 @@ def prekeys_for(
 class PrekeyCast:
     """An honest server and honest clients; a test plays the villain with what passes between them."""
 
-    def __init__(self, terms: Terms, inputs: Mapping[str, RingVector] | None = None, seed: bytes = b"test") -> None:
+    def __init__(
+        self,
+        terms: Terms,
+        inputs: Mapping[str, RingVector] | None = None,
+        seed: bytes = b"test",
+        entropy: Mapping[str, Entropy] | None = None,
+    ) -> None:
         self.terms = terms
+        self.entropy = entropy
         self.inputs = dict(inputs or make_inputs(terms))
         self.secrets, self.prekeys, self.identities = prekeys_for(terms)
         self.book = PrekeyBook(terms, tuple(self.prekeys[name] for name in terms.clients))
@@ -41,9 +49,8 @@ class PrekeyCast:
     def contribute(self, name: str, book: PrekeyBook | None = None, seed: bytes = b"") -> bytes:
         """Let a client accept the book and contribute."""
         invited = accept(book or self.book, name, self.secrets[name], POPULATION)
-        self.states[name], reply = invited.contribute(
-            self.inputs[name], entropy_for(name, self.seed + seed), self.identities.get(name)
-        )
+        entropy = self.entropy[name] if self.entropy else entropy_for(name, self.seed + seed)
+        self.states[name], reply = invited.contribute(self.inputs[name], entropy, self.identities.get(name))
         return reply
 
     def answer(self, name: str, message: bytes) -> bytes:

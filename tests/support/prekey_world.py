@@ -91,6 +91,8 @@ class PrekeyWorld:
         self.names = [f"client-{number:02}" for number in self.everybody]
         self.identities = [identity_for(name) for name in self.names]
         self.entropy: Entropy = DeterministicEntropy(str(seed).encode())
+        self.population, self.roster_digest = POPULATION, b""
+        self._prepare()
         self.prekeys = [[self._issue(number, serial) for serial in range(3)] for number in self.everybody]
         self._recorded: list[tuple[list[bytes], list[bytes]]] = []
         patch.setattr(client, "mask_vector", self._record)
@@ -105,9 +107,12 @@ class PrekeyWorld:
         self._contribute()
         self._announce()
 
+    def _prepare(self) -> None:
+        """Say what prekeys are signed for, and under which roster sessions are."""
+
     def _issue(self, number: int, serial: int) -> tuple[bytes, Prekey]:
         identity = self.identities[number]
-        return issue(POPULATION, self.names[number], 0, self.entropy, identity, f"prekey/{number}/{serial}")
+        return issue(self.population, self.names[number], 0, self.entropy, identity, f"prekey/{number}/{serial}")
 
     def _record(self, _vector: object, added: list[bytes], subtracted: list[bytes], _parallel: object = None) -> None:
         """Stand in for the masking itself: note which seeds an input is hidden under."""
@@ -148,6 +153,7 @@ class PrekeyWorld:
             mode=ThreatMode.ACTIVE_SERVER,
             colluders=c,
             identities=tuple(self.identities[number].public for number in members),
+            roster=self.roster_digest,
             content=bytes([name]) if base is not None and rng.random() < 0.3 else b"",
         )
         before = dict(zip(base.terms.clients, base.prekeys, strict=True)) if base else {}
@@ -166,7 +172,7 @@ class PrekeyWorld:
         """Sign an honest client's key as a colluder's own."""
         honest = [pair[1] for other in self.everybody if other not in self.colluders for pair in self.prekeys[other]]
         key = self.rng.choice([*before, *honest]).key
-        context = rules.prekey_context(POPULATION, self.names[number], key, 0)
+        context = rules.prekey_context(self.population, self.names[number], key, 0)
         return Prekey(key, 0, self.identities[number].sign(context))
 
     def secret(self, number: int, prekey: Prekey) -> bytes | None:
@@ -197,7 +203,7 @@ class PrekeyWorld:
 
     def _enter(self, book: PrekeyBook, number: int, secret: bytes) -> None:
         try:
-            invited = client.accept(book, self.names[number], secret, POPULATION)
+            invited = client.accept(book, self.names[number], secret, self.population)
         except CoterieError:
             return
         entropy = DeterministicEntropy(f"{len(self.given)}".encode())
@@ -307,7 +313,7 @@ class PrekeyWorld:
             return
         message = messages.encode(msgspec.structs.replace(plain, envelopes=envelopes))
         try:
-            _, reply = given.state.answer(message, self._identity(given))
+            _, reply = self._answer(given, given.state, message)
         except CoterieError:
             return
         given.answered = words
@@ -319,7 +325,7 @@ class PrekeyWorld:
         if not self._may_answer(given, words):
             return
         try:
-            state, reply = given.state.answer(words, self._identity(given))
+            state, reply = self._answer(given, given.state, words)
         except CoterieError:
             return
         assert isinstance(state, Signed)
@@ -347,10 +353,14 @@ class PrekeyWorld:
             SurvivorSignature(given.book.digest, number, shown[number]) for number in sorted(shown) if number in told
         )
         try:
-            _, reply = state.reveal(messages.encode(SurvivorProof(given.book.digest, entries, envelopes)))
+            proof = messages.encode(SurvivorProof(given.book.digest, entries, envelopes))
+            _, reply = self._answer(given, state, proof)
         except CoterieError:
             return
         self._learn(given, reply, chosen, told)
+
+    def _answer(self, given: Given, state: client.AnyParked, message: bytes) -> tuple[client.AnyParked | None, bytes]:
+        return client.answer(state, message, self._identity(given))
 
     def _identity(self, given: Given) -> Identity:
         return self.identities[self._person(given.book, given.number)]
@@ -456,6 +466,61 @@ class PrekeyWorld:
             seen |= books
         self.informed = bool(basis)
         return None
+
+
+class ScriptedWorld(PrekeyWorld):
+    """One book and a strategy that a test writes down; who contributes, and who is told what."""
+
+    def __init__(
+        self,
+        circle: list[int],
+        colluders: Collection[int],
+        contributors: Collection[int],
+        patch: pytest.MonkeyPatch,
+        memory: Memory | None = None,
+        tolerated: int | None = None,
+    ) -> None:
+        """Let ``contributors`` contribute, one that is named twice from a copy of its disk."""
+        self.rng, self.memory = random.Random(0), memory or Memory()
+        self.circle, self.everybody, self.colluders = circle, range(len(circle)), set(colluders)
+        self.names = [f"client-{number:02}" for number in self.everybody]
+        self.identities = [identity_for(name) for name in self.names]
+        self.entropy = DeterministicEntropy(b"script")
+        self.population, self.roster_digest, self.copying, self.informed = POPULATION, b"", False, False
+        self.prekeys = [[self._issue(number, 0)] for number in self.everybody]
+        self._recorded = []
+        patch.setattr(client, "mask_vector", self._record)
+        c = len(self.colluders) if tolerated is None else tolerated
+        terms = Terms(
+            session=bytes(16),
+            clients=tuple(self.names),
+            bits=BITS,
+            length=LENGTH,
+            threshold=(len(circle) + c) // 2 + 1,
+            circles=tuple(circle),
+            mode=ThreatMode.ACTIVE_SERVER,
+            colluders=c,
+            identities=tuple(identity.public for identity in self.identities),
+        )
+        self.books = [PrekeyBook(terms, tuple(pairs[0][1] for pairs in self.prekeys))]
+        self.given, self.answers = [], 0
+        self.shares = defaultdict(lambda: defaultdict(dict))
+        self.signatures = defaultdict(dict)
+        for number in contributors:
+            self._enter(self.books[0], number, self.prekeys[number][0][0])
+
+    def tell(self, serial: int, survivors: Mapping[int, int | None], *, direct: bool) -> None:
+        """Show a survivor list to one contribution's client: by client, which contribution it is said to have made."""
+        told = {
+            number: (bytes(16), None) if one is None else (self.given[one].message.seed_mark, self.given[one])
+            for number, one in survivors.items()
+        }
+        (self._ask if direct else self._ask_to_sign)(self.given[serial], told)
+        self._shown = told
+
+    def prove(self, serial: int) -> None:
+        """Show the signatures on the last list."""
+        self._show_proof(self.given[serial], self._shown)
 
 
 def eliminate(rows: list[Row], columns: Collection[Any]) -> list[Row]:

@@ -12,11 +12,14 @@ from coterie.cohorts.circles import random_circles
 from coterie.cohorts.ledger import Ledger
 from coterie.cohorts.memory import MemoryFile
 from coterie.cohorts.policies import MultiRound, Policy
+from coterie.cohorts.prekey_stock import PrekeyStock
 from coterie.cohorts.roster import Client, Roster
 from coterie.rounds import Coordinator, Floor, Member, RoundResult, SessionSettings
+from coterie.rounds.coordinator import SessionShape
 from coterie.secagg import Aggregate, ThreatMode
+from coterie.secagg.protocols import SessionProtocol
 from coterie.transports.faults import Faults
-from coterie.transports.memory import Carrier
+from coterie.transports.memory import Carrier, OfferedPrekeys
 
 BITS, LENGTH = 16, 4
 
@@ -39,6 +42,10 @@ def in_sum(roster: Roster, total: RingVector) -> set[str]:
     return {name for number, name in enumerate(roster.names) if total[number // 8] >> (number % 8) & 1}
 
 
+def two_trip_shape(_clients: int) -> SessionShape:
+    return SessionShape(protocol=SessionProtocol.TWO_TRIPS)
+
+
 class Population:
     """Everybody, in one process: a coordinator over a ledger, and members with memories of their own."""
 
@@ -51,8 +58,14 @@ class Population:
         policy: Policy | None = None,
         memories: Path | str = ":memory:",
         floor: Floor | None = None,
+        two_trips: bool = False,
+        stock: PrekeyStock | None = None,
+        durable: bool = False,
         **settings: Any,  # noqa: ANN401
     ) -> None:
+        if two_trips:
+            settings.setdefault("shape", two_trip_shape)
+            floor = floor or Floor(prekey_days=None)
         self.roster, self.ledger = roster, ledger
         self.vectors: Mapping[str, RingVector] = one_hot(roster)
         self.carrier = Carrier(workers=1)
@@ -64,7 +77,7 @@ class Population:
             lambda aggregate: aggregate,
         )
         active = self.coordinator.settings.mode is ThreatMode.ACTIVE_SERVER
-        self.file = MemoryFile(memories, durable=False)
+        self.file = MemoryFile(memories, durable=durable)
         self.members = {}
         for client in roster.clients:
             memory = self.file.of(client)
@@ -76,6 +89,9 @@ class Population:
                 floor=floor,
                 identity=identity_for(client.name) if active else None,
             )
+
+        if two_trips:
+            self.coordinator.prekeys = OfferedPrekeys(roster, stock or PrekeyStock(), self.members, signed=active)
 
     def play(
         self,

@@ -12,9 +12,10 @@ from typing import Any
 
 import msgspec
 from tests.support.cast import Cast, entropy_for, flip, identity_for, make_terms, names
+from tests.vectors import two_trips
+from tests.vectors.recording import RecordedEntropy, write_terms
 
 from coterie.crypto.context import PROTOCOL
-from coterie.crypto.entropy import Entropy
 from coterie.errors import CoterieError
 from coterie.graphs.topology import Complete, ErdosRenyi, Harary
 from coterie.secagg import Step, Terms, messages, steps
@@ -44,19 +45,6 @@ SESSIONS: dict[str, tuple[Terms, Mapping[Step, Sequence[str]]]] = {
 }
 
 
-class RecordedEntropy:
-    """Passes random bytes on and writes them down."""
-
-    def __init__(self, source: Entropy) -> None:
-        self.source = source
-        self.drawn: dict[str, str] = {}
-
-    def draw(self, label: str, size: int) -> bytes:
-        drawn = self.source.draw(label, size)
-        self.drawn[label] = drawn.hex()
-        return drawn
-
-
 def transcript(terms: Terms, dropouts: Mapping[Step, Sequence[str]]) -> dict[str, Any]:
     """Play one session and write down everything that passes between the parties."""
     recorded = {name: RecordedEntropy(entropy_for(name, ENTROPY.encode())) for name in terms.clients}
@@ -75,13 +63,6 @@ def transcript(terms: Terms, dropouts: Mapping[Step, Sequence[str]]) -> dict[str
         "aggregated": list(cast.server.aggregated),
         "sum": cast.unmask().total.tolist(),
     }
-
-
-def write_terms(terms: Terms) -> dict[str, Any]:
-    """The terms with their bytes in hexadecimal."""
-    fields: dict[str, Any] = msgspec.to_builtins(terms, builtin_types=(bytes,))
-    fields |= {name: fields[name].hex() for name in ("session", "roster", "content")}
-    return fields | {"identities": [key.hex() for key in terms.identities]}
 
 
 def _steps(cast: Cast, dropouts: Mapping[Step, Sequence[str]]) -> Iterator[dict[str, Any]]:
@@ -176,9 +157,11 @@ def _kind(error: CoterieError) -> str:
 def main() -> None:
     """Write one file for each session."""
     FOLDER.mkdir(exist_ok=True)
-    for name, (terms, dropouts) in SESSIONS.items():
+    transcripts = {name: transcript(*session) for name, session in SESSIONS.items()}
+    transcripts |= {name: two_trips.transcript(*session) for name, session in two_trips.SESSIONS.items()}
+    for name, written in transcripts.items():
         path = FOLDER / f"{name}.json"
-        path.write_text(json.dumps(transcript(terms, dropouts), indent=1) + "\n")
+        path.write_text(json.dumps(written, indent=1) + "\n")
         print(f"wrote {path}")
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from tests.vectors import two_trips
 from tests.vectors.generate import FOLDER, SESSIONS, transcript
 
 from coterie.arithmetic.ring import RingVector
@@ -110,4 +111,6 @@ def test_every_step_records_what_must_be_refused() -> None:
 
 
 def test_the_folder_of_this_version_holds_these_sessions_alone() -> None:
-    assert sorted(path.name for path in FOLDER.iterdir()) == sorted(f"{name}.json" for name in SESSIONS)
+    assert sorted(path.name for path in FOLDER.iterdir()) == sorted(
+        f"{name}.json" for name in (*SESSIONS, *two_trips.SESSIONS)
+    )

@@ -65,6 +65,28 @@ class TopologiesSettings(Settings):
 
 
 @dataclass(frozen=True)
+class TwoTripsSettings(Settings):
+    """Compare two trips with the papers' five, against a malicious server: rounds that fail, time and bytes.
+
+    The sessions are real ones in this process, on the complete graph. With all defaults it takes some minutes.
+    """
+
+    clients: Annotated[
+        tuple[int, ...], Option("Clients of a round that may fail; may be repeated.", least=4, most=MOST_CLIENTS)
+    ] = (8, 12, 24, 100)
+    lost: Annotated[
+        tuple[float, ...], Option("Share of the clients lost on each trip; may be repeated.", least=0, most=1)
+    ] = (0.05, 0.1)
+    rounds: Annotated[int, Option("Rounds to play under each protocol.", least=1, most=MOST_TRIALS)] = 200
+    cost_clients: Annotated[
+        tuple[int, ...], Option("Clients of a session that is timed; may be repeated.", least=4, most=MOST_CLIENTS)
+    ] = (12, 50, 100)
+    circles: Annotated[int, Option("Size of a circle in timed sessions.", least=1, most=MOST_CLIENTS)] = 2
+    length: Annotated[int, Option("Numbers of a vector in timed sessions.", least=1, most=MOST_LENGTH)] = 16_000
+    seed: Annotated[int, Option("Seed of who is lost; secrets are always fresh.", most=MOST_SEED)] = 0
+
+
+@dataclass(frozen=True)
 class TrainingSettings(Settings):
     """Compare rounds under secure aggregation with plain rounds, in turns, in one run.
 

@@ -8,6 +8,7 @@ from coterie.bench.settings import SecaggSettings, TopologiesSettings
 from coterie.cli.bench_confined import confined
 from coterie.cli.bench_flower import flower
 from coterie.cli.bench_training import training
+from coterie.cli.bench_two_trips import two_trips
 from coterie.cli.common import new_console, print_json, progress_bars
 from coterie.cli.derive import ListingCommand, with_options
 from coterie.cli.options import AsJson
@@ -27,6 +28,7 @@ app = typer.Typer(help="Measure what secure aggregation costs.", no_args_is_help
 app.command()(training)
 app.command()(confined)
 app.command()(flower)
+app.command("two-trips")(two_trips)
 
 
 @app.command(cls=ListingCommand)

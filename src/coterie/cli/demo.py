@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coterie.cli.options import TopologyOption
 from coterie.reports.words import count, duration, size
 from coterie.settings import MOST_CLIENTS, MOST_LENGTH, MOST_SEED
 
@@ -30,7 +29,14 @@ def demo(
     clients: Annotated[int, typer.Option(help="How many clients take part.", max=MOST_CLIENTS)] = 100,
     length: Annotated[int, typer.Option(help="How many numbers each client's vector has.", max=MOST_LENGTH)] = 100_000,
     dropout: Annotated[float, typer.Option(help="Share of the clients that leave, spread over all steps.")] = 0.1,
-    topology: TopologyOption = "harary",
+    topology: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Who shares secrets with whom: complete, harary or erdos-renyi.",
+            show_default="harary; with --active complete",
+        ),
+    ] = None,
     active: Annotated[
         bool, typer.Option("--active/--no-active", help="Do not trust the server: clients sign and check.")
     ] = False,
@@ -59,6 +65,7 @@ def demo(
     from coterie.host import install_command
 
     console, errors = Console(quiet=as_json, highlight=False), Console(stderr=True, highlight=False)
+    topology = topology or ("complete" if active else "harary")
     settings = Settings(clients, length, dropout, topology, active, circles, seed)
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -158,6 +165,12 @@ def _introduction(show: "Demo") -> "Iterator[str]":
         f"{_graph(plan.topology)} graph: each client shares its secrets with {plan.degree:.3g} others, "
         f"{plan.threshold} shares open one. The server {server}."
     )
+    if settings.two_trips:
+        later = ", or first confirm who they were if many are lost" if settings.active else ""
+        yield (
+            "Two trips: every client has left a one-time key at the server. It contributes on the first trip, and the "
+            f"survivors reveal on the second{later}."
+        )
     if plan.shortcoming:
         yield f"[yellow]Nothing is promised: {plan.shortcoming}.[/]"
     else:
@@ -191,13 +204,12 @@ def _summary(report: "DemoReport", out: Path) -> "Table":
     from rich.table import Table
 
     from coterie.rounds.outcome import Tally
-    from coterie.secagg import Step
 
     settings, cost = report.settings, report.cost
     arrived = report.view.masked_vectors
     tally = Tally(len(report.aggregated), settings.clients - arrived, len(report.stranded))
     clients = str(tally)
-    late = sum(len(row.dropped) for row in report.steps[settings.steps.index(Step.MASK) + 1 :])
+    late = sum(len(row.dropped) for row in report.steps[settings.steps.index(settings.masking) + 1 :])
     if late:
         clients += f"; {late:,} left when their vector had arrived, which does no harm"
     grid = Table.grid(padding=(0, 2))

@@ -5,4 +5,3 @@ from typing import Annotated
 import typer
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the numbers as JSON and nothing else.")]
-TopologyOption = Annotated[str, typer.Option(metavar="NAME", help="Who shares secrets with whom.")]

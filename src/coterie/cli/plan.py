@@ -71,6 +71,15 @@ def plan(
             rich_help_panel=SESSION,
         ),
     ] = None,
+    circles: Annotated[
+        int,
+        typer.Option(
+            metavar="T",
+            help="Size of the smallest circle; 1 without circles. Larger circles make two trips cheaper.",
+            min=1,
+            rich_help_panel=SESSION,
+        ),
+    ] = 1,
     length: Annotated[
         int, typer.Option(help="Numbers in each client's vector.", min=1, rich_help_panel=SESSION)
     ] = 100_000,
@@ -193,7 +202,7 @@ def plan(
             length=length,
             precision=precision,
         )
-        show_session(found, as_json)
+        show_session(found, as_json, circles)
 
 
 def _given(context: typer.Context, panel: str) -> list[str]:

@@ -11,17 +11,21 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from coterie.planning.session import Plan
+    from coterie.planning.two_trips import ProtocolPlan
 
 
-def show_session(found: "Plan", as_json: bool) -> None:
-    """Print the plan for people or for machines."""
+def show_session(found: "Plan", as_json: bool, circle: int = 1) -> None:
+    """Print the plan, for circles of at least this size, for people or for machines."""
+    from coterie.planning.two_trips import plan_protocol
+
+    protocols = plan_protocol(found, circle)
     if as_json:
-        typer.echo(json.dumps(_as_dict(found), indent=2))
+        typer.echo(json.dumps(_as_dict(found, protocols), indent=2))
     else:
-        _show(found)
+        _show(found, protocols)
 
 
-def _as_dict(found: "Plan") -> dict[str, Any]:
+def _as_dict(found: "Plan", protocols: "ProtocolPlan") -> dict[str, Any]:
     """The plan as JSON."""
     from dataclasses import asdict
 
@@ -60,6 +64,14 @@ def _as_dict(found: "Plan") -> dict[str, Any]:
             for price in found.prices
         ],
         "notes": list(found.notes),
+        "protocol": protocols.protocol,
+        "protocol_reason": protocols.reason,
+        "protocols": {
+            name: asdict(price)
+            | {"failed_rounds": {f"{leaving:g}": chance for leaving, chance in price.failed_rounds.items()}}
+            for name, price in (("papers", protocols.papers), ("two-trips", protocols.two_trips))
+            if price is not None
+        },
     }
 
 
@@ -68,7 +80,7 @@ def _finite(log2: float) -> float:
     return max(log2, -1074.0)
 
 
-def _show(found: "Plan") -> None:
+def _show(found: "Plan", protocols: "ProtocolPlan") -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -95,15 +107,46 @@ def _show(found: "Plan") -> None:
     console.print(found.promise if found.holds else f"[yellow]{found.promise}[/]")
     for note in found.notes:
         console.print(f"[yellow]Note:[/] {note}")
-    console.print(f"\nA session of {found.length:,} numbers of {found.bits} bits", style="italic")
+    console.print(
+        f"\nA session of {found.length:,} numbers of {found.bits} bits by the papers' protocol", style="italic"
+    )
     console.print(_cost_table(found))
     if found.active:
         _show_prices(found, console)
+    _show_protocols(protocols, console)
     console.print("\nSettings for [bold]coterie run[/]:\n", style="dim")
-    console.print(_settings(found), markup=False)
+    console.print(_settings(found, protocols), markup=False)
 
 
-def _settings(found: "Plan") -> str:
+def _show_protocols(found: "ProtocolPlan", console: "Console") -> None:
+    """Show both protocols beside each other, and say which one a run takes."""
+    from rich.table import Table
+
+    from coterie.reports.words import size
+
+    taken = "two trips" if found.protocol == "two-trips" else "the papers' protocol"
+    console.print(f"\nProtocol: [bold green]{taken}[/] ({found.reason})")
+    if found.two_trips is None:
+        return
+    papers, two_trips = found.papers, found.two_trips
+    table = Table()
+    for heading in ("", "papers' protocol", "two trips"):
+        table.add_column(heading, justify="right" if heading else "left")
+    often = [
+        f"{price.trips}" if price.trips == price.most_trips else f"{price.trips} or {price.most_trips}"
+        for price in (papers, two_trips)
+    ]
+    table.add_row("trips to every client", *often)
+    table.add_row("client uploads", *(size(price.costs.client_upload_bytes) for price in (papers, two_trips)))
+    table.add_row("client downloads", *(size(price.costs.client_download_bytes) for price in (papers, two_trips)))
+    for leaving, chance in papers.failed_rounds.items():
+        table.add_row(
+            f"rounds that fail, {leaving:.0%} lost a trip", f"{chance:.1%}", f"{two_trips.failed_rounds[leaving]:.1%}"
+        )
+    console.print(table)
+
+
+def _settings(found: "Plan", protocols: "ProtocolPlan") -> str:
     """Return the part of a configuration that plays sessions like this one."""
     from coterie.graphs.failures import part_of
     from coterie.graphs.table import topology_name
@@ -115,6 +158,7 @@ def _settings(found: "Plan") -> str:
         *(['cohort.policy = "multi-round"', f"cohort.privacy = {found.privacy}"] if found.privacy > 1 else ()),
         f'aggregation.threat = "{"active-server" if found.active else "honest-but-curious"}"',
         f'aggregation.topology = "{topology_name(found.guarantee.topology)}"',
+        f'aggregation.protocol = "{protocols.protocol}"',
         f"aggregation.dropout = {found.lost:g}",
         f"aggregation.collusion = {share_of(part_of(found.collusion, found.roster), found.roster)}",
     ]

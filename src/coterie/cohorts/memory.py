@@ -10,6 +10,8 @@ what no server can talk it out of:
   away the difference of two inputs, or both kinds of share of one peer.
 * **the sums** it helped to open: each holds its whole circle or nobody of it.
 * **what it fixed** at first use, under names that the transport chooses, such as its weight. The first value stays.
+* **its prekeys**, in the two-trip protocol: each is used once, ever, and its secret is erased then. Under one book
+  a client contributes once and answers for one survivor list. A message that comes again gets the same bytes.
 
 What is written is on disk before the answer leaves, unless the file is not durable: then it is written by then, and
 survives the end of the process alone. A crash in between makes the client one that dropped out.
@@ -18,22 +20,21 @@ survives the end of the process alone. A crash in between makes the client one t
 import hashlib
 import os
 import sqlite3
-import threading
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import msgspec
 
+from coterie.cohorts import prekey_tables
+from coterie.cohorts.database_file import DatabaseFile
 from coterie.cohorts.guard import client_names
+from coterie.cohorts.prekey_tables import Answered, KeptPrekey
 from coterie.cohorts.roster import Client, Roster
 from coterie.errors import ConfigError, PeerProtocolError
 
 _SERVER = "server"
-_TIMEOUT_SECONDS = 30.0
 _TABLES = {
     "rosters": "(digest BLOB PRIMARY KEY, body BLOB NOT NULL)",
     "clients": "(name TEXT PRIMARY KEY, identity BLOB NOT NULL, roster BLOB)",
@@ -41,6 +42,7 @@ _TABLES = {
     " PRIMARY KEY (client, session))",
     "inputs": "(client TEXT, round INTEGER, digest BLOB NOT NULL, PRIMARY KEY (client, round))",
     "fixed": "(client TEXT, name TEXT, value BLOB NOT NULL, PRIMARY KEY (client, name))",
+    **prekey_tables.TABLES,
 }
 
 
@@ -52,53 +54,19 @@ class Answer(NamedTuple):
     taking_part: bool
 
 
-class MemoryFile:
+class MemoryFile(DatabaseFile):
     """The file that memories are kept in: one client's on its own machine, or those of all clients of a simulation.
 
-    With ``durable``, what was written survives a loss of power. Without, it survives the end of the process, however
-    that comes, which is what a simulation needs: its clients go down together with their server.
+    A simulation's file need not be durable: its clients go down together with their server.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, durable: bool = True) -> None:
-        self._path = os.fspath(path)
-        self._turn = threading.Lock()
-        try:
-            self._connection = sqlite3.connect(
-                self._path, timeout=_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
-            )
-            if durable:
-                # EXTRA: the commit is on disk when it returns, the removal of its journal included.
-                self._connection.execute("PRAGMA synchronous = EXTRA")
-            else:
-                self._connection.execute("PRAGMA journal_mode = WAL")
-                self._connection.execute("PRAGMA synchronous = NORMAL")
-            there = {name for (name,) in self._connection.execute("SELECT name FROM sqlite_master")}
-            if not there.issuperset(_TABLES):  # a node opens its file for every message, and writes it once
-                with self.writing() as connection:
-                    for name, columns in _TABLES.items():
-                        connection.execute(f"CREATE TABLE IF NOT EXISTS {name} {columns}")
-        except sqlite3.Error as error:
-            raise ConfigError(f"cannot keep a client's memory in {self._path}: {error}") from error
-
-    def __repr__(self) -> str:
-        return f"<MemoryFile {self._path}>"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._connection.close()
+        super().__init__(path, _TABLES, "a client's memory", durable=durable)
 
     def of(self, client: Client) -> "ClientMemory":
         """Return the memory of one client, empty the first time."""
-        with self._turn:
-            known = _known(self._connection, client.name)
+        with self.reading() as connection:
+            known = _known(connection, client.name)
         if known is None:
             with self.writing() as connection:
                 row = (client.name, client.identity)
@@ -108,18 +76,6 @@ class MemoryFile:
         if identity != client.identity:
             raise ConfigError(f"{self._path} remembers {client.name} by another identity key")
         return ClientMemory(self, client, roster)
-
-    @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
-        """Hold everybody else back; commit at the end, undo on any exception."""
-        with self._turn:
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-                self._connection.execute("COMMIT")
-            except BaseException:
-                self._connection.execute("ROLLBACK")
-                raise
 
 
 class ClientMemory:
@@ -183,31 +139,38 @@ class ClientMemory:
 
         ``roster`` is the digest of the one that the session is under; another process may have trusted a later one.
         """
+        with self._file.writing() as connection:
+            self._enter(connection, session, roster)
+
+    def _enter(self, connection: sqlite3.Connection, session: bytes, roster: bytes | None) -> None:
+        trusted = _trusted(connection, self.client.name)
+        if roster is not None and trusted is not None and trusted.digest != roster:
+            raise _refusal(f"the session is not under the roster that is trusted, version {trusted.version}")
         try:
-            with self._file.writing() as connection:
-                trusted = _trusted(connection, self.client.name)
-                if roster is not None and trusted is not None and trusted.digest != roster:
-                    raise _refusal(f"the session is not under the roster that is trusted, version {trusted.version}")
-                connection.execute(
-                    "INSERT INTO sessions VALUES (?, ?, 0, NULL, NULL)",
-                    (self.client.name, session),
-                )
+            connection.execute("INSERT INTO sessions VALUES (?, ?, 0, NULL, NULL)", (self.client.name, session))
         except sqlite3.IntegrityError:
             raise _refusal(f"session {session.hex()[:8]} was entered before") from None
 
     def advance(self, session: bytes, step: int) -> None:
         """Note that the client answers for the ``step``-th time after it entered; each time once."""
-        self._advance(session, step, None, None)
+        with self._file.writing() as connection:
+            self._advance(connection, session, step)
 
     def agree(self, session: bytes, step: int, aggregated: Collection[str]) -> None:
         """The same for the answer that helps to open the sum over these clients: the whole circle or nobody of it."""
+        sum_over = self._sum_over(aggregated)
+        with self._file.writing() as connection:
+            self._advance(connection, session, step, *sum_over)
+
+    def _sum_over(self, aggregated: Collection[str]) -> tuple[str, bool]:
+        """Return the digest of a set of clients and whether this client is in it; its circle must not be split."""
         names = client_names(aggregated)
         circle = self._circle()
         inside = circle.intersection(names)
         if inside and inside != circle:
             missing = ", ".join(sorted(circle - inside))
             raise _refusal(f"the sum would separate the circle of {self.client.name}: without {missing}")
-        self._advance(session, step, clients_digest(names), bool(inside))
+        return clients_digest(names), bool(inside)
 
     def pledge(self, round_number: int, digest: bytes) -> bool:
         """Note what the client puts into a round, before it does; tell whether it is what it put in before, if it did.
@@ -247,15 +210,101 @@ class ClientMemory:
             ).fetchall()
         return [Answer(session, digest, bool(part)) for session, digest, part in rows]
 
-    def _advance(self, session: bytes, step: int, aggregated: str | None, taking_part: bool | None) -> None:
-        with self._file.writing() as connection:
-            moved = connection.execute(
-                "UPDATE sessions SET step = ?, aggregated = coalesce(?, aggregated),"
-                " taking_part = coalesce(?, taking_part) WHERE client = ? AND session = ? AND step = ?",
-                (step, aggregated, taking_part, self.client.name, session, step - 1),
-            ).rowcount
+    def _advance(
+        self,
+        connection: sqlite3.Connection,
+        session: bytes,
+        step: int,
+        aggregated: str | None = None,
+        taking_part: bool | None = None,
+    ) -> None:
+        moved = connection.execute(
+            "UPDATE sessions SET step = ?, aggregated = coalesce(?, aggregated),"
+            " taking_part = coalesce(?, taking_part) WHERE client = ? AND session = ? AND step = ?",
+            (step, aggregated, taking_part, self.client.name, session, step - 1),
+        ).rowcount
         if not moved:
             raise _refusal(f"session {session.hex()[:8]} was never entered, or this step of it answered before")
+
+    # The two-trip protocol: prekeys, and one contribution and one survivor list for each book.
+
+    @property
+    def population(self) -> bytes:
+        """The digest of the first roster, which prekeys are signed for: it stays the same when the roster changes."""
+        roster = self._roster
+        if roster is None:
+            raise _refusal(f"{self.client.name} was never shown a roster")
+        with self._file.reading() as connection:
+            while roster.version > 1:
+                found = connection.execute(
+                    "SELECT body FROM rosters WHERE digest = ?", (roster.predecessor,)
+                ).fetchone()
+                if found is None:
+                    raise _refusal(
+                        f"{self.client.name} was never shown roster version {roster.version - 1}, and cannot tell "
+                        "which population its prekeys are for: show it all versions from the first on"
+                    )
+                roster = _read(found[0])
+        return roster.predecessor or roster.digest
+
+    def prekeys(self) -> list[bytes]:
+        """Return what the server is given of every unused prekey, oldest first."""
+        with self._file.reading() as connection:
+            return prekey_tables.unused(connection, self.client.name)
+
+    def keep_prekeys(self, made: Sequence[KeptPrekey], *, renew: bool = False) -> list[bytes]:
+        """Keep new prekeys and return all unused ones; with ``renew``, erase those there were before."""
+        with self._file.writing() as connection:
+            if renew:
+                prekey_tables.discard(connection, self.client.name)
+            prekey_tables.keep(connection, self.client.name, made)
+            return prekey_tables.unused(connection, self.client.name)
+
+    def prekey_secret(self, key: bytes) -> bytes:
+        """Return the secret of an unused prekey; :class:`~coterie.errors.PrekeyRefused` for any other."""
+        with self._file.reading() as connection:
+            return prekey_tables.secret_of(connection, self.client.name, key)
+
+    def contribute(
+        self,
+        session: bytes,
+        roster: bytes,
+        book: bytes,
+        key: bytes,
+        answered: Answered,
+        fresh: Sequence[KeptPrekey] = (),
+    ) -> None:
+        """Record a contribution, in one transaction: all of this is on disk before it leaves, or none.
+
+        The session is entered, the prekey ``key`` is used and its secret erased, ``fresh`` prekeys are kept, and so are
+        the reply and the state after it.
+        """
+        kept = answered if self._file.durable else answered._replace(reply=None)
+        with self._file.writing() as connection:
+            self._enter(connection, session, roster)
+            prekey_tables.use(connection, self.client.name, key)
+            prekey_tables.keep(connection, self.client.name, fresh)
+            prekey_tables.contribute(connection, self.client.name, session, book, kept)
+
+    def answer_survivors(
+        self, book: bytes, survivors: bytes, aggregated: Collection[str], step: int, answered: Answered
+    ) -> None:
+        """Record the answer to a survivor list, named by its digest: one list for a book, ever, and each step once."""
+        sum_over = self._sum_over(aggregated)
+        with self._file.writing() as connection:
+            session = prekey_tables.fix_survivors(connection, self.client.name, book, survivors)
+            self._advance(connection, session, step, *sum_over)
+            prekey_tables.record(connection, self.client.name, book, answered)
+
+    def last_answer(self, book: bytes) -> Answered | None:
+        """Return the last message that was answered under a book; None if this client never contributed to it."""
+        with self._file.reading() as connection:
+            return prekey_tables.last_answer(connection, self.client.name, book)
+
+    def erase_states(self) -> None:
+        """Erase the secrets of all sessions with prekeys; what was answered stays known."""
+        with self._file.writing() as connection:
+            prekey_tables.erase_states(connection, self.client.name)
 
     def _circle(self) -> frozenset[str]:
         """Name the circle of this client, retired or not: its members were summed together, and stay together."""

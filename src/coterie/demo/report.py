@@ -8,8 +8,9 @@ import numpy.typing as npt
 
 from coterie.arithmetic import RingVector
 from coterie.errors import ConfigError
-from coterie.graphs import Topology
+from coterie.graphs import Complete, Topology
 from coterie.secagg import Step
+from coterie.secagg.protocols import two_trips_fit
 
 LEAST_LENGTH = 64
 
@@ -42,8 +43,20 @@ class Settings:
             raise ConfigError(f"a seed is 0 or more, not {self.seed}")
 
     @property
+    def two_trips(self) -> bool:
+        """Whether the session takes two trips: on the complete graph, while that is cheap enough."""
+        return self.topology == "complete" and two_trips_fit(self.clients, self.circle_size or 1, Complete())
+
+    @property
+    def masking(self) -> Step:
+        """The step in which clients send their masked vectors."""
+        return Step.CONTRIBUTE if self.two_trips else Step.MASK
+
+    @property
     def steps(self) -> tuple[Step, ...]:
-        """The steps in which clients speak."""
+        """The steps in which clients speak; in two trips, without the confirmation that many losses call for."""
+        if self.two_trips:
+            return (Step.CONTRIBUTE, Step.REVEAL)
         confirm = (Step.CONFIRM,) if self.active else ()
         return (Step.ADVERTISE, Step.SHARE, Step.MASK, *confirm, Step.REVEAL)
 

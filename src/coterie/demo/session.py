@@ -6,6 +6,7 @@ the operating system's randomness.
 
 import statistics
 import time
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
@@ -19,12 +20,13 @@ from coterie.demo.report import Cost, DemoPlan, DemoReport, ServerView, Settings
 from coterie.errors import ConfigError, VerificationError
 from coterie.graphs import Complete
 from coterie.graphs.failures import ThreatModel
-from coterie.graphs.guarantees import majority_threshold
-from coterie.graphs.table import searches
+from coterie.graphs.guarantees import majority_threshold, quorum_of
+from coterie.graphs.table import assess, searches
 from coterie.rounds import one_off
 from coterie.secagg import Aggregate, Step, Terms, ThreatMode, messages
+from coterie.secagg.prekeys.messages import MaskedContribution
 from coterie.transports.faults import Fault, FaultKind, Faults
-from coterie.transports.memory import Carrier, Session, Watch
+from coterie.transports.memory import Carrier, Session, Watch, make_book
 
 UNMASK = "unmask"
 COLLUSION = 0.1
@@ -43,9 +45,14 @@ def make_plan(settings: Settings, missing: int) -> DemoPlan:
     try:
         model = ThreatModel(settings.clients, missing / settings.clients, COLLUSION, active=settings.active)
         found = known[settings.topology](model)
+        if settings.two_trips and settings.active and model.quorum > found.threshold:
+            found = assess(model, found.topology, model.quorum)
     except ConfigError as error:
         everybody = settings.clients
-        return DemoPlan(Complete(), everybody - 1, majority_threshold(everybody), COLLUSION, shortcoming=str(error))
+        threshold = majority_threshold(everybody)
+        if settings.two_trips and settings.active:
+            threshold = quorum_of(everybody, int(COLLUSION * everybody))
+        return DemoPlan(Complete(), everybody - 1, threshold, COLLUSION, shortcoming=str(error))
     return DemoPlan(
         found.topology,
         found.degree,
@@ -93,10 +100,11 @@ class Demo(Watch):
         self.pixels = {name: fingerprint(settings.length, self._rng("input", name)) for name in names}
         faults = Faults(rules=tuple(Fault(FaultKind.DROP, step, gone) for step, gone in leaving.items()))
         members = one_off(self.terms, self._encode, identities=identities)
-        self.session = Session(self.terms, members, Carrier(faults, watch=self))
+        book = make_book(self.terms, members) if settings.two_trips else None
+        self.session = Session(self.terms, members, Carrier(faults, watch=self), book)
         self._candidates = self._expected(leaving)
         self._shown, self._shown_upload = "", b""
-        self._arrived: dict[Step, set[str]] = {step: set() for step in settings.steps}
+        self._arrived: defaultdict[Step, set[str]] = defaultdict(set)
         self._progress: dict[Step, tuple[int, int]] = {}
         self._receiving_seconds = 0.0
         self._over = False
@@ -137,7 +145,11 @@ class Demo(Watch):
         if error > bound:
             raise VerificationError(f"the mean is off by {error:.3g}; rounding explains no more than {bound:.3g}")
 
-        upload = messages.decode(self._shown_upload, messages.MaskedInput, self._shown, self.terms.digest)
+        upload: MaskedContribution | messages.MaskedInput
+        if self.settings.two_trips:
+            upload = messages.decode(self._shown_upload, MaskedContribution, self._shown, None)
+        else:
+            upload = messages.decode(self._shown_upload, messages.MaskedInput, self._shown, None)
         received = ring.unpack(upload.payload, self.terms.length)[1:]
         quantised = ring.lift(self._encode(self._shown))[1:]
         steps = self.rows()
@@ -175,7 +187,9 @@ class Demo(Watch):
         """The steps as far as they have come, and the unmasking."""
         costs, present = dict(self.session.report.steps), list(self.terms.clients)
         rows = []
-        for step in self.settings.steps:
+        first, *others = self.settings.steps
+        confirmed = [Step.CONFIRM] if Step.CONFIRM in costs and Step.CONFIRM not in others else []
+        for step in (first, *confirmed, *others):
             if step not in costs:
                 rows.append(StepView(step))
                 continue
@@ -217,12 +231,13 @@ class Demo(Watch):
     def arrived(self, step: Step, client: str, message: bytes) -> None:
         """Keep what the server receives of one client."""
         self._arrived[step].add(client)
-        if step is Step.MASK and not self._shown and client in self._candidates:
+        if step is self.settings.masking and not self._shown and client in self._candidates:
             self._shown, self._shown_upload = client, message
 
     def _expected(self, leaving: Mapping[Step, Collection[str]]) -> frozenset[str]:
         """Name the clients to be aggregated if nobody else leaves; whoever is aggregated in the end is among them."""
-        gone = {name for step in (Step.ADVERTISE, Step.SHARE, Step.MASK) for name in leaving[step]}
+        early = (Step.ADVERTISE, Step.SHARE, Step.MASK, Step.CONTRIBUTE)
+        gone = {name for step in early for name in leaving.get(step, ())}
         survivors = [number for number, name in enumerate(self.terms.clients) if name not in gone]
         return frozenset(self.terms.clients[number] for number in self.terms.aggregated(survivors))
 

@@ -19,20 +19,25 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from coterie.cohorts.policies import Policy
 from coterie.cohorts.roster import Roster
 from coterie.crypto.entropy import Entropy, SystemEntropy
-from coterie.errors import LocalProtocolError
+from coterie.errors import ConfigError, LocalProtocolError
 from coterie.graphs.topology import Complete, Topology
 from coterie.reports.words import count
 from coterie.rounds.outcome import D
+from coterie.rounds.prekeys import PrekeyStore
 from coterie.rounds.round import PeerRound, Round
 from coterie.rounds.row import LedgerRow
 from coterie.secagg.masking import Map
-from coterie.secagg.server import Aggregate, Server
+from coterie.secagg.prekeys.book import prekey_threshold
+from coterie.secagg.prekeys.server import PrekeyServer
+from coterie.secagg.protocols import SessionProtocol
+from coterie.secagg.server import Aggregate, Server, Step
 from coterie.secagg.terms import Terms, ThreatMode
 
 if TYPE_CHECKING:
@@ -42,11 +47,10 @@ SESSION_BYTES = 32
 TOO_FEW = "too few clients are available"
 
 
-def too_few(selected: int, minimum: int) -> str:
+def too_few(selected: int, minimum: int, without_prekeys: int = 0) -> str:
     """Say why a round with so many selected clients is skipped, and what it would need."""
-    if not selected:
-        return TOO_FEW
-    return f"{count(selected, 'client')} selected, and a sum needs {minimum:,} or more"
+    why = f"{count(selected, 'client')} selected, and a sum needs {minimum:,} or more" if selected else TOO_FEW
+    return f"{why}; {count(without_prekeys, 'client')} sit out without prekeys" if without_prekeys else why
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,7 @@ class SessionShape:
     """Beside an active server; None is the default of :class:`~coterie.secagg.Terms`."""
     minimum: int = 2
     """The fewest clients of a sum for which graph and threshold were planned."""
+    protocol: SessionProtocol = SessionProtocol.PAPERS
 
 
 def complete(_clients: int) -> SessionShape:
@@ -95,6 +100,7 @@ class Coordinator(Generic[D]):
         *,
         parallel: Map | None = None,
         entropy: Entropy | None = None,
+        prekeys: PrekeyStore | None = None,
     ) -> None:
         """Take up the rounds of a population.
 
@@ -106,8 +112,10 @@ class Coordinator(Generic[D]):
             decode: makes of a sum what it stands for; a :class:`RoundAborted` from it ends the round without a result.
             parallel: removes masks from several slices at a time.
             entropy: where names of sessions come from; the operating system by default.
+            prekeys: of the clients, for sessions in two trips. Clients without one sit out.
 
         """
+        self.prekeys = prekeys
         self.roster = roster
         self.policy = policy
         self.ledger = ledger
@@ -135,14 +143,28 @@ class Coordinator(Generic[D]):
         :class:`~coterie.errors.LedgerConflict` if it then goes differently. The session is a new one either way, with
         new secrets.
         """
-        row, chosen = self._select(number, available, rng, resuming=resuming)
+        unstocked = np.zeros(len(available), bool) if self.prekeys is None else ~self.prekeys.stocked(self.roster.names)
+        row, chosen = self._select(number, available & ~unstocked, rng, resuming=resuming)
         selected = self._names(chosen)
-        few = len(selected) < self.settings.minimum
-        server = None if few else Server(self._terms(chosen, content), self.parallel)
-        opened = Round(row, selected, self.decode, server)
-        if few:
-            opened.skip(too_few(len(selected), self.settings.minimum))
-        return opened
+        if len(selected) < self.settings.minimum:
+            opened = Round(row, selected, self.decode, None)
+            opened.skip(too_few(len(selected), self.settings.minimum, int((available & unstocked).sum())))
+            return opened
+        terms, protocol = self._terms(chosen, content)
+        if protocol is SessionProtocol.PAPERS:
+            return Round(row, selected, self.decode, Server(terms, self.parallel))
+        if self.prekeys is None:
+            raise ConfigError("sessions in two trips need a store of prekeys: give the coordinator one")
+        return self._two_trips(row, selected, terms, self.prekeys)
+
+    def _two_trips(self, row: LedgerRow, selected: tuple[str, ...], terms: Terms, prekeys: PrekeyStore) -> Round[D]:
+        server = PrekeyServer(prekeys.take_book(terms), self.parallel)
+
+        def restock() -> None:
+            if server.step is Step.CONTRIBUTE:
+                prekeys.restock(server)
+
+        return Round(row, selected, self.decode, server, restock)
 
     def open_peers(
         self, number: int, available: NDArray[np.bool_], rng: np.random.Generator, *, resuming: bool = False
@@ -167,12 +189,12 @@ class Coordinator(Generic[D]):
     def _names(self, chosen: NDArray[np.int64]) -> tuple[str, ...]:
         return tuple(self.roster.names[client] for client in chosen)
 
-    def _terms(self, chosen: NDArray[np.int64], content: bytes) -> Terms:
+    def _terms(self, chosen: NDArray[np.int64], content: bytes) -> tuple[Terms, SessionProtocol]:
         clients = [self.roster.clients[client] for client in chosen]
         settings = self.settings
         shape = settings.shape(len(clients))
         active = settings.mode is ThreatMode.ACTIVE_SERVER
-        return Terms(
+        terms = Terms(
             session=self._entropy.draw("session", SESSION_BYTES),
             clients=tuple(client.name for client in clients),
             bits=settings.bits,
@@ -187,3 +209,6 @@ class Coordinator(Generic[D]):
             roster=self.roster.digest,
             content=content,
         )
+        if shape.protocol is SessionProtocol.TWO_TRIPS and terms.threshold is None:
+            terms = msgspec.structs.replace(terms, threshold=prekey_threshold(terms))
+        return terms, shape.protocol

@@ -7,6 +7,7 @@ identities of its own making, or a circle of strangers.
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -18,6 +19,8 @@ from coterie.graphs.table import assess, is_complete
 from coterie.graphs.tails import either_log2
 from coterie.secagg.messages import SERVER
 from coterie.secagg.terms import Terms, ThreatMode
+
+SECONDS_A_DAY = 86_400
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,8 @@ class Floor:
     """The largest ring element, in bits."""
     most_length: int = 1 << 26
     """The longest vector, in ring elements."""
+    prekey_days: float | None = 90.0
+    """In two trips, the age of the oldest prekey in a session; None accepts any age, and needs no clock."""
 
     def __post_init__(self) -> None:
         # Asked so that NaN, which is neither below nor above anything, is refused too.
@@ -65,6 +70,8 @@ class Floor:
             raise ConfigError("colluders are a number of clients, and dropout is a probability, from 0 to below 1")
         if not (self.most_clients >= 2 and self.most_bits >= 1 and self.most_length >= 1):
             raise ConfigError("with these limits on clients, bits and length there is no session to take part in")
+        if self.prekey_days is not None and not self.prekey_days > 0:
+            raise ConfigError(f"prekeys may be some days old, more than 0, not {self.prekey_days}")
         if self.sparse_bits is not None and not self.sparse_bits >= 0:
             raise ConfigError(f"a sparse graph may fail with probability 2^-{self.sparse_bits} at most: give 0 or more")
 
@@ -84,6 +91,14 @@ class Floor:
             raise _refusal(f"{terms.length} elements of {terms.bits} bits are more than this client sends")
         self._check_secrets(terms)
         self._check_circles(terms, roster)
+
+    def oldest_prekey(self, clock: Callable[[], float] | None) -> int:
+        """Return the moment before which no prekey of a session may have been made, in seconds since 1970."""
+        if self.prekey_days is None:
+            return 0
+        if clock is None:
+            raise ConfigError("the floor limits the age of prekeys, and this client has no clock: give it one")
+        return int(clock() - self.prekey_days * SECONDS_A_DAY)
 
     def _check_secrets(self, terms: Terms) -> None:
         """Look at what opens a secret: how many shares, held by whom, among so many colluders."""

@@ -3,33 +3,60 @@
     member = Member(name, contribute, memory=..., floor=...)
     reply = member.answer(message)          # for every message of the session, the invitation first
 
-It asks ``contribute`` for its input only when it is asked to mask. Where a new process is started for every message,
-:meth:`Member.park` stores the state in between. What the memory records is on disk before a reply is returned.
+It follows whichever protocol an invitation is for. It calls ``contribute`` for its input only when it has to mask it.
+Where a new process is started for every message, :meth:`Member.park` stores the state in between; in two trips the
+memory does that itself. What the memory records is on disk before a reply is returned.
+
+For sessions in two trips, the server needs prekeys first: send it what :meth:`Member.offer` returns.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
+import msgspec
+
 from coterie.arithmetic.ring import RingVector
-from coterie.cohorts.memory import ClientMemory
+from coterie.cohorts.memory import ClientMemory, MemoryFile
+from coterie.cohorts.prekey_tables import Answered, KeptPrekey
+from coterie.cohorts.roster import Client
+from coterie.crypto.context import digest
 from coterie.crypto.entropy import Entropy, SystemEntropy
 from coterie.crypto.signing import Identity
 from coterie.errors import LocalProtocolError, PeerProtocolError, regarding
+from coterie.graphs.table import read_topology
 from coterie.rounds.floor import Floor
 from coterie.secagg import client as protocol
+from coterie.secagg import messages
 from coterie.secagg.invitation import is_invitation, read_invitation
 from coterie.secagg.messages import SERVER
+from coterie.secagg.prekeys import client as prekey_protocol
+from coterie.secagg.prekeys.book import PrekeyBook, is_book, is_book_message
+from coterie.secagg.prekeys.client import AnyParked, BookState, Contributed, Done, Signed
+from coterie.secagg.prekeys.messages import PREKEYS, Prekey, PrekeyOffer
+from coterie.secagg.states import park, read_state
 from coterie.secagg.terms import MOST_CLIENTS, Terms
 
 Contribute: TypeAlias = Callable[[Terms], RingVector]
 """Makes a client's input for a session, when it is needed."""
 
-ANY_TERMS = Floor(threshold=1, sparse_bits=0.0, most_clients=MOST_CLIENTS)
+ANY_TERMS = Floor(threshold=1, sparse_bits=0.0, most_clients=MOST_CLIENTS, prekey_days=None)
 """The floor of a client whose caller made the terms itself."""
 
 # How often a client has answered after it entered, once it answers from this state. Against an active server, the
 # answer to the announcement signs it, and one more reveals.
-_STEPS: dict[type, int] = {protocol.Joined: 1, protocol.Shared: 2, protocol.Masked: 3, protocol.Confirmed: 4}
+_STEPS: dict[type, int] = {
+    protocol.Joined: 1,
+    protocol.Shared: 2,
+    protocol.Masked: 3,
+    protocol.Confirmed: 4,
+    Contributed: 1,
+    Signed: 2,
+}
+NO_POPULATION = bytes(32)
+"""What prekeys are signed for where there is no roster."""
+
+MemberState: TypeAlias = protocol.AnyState | AnyParked
+_DECODER: "msgspec.msgpack.Decoder[MemberState]" = msgspec.msgpack.Decoder(MemberState, dec_hook=read_topology)
 
 
 class Member:
@@ -44,6 +71,7 @@ class Member:
         floor: Floor | None = None,
         identity: Identity | None = None,
         entropy: Entropy | None = None,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         """Prepare a client.
 
@@ -54,6 +82,7 @@ class Member:
             floor: what it insists on; none is :class:`Floor` as it comes.
             identity: its signing key, against an active server.
             entropy: where its secrets come from; the operating system by default.
+            clock: the seconds since 1970, to date prekeys and to refuse old ones as the floor says.
 
         """
         self.name = name
@@ -64,7 +93,9 @@ class Member:
         self._entropy = entropy or SystemEntropy()
         self.content: bytes | None = None
         """What this client works on, if it knows: a session whose terms name another content is refused."""
-        self._state: protocol.AnyState | None = None
+        self._state: MemberState | None = None
+        self._clock = clock
+        self._scratch: ClientMemory | None = None
 
     def __repr__(self) -> str:
         return f"<Member {self.name!r}, {type(self._state).__name__ if self._state else 'not in a session'}>"
@@ -72,7 +103,7 @@ class Member:
     @property
     def waiting(self) -> bool:
         """Whether an answer is still expected of this client in its session."""
-        return self._state is not None and not isinstance(self._state, protocol.Finished)
+        return self._state is not None and not isinstance(self._state, protocol.Finished | Done)
 
     def answer(self, message: bytes) -> bytes:
         """Answer a message of the server.
@@ -80,32 +111,56 @@ class Member:
         A :class:`~coterie.errors.PeerProtocolError` or :class:`~coterie.errors.RoundAborted` is a refusal: nothing
         is sent, and the client is as it was before.
         """
+        if is_book(message):
+            return self._enter_book(message)
+        if is_book_message(message):
+            return self._go_on_in_book(message)
         state = self._state
-        if state is None or isinstance(state, protocol.Finished) or is_invitation(message):
+        if state is None or isinstance(state, protocol.Finished | BookState) or is_invitation(message):
             self._state, reply = self._enter(message)
         else:
             self._state, reply = self._go_on(state, message)
         return reply
 
+    def offer(self, *, renew: bool = False) -> bytes:
+        """Return all unused prekeys, as many as a client keeps, for the server; make those that are missing.
+
+        With ``renew`` those made before are erased. An operator does that after the client's disk was restored from a
+        backup or copied: a prekey in it may have been used since.
+        """
+        made = self._make_prekeys(PREKEYS if renew else PREKEYS - len(self._prekeys.prekeys()))
+        offered = self._prekeys.keep_prekeys(made, renew=renew)
+        return messages.encode(PrekeyOffer(self._population, _read_prekeys(offered)))
+
     def leave(self) -> None:
         """Forget the session, and with it every secret of it; the next message is an invitation to another."""
         self._state = None
+        if self._memory or self._scratch:
+            self._prekeys.erase_states()
 
     def park(self) -> bytes:
         """Return the state as bytes. They hold secrets: store them as you would a private key."""
         if self._state is None:
             raise LocalProtocolError(f"{self.name} is in no session")
-        return protocol.park(self._state)
+        return park(self._state)
 
     def resume(self, parked: bytes) -> None:
         """Go on from a state that was parked."""
-        state = protocol.resume(parked)
+        state = read_state(parked, _DECODER)
         if state.terms.clients[state.me] != self.name:
             raise LocalProtocolError(f"this is not a state of {self.name}")
         self._state = state
 
     def _enter(self, message: bytes) -> tuple[protocol.AnyState, bytes]:
         terms = read_invitation(message)
+        self._check_terms(terms)
+        entered = protocol.join(terms, self.name, self._entropy, self._identity)
+        if self._memory:
+            self._memory.enter(terms.session, terms.roster)
+        return entered
+
+    def _check_terms(self, terms: Terms) -> None:
+        """Refuse what is below the floor, about something else than this client works on, or under a foreign key."""
         if self._memory and self._memory.roster is None:
             raise PeerProtocolError(SERVER, f"invited {self.name}, who was never shown a roster")
         with regarding("floor"):
@@ -114,10 +169,6 @@ class Member:
         own = self._identity.public if self._identity else None
         if terms.active and terms.identities[terms.index[self.name]] != own:
             raise PeerProtocolError(SERVER, f"invited {self.name} under another identity key than its own")
-        entered = protocol.join(terms, self.name, self._entropy, self._identity)
-        if self._memory:
-            self._memory.enter(terms.session, terms.roster)
-        return entered
 
     def _check_content(self, terms: Terms) -> None:
         with regarding("content"):
@@ -139,6 +190,81 @@ class Member:
             else:
                 self._memory.advance(session, step)
         return answered
+
+    # Two trips.
+
+    @property
+    def _prekeys(self) -> ClientMemory:
+        """Where prekeys are kept: in the memory, or, for a single session, in this object alone."""
+        if self._memory:
+            return self._memory
+        if self._scratch is None:
+            identity = self._identity.public if self._identity else b""
+            self._scratch = MemoryFile(":memory:", durable=False).of(Client(self.name, identity))
+        return self._scratch
+
+    @property
+    def _population(self) -> bytes:
+        return self._memory.population if self._memory else NO_POPULATION
+
+    def _make_prekeys(self, number: int) -> list[KeptPrekey]:
+        population, now = self._population, int(self._clock()) if self._clock else 0
+        made = []
+        for _ in range(number):
+            secret, prekey = prekey_protocol.issue(population, self.name, now, self._entropy, self._identity)
+            made.append(KeptPrekey(prekey.key, msgspec.msgpack.encode(prekey), secret))
+        return made
+
+    def _enter_book(self, message: bytes) -> bytes:
+        """Contribute to a session in two trips: once for each book, ever, and each prekey to one book."""
+        book, seen = PrekeyBook.read(message), digest(message)
+        if (before := self._prekeys.last_answer(book.digest)) is not None:
+            return self._repeat(before, seen)
+        terms = book.terms
+        self._check_terms(terms)
+        prekey = book.prekeys[terms.index[self.name]]
+        secret = self._prekeys.prekey_secret(prekey.key)
+        oldest = self._floor.oldest_prekey(self._clock)
+        invited = prekey_protocol.accept(book, self.name, secret, self._population, oldest=oldest)
+        vector = self._contribute(terms)
+        unused = [kept for kept in _read_prekeys(self._prekeys.prekeys()) if kept.key != prekey.key]
+        fresh = self._make_prekeys(PREKEYS - len(unused))
+        offered = (*unused, *_read_prekeys([kept.body for kept in fresh]))
+        state, reply = invited.contribute(vector, self._entropy, self._identity, prekeys=offered)
+        self._prekeys.contribute(
+            terms.session, terms.roster, book.digest, prekey.key, Answered(seen, reply, park(state)), fresh
+        )
+        self._state = state
+        return reply
+
+    def _go_on_in_book(self, message: bytes) -> bytes:
+        """Answer a survivor list, or the signatures on it; what is answered is on disk first."""
+        session, seen = messages.session_of(message, SERVER), digest(message)
+        before = self._prekeys.last_answer(session)
+        if before is not None and before.message == seen:
+            return self._repeat(before, seen)
+        state = self._state
+        if not (isinstance(state, BookState) and state.book.digest == session):
+            state = prekey_protocol.resume(before.state) if before and before.state else None
+        if state is None or isinstance(state, Done):
+            raise PeerProtocolError(SERVER, f"sent {self.name} a message of a session that it is not in any more")
+        considered = state.consider(message) if isinstance(state, Contributed) else state.considered
+        following, reply = prekey_protocol.answer(state, message, self._identity)
+        parked = None if isinstance(following, Done) else park(following)
+        self._prekeys.answer_survivors(
+            session, considered.name, considered.aggregated, _STEPS[type(state)], Answered(seen, reply, parked)
+        )
+        self._state = following
+        return reply
+
+    def _repeat(self, before: Answered, seen: bytes) -> bytes:
+        if before.message != seen or before.reply is None:
+            raise PeerProtocolError(SERVER, f"invited {self.name} again to a session that it contributed to before")
+        return before.reply
+
+
+def _read_prekeys(bodies: Sequence[bytes]) -> tuple[Prekey, ...]:
+    return tuple(msgspec.msgpack.decode(body, type=Prekey) for body in bodies)
 
 
 def one_off(

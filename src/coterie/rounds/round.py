@@ -30,6 +30,11 @@ class SessionServer(Protocol):
         ...
 
     @property
+    def recorded_before(self) -> frozenset[Step]:
+        """Steps that clients are asked into only when the ledger has the row."""
+        ...
+
+    @property
     def rejected(self) -> list[Rejected]:
         """Messages that were not accepted."""
         ...
@@ -155,10 +160,21 @@ class Round(_AnyRound[D]):
         selected: tuple[str, ...],
         decode: Callable[[Aggregate], D],
         server: SessionServer | None,
+        after_step: Callable[[], None] = lambda: None,
     ) -> None:
-        """Begin a round; without a server there is no session, and the round is to be skipped."""
+        """Begin a round.
+
+        Args:
+            row: its row in the ledger.
+            selected: its clients.
+            decode: makes of a sum what it stands for.
+            server: of its session; without one the round is to be skipped.
+            after_step: called when a step is about to be closed, whatever comes of it.
+
+        """
         super().__init__(row, selected, decode)
         self._server = server
+        self._after_step = after_step
 
     def __repr__(self) -> str:
         return f"<Round {self.number}, {self._result.outcome if self._result else self.step}>"
@@ -181,13 +197,15 @@ class Round(_AnyRound[D]):
     def close(self) -> dict[str, bytes]:
         """End the current step and return what to send to whom: nothing once the round is over.
 
-        Messages that ask a client to reveal are returned only after the row is in the ledger.
+        Messages that ask a client to reveal are returned only after the row is in the ledger. In two trips a client
+        that signs a survivor list never answers for another, so there the row is written before that.
         """
         self._check_running()
         server = self._session()
+        self._after_step()
         try:
             outgoing = server.close()
-            if server.step is Step.REVEAL:
+            if server.step in server.recorded_before and not self._row.revealed:
                 self._row.reveal(server.aggregated)
             if server.step is Step.DONE:
                 self._complete(server.aggregate, self._attendance(), self._remaining())
@@ -215,7 +233,11 @@ class Round(_AnyRound[D]):
         """Return who was there in the last step that was closed."""
         server = self._session()
         lasting = server.revealers if self._row.revealed else server.survivors
-        return {Step.ADVERTISE: server.advertisers, Step.SHARE: server.sharers}.get(server.step, lasting)
+        return {
+            Step.ADVERTISE: server.advertisers,
+            Step.SHARE: server.sharers,
+            Step.CONFIRM: server.survivors,
+        }.get(server.step, lasting)
 
     def _progress(self) -> str:
         return f": it is in step {self.step}"

@@ -52,6 +52,9 @@ class Stage:
 class BaseServer:
     """One session, seen from the server; subclasses know the steps."""
 
+    recorded_before: frozenset[Step] = frozenset({Step.REVEAL})
+    """Steps that clients are asked into only when it is recorded whose sum will be revealed."""
+
     def __init__(
         self, terms: Terms, session: bytes, first: Step, rows: Mapping[Step, StepRow], parallel: Map | None
     ) -> None:

@@ -209,6 +209,15 @@ def decode(data: bytes, kind: type[M], peer: str, terms: bytes | None) -> M:
     return message
 
 
+def session_of(data: bytes, peer: str) -> bytes:
+    """Return the digest that a message of any kind begins with, so that its session can be looked up."""
+    try:
+        _, session = msgspec.msgpack.decode(memoryview(data)[:-CHECKSUM_BYTES], type=list[msgspec.Raw])[:2]
+        return msgspec.msgpack.decode(session, type=bytes)
+    except (ValueError, RecursionError):
+        raise PeerProtocolError(peer, "sent bytes that are not a message of a session") from None
+
+
 def check_session(message: Message, terms: bytes, peer: str) -> None:
     """Refuse a message that was made under other terms, that is, in another session."""
     if message.terms != terms:

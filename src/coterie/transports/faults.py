@@ -2,7 +2,7 @@
 
 import enum
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from coterie.errors import ConfigError
@@ -48,6 +48,10 @@ class Fault:
             raise ConfigError(f"messages from the server can be dropped or tampered with, not {self.kind}ed")
 
 
+#: Steps of the papers' protocol whose faults hit a message of the two-trip protocol as well.
+_STANDS_FOR = {Step.CONTRIBUTE: (Step.CONTRIBUTE, Step.MASK)}
+
+
 @dataclass(frozen=True)
 class Faults:
     """A schedule of faults. Whether a fault strikes depends on the seed, the step and the client only."""
@@ -56,7 +60,22 @@ class Faults:
     rules: tuple[Fault, ...] = ()
 
     def strikes(self, kind: FaultKind, step: Step, client: str, direction: Direction = Direction.UP) -> bool:
-        """Whether this kind of fault hits the client's message in this step."""
+        """Whether this kind of fault hits the client's message in this step.
+
+        One schedule fits both protocols: what would hit a masked input hits the contribution that holds it.
+        """
+        return any(self._strikes(kind, like, client, direction) for like in _STANDS_FOR.get(step, (step,)))
+
+    def lost_in(self, steps: Collection[Step], client: str) -> bool:
+        """Whether a client is lost in one of these steps, whichever way the message goes."""
+        return any(
+            self._strikes(kind, step, client, direction)
+            for kind in (FaultKind.DROP, FaultKind.DELAY, FaultKind.TAMPER)
+            for step in steps
+            for direction in Direction
+        )
+
+    def _strikes(self, kind: FaultKind, step: Step, client: str, direction: Direction) -> bool:
         return any(
             rule.kind is kind
             and rule.step is step
@@ -68,7 +87,8 @@ class Faults:
 
     def order(self, step: Step, clients: Sequence[str]) -> list[str]:
         """The order in which the clients' messages arrive."""
-        if not any(rule.kind is FaultKind.REORDER and rule.step is step for rule in self.rules):
+        likes = _STANDS_FOR.get(step, (step,))
+        if not any(rule.kind is FaultKind.REORDER and rule.step in likes for rule in self.rules):
             return list(clients)
         return sorted(clients, key=lambda client: self._uniform(-1, step, client))
 

@@ -2,15 +2,26 @@
 
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Protocol, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
+from coterie.cohorts.prekey_stock import PrekeyStock
+from coterie.cohorts.roster import Roster
 from coterie.errors import PeerProtocolError, RoundAborted
 from coterie.host import cores
+from coterie.rounds.member import Member
+from coterie.rounds.prekeys import PrekeyStore
+from coterie.secagg import messages
+from coterie.secagg.prekeys.book import PrekeyBook
+from coterie.secagg.prekeys.messages import PrekeyOffer
+from coterie.secagg.prekeys.server import PrekeyServer
 from coterie.secagg.server import Aggregate, Rejected, Server, Step
 from coterie.secagg.terms import Terms
 from coterie.transports.faults import Direction, FaultKind, Faults
@@ -183,10 +194,11 @@ class Carrier:
         pool: ThreadPoolExecutor,
     ) -> Iterator[tuple[str, bytes]]:
         """Let every client that got its message answer it; those that drop out or refuse answer nothing."""
+        skipped = _skipped(step, self.report.steps)
 
         def answer(name: str) -> tuple[str, bytes | None]:
             message = inbox[name]
-            if self.faults.strikes(FaultKind.DROP, step, name, Direction.DOWN):
+            if self.faults.lost_in(skipped, name) or self.faults.strikes(FaultKind.DROP, step, name, Direction.DOWN):
                 return name, None
             if self.faults.strikes(FaultKind.TAMPER, step, name, Direction.DOWN):
                 message = self.faults.flip(message, step, name)
@@ -204,7 +216,7 @@ class Carrier:
 
         # Only masking spends its time outside the interpreter lock; elsewhere threads would only take turns.
         order = self.faults.order(step, list(inbox))
-        parallel = step is Step.MASK and self._workers > 1
+        parallel = step in (Step.MASK, Step.CONTRIBUTE) and self._workers > 1
         for some in _windows(order, 2 * self._workers):
             for name, reply in pool.map(answer, some) if parallel else map(answer, some):
                 if reply is not None:
@@ -228,12 +240,23 @@ class Session:
     After a :class:`~coterie.errors.RoundAborted` server and report still say how far it came.
     """
 
-    def __init__(self, terms: Terms, clients: Mapping[str, Answering], carrier: Carrier | None = None) -> None:
-        """Prepare a session; :func:`coterie.rounds.one_off` makes its clients."""
+    def __init__(
+        self,
+        terms: Terms,
+        clients: Mapping[str, Answering],
+        carrier: Carrier | None = None,
+        book: PrekeyBook | None = None,
+    ) -> None:
+        """Prepare a session; :func:`coterie.rounds.one_off` makes its clients.
+
+        With a book, such as :func:`make_book` makes of their offers, the session takes two trips.
+        """
         self.terms = terms
         self._clients = clients
         self._carrier = carrier or Carrier()
-        self.server = Server(terms, self._carrier.map)
+        self.server: Server | PrekeyServer = (
+            PrekeyServer(book, self._carrier.map) if book else Server(terms, self._carrier.map)
+        )
 
     @property
     def report(self) -> SessionReport:
@@ -244,6 +267,36 @@ class Session:
         """Play all steps and return the sum."""
         self._carrier.play(self.server, self._clients)
         return self.server.aggregate
+
+
+def make_book(terms: Terms, clients: Mapping[str, Member]) -> PrekeyBook:
+    """Make the book of a single session from what its clients offer."""
+    offers = (messages.decode(clients[name].offer(), PrekeyOffer, name, None) for name in terms.clients)
+    return PrekeyBook(terms, tuple(offer.prekeys[0] for offer in offers))
+
+
+class OfferedPrekeys(PrekeyStore):
+    """Prekeys of clients in this process, who offer some whenever the server has no fresh one of them.
+
+    In a deployment a client sends its offer by itself. Here nobody but the server runs before a round.
+    """
+
+    def __init__(
+        self, roster: Roster, stock: PrekeyStock, clients: Mapping[str, Member], *, signed: bool = True
+    ) -> None:
+        super().__init__(roster, stock, signed=signed)
+        self._clients = clients
+
+    def stocked(self, names: Iterable[str]) -> NDArray[np.bool_]:
+        """Everybody is at hand to offer prekeys."""
+        return np.ones(len(list(names)), bool)
+
+    def take_book(self, terms: Terms) -> PrekeyBook:
+        """Let those offer prekeys who have none left, then make the book."""
+        for name in terms.clients:
+            if not self._stock.fresh(name):
+                self.offer(name, self._clients[name].offer())
+        return super().take_book(terms)
 
 
 @contextmanager
@@ -261,3 +314,11 @@ def _windows(names: Sequence[str], size: int) -> Iterator[list[str]]:
     iterator = iter(names)
     while window := list(islice(iterator, size)):
         yield window
+
+
+def _skipped(step: Step, played: Collection[Step]) -> tuple[Step, ...]:
+    """Return the steps of the papers' protocol that are left out before this one: who leaves in them is gone."""
+    if step is Step.CONTRIBUTE:
+        return Step.ADVERTISE, Step.SHARE
+    direct = step is Step.REVEAL and Step.CONTRIBUTE in played and Step.CONFIRM not in played
+    return (Step.CONFIRM,) if direct else ()

@@ -186,3 +186,47 @@ def test_a_topology_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(ConfigError, match="is no topology"):
         own_topology("rings_of_mine:Wrong")
     assert own_topology("harary") is None
+
+
+def test_two_trips_are_taken_where_they_are_cheap_and_a_quorum_opens_secrets() -> None:
+    active = {"aggregation.threat": "active-server"}
+    for chosen, clients, circle, protocol, threshold in (
+        ({}, 8, 2, "two-trips", None),
+        (active, 12, 2, "two-trips", None),
+        ({**active, "aggregation.collusion": 0.1}, 12, 2, "two-trips", None),
+        ({**active, "aggregation.threshold": 7}, 12, 2, "papers", 7),
+        ({**active, "aggregation.threshold": 9}, 12, 2, "two-trips", 9),
+        ({"aggregation.threshold": 3}, 12, 2, "two-trips", 3),
+        ({"aggregation.protocol": "papers"}, 8, 2, "papers", None),
+        ({}, 101, 1, "papers", None),
+        ({}, 141, 2, "two-trips", None),
+    ):
+        aggregation = make_config({**chosen, "cohort.size": 12}).aggregation
+        shape = SessionShapes(aggregation, clients, 100, clients, [circle])(clients)
+        assert (str(shape.protocol), shape.threshold) == (protocol, threshold)
+    for chosen, reason in (
+        ({**active, "aggregation.threshold": 7}, "aggregation.protocol: in two trips a quorum of 8 shares"),
+        ({"aggregation.topology": "harary"}, "aggregation.protocol: the two-trip protocol needs the complete graph"),
+    ):
+        config = make_config({**chosen, "cohort.size": 12, "aggregation.protocol": "two-trips"})
+        with pytest.raises(ConfigError, match=reason):
+            SessionShapes(config.aggregation, 12, 100, 12, [2])(12)
+
+
+def test_noise_is_sized_for_the_honest_clients_that_two_trips_guarantee() -> None:
+    """Whoever reveals at once knows that M - c honest clients are in the sum, though circles would make them more."""
+    chosen = {
+        "aggregation.threat": "active-server",
+        "aggregation.collusion": 0.1,
+        "clients.count": 20,
+        "cohort.size": 20,
+        "cohort.privacy": 5,
+        "noise.kind": "skellam",
+        "clients.weighting": "uniform",
+    }
+    circles = random_circles(20, 5, np.random.default_rng(0))
+    two_trips, papers = (
+        fewest_honest(make_config({**chosen, "aggregation.protocol": protocol}), circles, 20)
+        for protocol in ("two-trips", "papers")
+    )
+    assert (two_trips, papers) == (2, 3)

@@ -12,6 +12,7 @@ from typing import TypeAlias
 from coterie.cohorts.circles import Indices
 from coterie.cohorts.ledger import Ledger
 from coterie.cohorts.memory import MemoryFile
+from coterie.cohorts.prekey_stock import PrekeyStock
 from coterie.cohorts.roster import Client, Roster
 from coterie.errors import InputError, LocalProtocolError
 from coterie.files import write_file
@@ -29,7 +30,7 @@ from coterie.runs.engine.updates import LocalUpdates
 from coterie.runs.settings.config import RunConfig
 from coterie.runs.storage.folder import RunFolder
 from coterie.secagg.terms import ThreatMode
-from coterie.transports.memory import AnswerCount, Carrier
+from coterie.transports.memory import AnswerCount, Carrier, OfferedPrekeys
 
 OnStep: TypeAlias = Callable[[str, int, int], None]
 """Called as a round goes on: the step, how many clients have answered, and how many are asked."""
@@ -75,7 +76,11 @@ def cohort_rounds(built: BuiltRun, resources: RunResources) -> Rounds:
     if floor.mode is ThreatMode.ACTIVE_SERVER:
         # A malicious server chooses the clients of a session: it could gather colluders in a small one.
         floor = replace(floor, colluders=built.promise.colluders)
-    return Secure(rounds, make_members(roster, memories, floor, secrets, contributions), carrier, contributions)
+    members = make_members(roster, memories, floor, secrets, contributions)
+    # In this process clients offer prekeys when they are needed, again after a crash: the server need not store them.
+    signed = floor.mode is ThreatMode.ACTIVE_SERVER
+    rounds.prekeys = OfferedPrekeys(roster, resources.closing.enter_context(PrekeyStock()), members, signed=signed)
+    return Secure(rounds, members, carrier, contributions)
 
 
 def open_roster(

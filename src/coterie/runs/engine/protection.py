@@ -1,13 +1,13 @@
 """The protection of one sum, built from the settings: its session's parameters, its encoding and its noise."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from coterie.arithmetic.quantize import Layout, Quantizer
 from coterie.cohorts.circles import Circles
 from coterie.errors import ConfigError
-from coterie.graphs.guarantees import majority_threshold
+from coterie.graphs.guarantees import majority_threshold, quorum_of
 from coterie.graphs.table import TOPOLOGIES, TopologyKind, is_complete
 from coterie.graphs.topology import Complete, Topology
 from coterie.planning.session import complete_limit, recommend
@@ -25,6 +25,7 @@ from coterie.runs.sections.collusion import (
 from coterie.runs.sections.common import AggregationSettings
 from coterie.runs.sections.extensions import call_named, is_named
 from coterie.runs.settings.config import RunConfig
+from coterie.secagg.protocols import SessionProtocol, choose_protocol
 from coterie.secagg.terms import ThreatMode
 
 
@@ -52,11 +53,14 @@ class Protection:
     def __str__(self) -> str:
         session = self.session
         shape = session.shape(self.most)
-        threshold = f"{shape.threshold} shares open" if shape.threshold else "a majority of shares opens"
+        two_trips = shape.protocol is SessionProtocol.TWO_TRIPS
+        part = "quorum" if two_trips and session.mode is ThreatMode.ACTIVE_SERVER else "majority"
+        threshold = f"{shape.threshold} shares open" if shape.threshold else f"a {part} of shares opens"
         circles = "whole circles only" if session.aligned else "whoever survives"
         return (
             f"{session.length:,} ring elements of {session.bits} bits; {type(shape.topology).__name__} graph, "
-            f"{threshold} a secret; {circles}, at least {max(session.minimum, shape.minimum)} clients."
+            f"{threshold} a secret; {circles}, at least {max(session.minimum, shape.minimum)} clients"
+            f"{'; sessions in two trips' if two_trips else ''}."
         )
 
 
@@ -136,6 +140,16 @@ class SessionShapes:
 
     def __call__(self, clients: int) -> SessionShape:
         """Return the shape of a session with so many clients."""
+        aggregation, shape = self._aggregation, self._shape(clients)
+        protocol = session_protocol(aggregation, self._everybody, self._smallest, clients, shape.topology)
+        if protocol is SessionProtocol.PAPERS:
+            return shape
+        # Against an active server a quorum opens a secret, which the coordinator knows.
+        active = aggregation.threat == "active-server"
+        threshold = (aggregation.threshold or None) if active else shape.threshold
+        return replace(shape, protocol=protocol, threshold=threshold)
+
+    def _shape(self, clients: int) -> SessionShape:
         aggregation = self._aggregation
         threshold = aggregation.threshold or None
         kind = TOPOLOGIES.get(aggregation.topology)
@@ -188,6 +202,26 @@ class SessionShapes:
         return SessionShape(guarantee.topology, threshold, plan.colluders, plan.minimum)
 
 
+def smallest_circle(circles: Circles) -> int:
+    """Return the size of the smallest circle that is kept whole; 1 where clients are on their own."""
+    return int(circles.sizes.min()) if circles.privacy > 1 else 1
+
+
+def session_protocol(
+    aggregation: AggregationSettings, everybody: int, circle: int, clients: int, topology: Topology
+) -> SessionProtocol:
+    """Return how a session of so many clients makes its sum, as ``coterie plan`` decides it."""
+    least = 1
+    if aggregation.threat == "active-server":
+        least = quorum_of(clients, session_colluders(aggregation, everybody, clients))
+    try:
+        return choose_protocol(
+            aggregation.protocol, clients, circle, topology, threshold=aggregation.threshold or None, least=least
+        )
+    except ConfigError as error:
+        raise ConfigError(f"aggregation.protocol: {error}") from None
+
+
 def own_topology(name: str) -> Topology | None:
     """Return the user's topology that a setting names, and enter it into the table; None if it is not the user's.
 
@@ -233,5 +267,16 @@ def fewest_honest(config: RunConfig, circles: Circles, most: int) -> int:
     for clients in range(minimum, most + 1):
         colluders = session_colluders(aggregation, everybody, clients)
         fewest = max(minimum, colluders + 2) if company else minimum
-        counts.append(least_aggregated(sizes, fewest) - colluders)
+        if aggregation.threat == "active-server" and _in_two_trips(aggregation, everybody, circles, clients):
+            # A client that reveals at once knows how many honest clients are in the sum at least, not which.
+            counts.append(max(minimum, colluders + 2) - colluders)
+        else:
+            counts.append(least_aggregated(sizes, fewest) - colluders)
     return min(counts)
+
+
+def _in_two_trips(aggregation: AggregationSettings, everybody: int, circles: Circles, clients: int) -> bool:
+    if not always_complete(aggregation) and aggregation.topology != "auto":
+        return False
+    protocol = session_protocol(aggregation, everybody, smallest_circle(circles), clients, Complete())
+    return protocol is SessionProtocol.TWO_TRIPS

@@ -22,6 +22,7 @@ from coterie.runs.sections.base import (
     Share,
 )
 from coterie.runs.sections.choices import OneOf
+from coterie.secagg.protocols import AUTO, PROTOCOLS
 from coterie.training.data.datasets import DATASETS
 from coterie.training.data.partitions import PARTITIONS
 from coterie.training.models import MODELS
@@ -201,6 +202,11 @@ class AggregationSettings(NamedSection):
     threat: Literal["honest-but-curious", "active-server"] = Field(
         default="honest-but-curious",
         description="an honest-but-curious server, or a malicious one: clients then sign their messages",
+    )
+    protocol: Annotated[str, OneOf(PROTOCOLS)] = Field(
+        default=AUTO,
+        description="how a session makes its sum: in two-trips, or in the four or five of the papers; auto takes two "
+        "trips on the complete graph while a session's clients squared are at most 10,000 times the smallest circle",
     )
     topology: Annotated[str, OneOf(TOPOLOGIES, "auto", named=True)] = Field(
         default="complete",

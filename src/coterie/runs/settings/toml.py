@@ -20,6 +20,7 @@ from coterie.runs.sections.base import NamedSection
 from coterie.runs.sections.choices import OneOf
 from coterie.runs.sections.common import CommonSettings
 from coterie.runs.settings.config import RunConfig, contradictions
+from coterie.secagg.protocols import SessionProtocol
 
 _WIDTH = 100
 _HEADER = """\
@@ -195,14 +196,16 @@ def _written_out(tree: Mapping[str, Any], path: str = "") -> dict[str, Any]:
 
 
 def _keep_meaning(tree: dict[str, Any]) -> None:
-    """Say what ``aggregation.collusion`` and ``aggregation.dropout`` meant in a run of an earlier version.
+    """Say what settings meant that a run of an earlier version did not have, or had with another meaning.
 
-    A run records every setting that its version has. Where one of these is missing, it was a share of a session. The
-    dropout matters on sparse graphs alone.
+    A run records every setting that its version has. Where one of these is missing, there was only the papers'
+    protocol, and ``aggregation.collusion`` and ``aggregation.dropout`` were shares of a session. The dropout matters on
+    sparse graphs alone.
     """
-    aggregation = tree.get("aggregation")
+    aggregation = tree.setdefault("aggregation", {})
     if not isinstance(aggregation, dict):
         return
+    aggregation.setdefault("protocol", str(SessionProtocol.PAPERS))
     share = aggregation.get("collusion")
     if isinstance(share, int | float) and share >= 0:
         aggregation.setdefault("collusion_of", "session")

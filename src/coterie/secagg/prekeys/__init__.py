@@ -28,7 +28,7 @@ aggregated cancel; those with lost circles, and the self masks, are computed and
 **What the direct path costs.** Until q signatures on its list are shown to it, a client knows that the sum is over
 whole circles with at least M - c honest members, not exactly which.
 
-Coordinator and members of :mod:`coterie.rounds` play the papers' protocol; they do not use this one yet.
+Coordinator and members of :mod:`coterie.rounds` play both protocols; :mod:`coterie.secagg.protocols` chooses.
 
 Read :mod:`~coterie.secagg.prekeys.book` first, then :mod:`~coterie.secagg.prekeys.client` and
 :mod:`~coterie.secagg.prekeys.server`; :mod:`~coterie.secagg.prekeys.rules` lists what clients insist on.

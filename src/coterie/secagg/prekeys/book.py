@@ -72,11 +72,8 @@ class PrekeyBook:
 
     @property
     def threshold(self) -> int:
-        """Shares that open a secret. Unless the terms say otherwise: a quorum, or a majority of a curious server's."""
-        terms = self.terms
-        if terms.threshold is not None:
-            return terms.threshold
-        return terms.quorum if terms.active else majority_threshold(len(terms.clients))
+        """Shares that open a secret."""
+        return prekey_threshold(self.terms)
 
     @property
     def direct_floor(self) -> int:
@@ -106,3 +103,18 @@ class PrekeyBook:
 def is_book(message: bytes) -> bool:
     """Tell an invitation with a book from all other messages: its tag is 10, in the second byte of a msgpack array."""
     return message[1:2] == b"\x0a"
+
+
+def is_book_message(message: bytes) -> bool:
+    """Tell what a server sends later in a session with a book: a survivor list, or the signatures on one."""
+    return message[1:2] in (b"\x0c", b"\x0e")
+
+
+def prekey_threshold(terms: Terms) -> int:
+    """Return the shares that open a secret in two trips.
+
+    Unless the terms say otherwise, that is a quorum against a malicious server and a majority against a curious one.
+    """
+    if terms.threshold is not None:
+        return terms.threshold
+    return terms.quorum if terms.active else majority_threshold(len(terms.clients))

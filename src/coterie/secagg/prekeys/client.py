@@ -9,7 +9,7 @@ disk before its reply leaves: under one book a client contributes once and fixes
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 import msgspec
 
@@ -43,6 +43,8 @@ from coterie.secagg.states import SecretPart, State, own_identity, park, read_st
 
 __all__ = [
     "AnyParked",
+    "BookState",
+    "Considered",
     "Contributed",
     "Done",
     "Invited",
@@ -156,6 +158,22 @@ class Invited:
         return state, wire.encode(msgspec.structs.replace(body, signature=signature, prekeys=tuple(prekeys)))
 
 
+class Considered(NamedTuple):
+    """A survivor list: a name for it, with the mark of each contribution, and the clients it would aggregate."""
+
+    name: bytes
+    aggregated: frozenset[str]
+
+    @classmethod
+    def of(cls, book: PrekeyBook, told: rules.Marks) -> "Considered":
+        """Name the list of these survivors."""
+        aggregated = book.terms.aggregated(told)
+        return cls(
+            digest(rules.survivors_context(book, told)),
+            frozenset(book.terms.clients[client] for client in aggregated),
+        )
+
+
 class BookState(State, frozen=True):
     """What every state knows that can be parked: the book, and which client of it this is."""
 
@@ -174,12 +192,12 @@ class Contributed(BookState, frozen=True, tag=True):
     opening: tuple[bytes, ...]
     own: bytes
 
-    def consider(self, message: bytes) -> frozenset[str]:
-        """Return the clients that answering a survivor list would aggregate; sign and reveal nothing."""
+    def consider(self, message: bytes) -> "Considered":
+        """Read a survivor list and check it, as far as that takes no secrets; sign and reveal nothing."""
         book = self.book
         told = _read_survivors(book, wire.decode(message, SurvivorList, SERVER, book.digest))
-        aggregated = rules.check_survivors(book, self.me, self.mark, told)
-        return frozenset(self.terms.clients[client] for client in aggregated)
+        rules.check_survivors(book, self.me, self.mark, told)
+        return Considered.of(book, told)
 
     def answer(self, message: bytes, identity: Identity | None) -> "tuple[Signed | Done, bytes]":
         """Answer a survivor list: reveal if it comes with envelopes and few are missing, sign it if it does not."""
@@ -208,11 +226,19 @@ class Signed(BookState, frozen=True, tag=True):
     marks: tuple[bytes, ...]
     """The mark of each survivor; empty for everybody else."""
 
+    @property
+    def considered(self) -> "Considered":
+        """The survivor list that was signed."""
+        return Considered.of(self.book, self._told)
+
+    @property
+    def _told(self) -> dict[int, bytes]:
+        return {client: mark for client, mark in enumerate(self.marks) if mark}
+
     def reveal(self, message: bytes) -> tuple["Done", bytes]:
         """Check that a quorum signed the same survivors, then reveal (trip 3)."""
-        book = self.book
+        book, told = self.book, self._told
         proof = wire.decode(message, SurvivorProof, SERVER, book.digest)
-        told = {client: mark for client, mark in enumerate(self.marks) if mark}
         wire.check_order([entry.sender for entry in proof.signatures], SERVER)
         rules.check_proof(book, told, proof.signatures)
         return _reveal(self, book, told, self.terms.aggregated(told), proof.envelopes, None)

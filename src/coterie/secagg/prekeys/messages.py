@@ -24,6 +24,9 @@ from coterie.secagg.messages import (
 SHARE_BYTES = share_size(SEED_BYTES)
 """Bytes of one share: every secret that is shared is a seed."""
 
+PREKEYS = 4
+"""Unused prekeys that a client keeps at the server: few, because each is a secret that waits on its disk."""
+
 Moment = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
 """A time in whole seconds since 1970."""
 
@@ -106,3 +109,9 @@ class OpenedShares(ClientMessage, frozen=True, tag=15):
 
     dealers: tuple[DealerShares, ...]
     signature: Signature | None = None
+
+
+class PrekeyOffer(Message, frozen=True, tag=16):
+    """Before any session, client: all its unused prekeys; ``terms`` holds the digest of the first roster."""
+
+    prekeys: tuple[Prekey, ...]

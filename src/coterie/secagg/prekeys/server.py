@@ -42,6 +42,8 @@ from coterie.secagg.steps import Step
 class PrekeyServer(BaseServer):
     """One two-trip session, seen from the server."""
 
+    recorded_before = frozenset({Step.CONFIRM, Step.REVEAL})
+
     def __init__(self, book: PrekeyBook, parallel: Map | None = None) -> None:
         super().__init__(book.terms, book.digest, Step.CONTRIBUTE, ROWS, parallel)
         self.book = book

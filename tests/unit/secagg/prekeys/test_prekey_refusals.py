@@ -354,7 +354,7 @@ def test_states_and_views_show_no_secret() -> None:
     cast, outgoing = contributed(make_terms(4, active=True))
     state = cast.states[ME]
     assert isinstance(state, Contributed)
-    assert state.consider(outgoing[ME]) == set(cast.terms.clients)
+    assert state.consider(outgoing[ME]).aggregated == set(cast.terms.clients)
     shown = f"{state!r} {cast.server!r} {cast.server.view()!r} {cast.book!r}"
     shown += repr(accept(cast.book, ME, cast.secrets[ME], POPULATION))
     assert state.own.hex() not in shown

@@ -1,0 +1,81 @@
+"""A small SQLite file with tables of its own: opened by several processes, written in transactions."""
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
+
+from coterie.errors import ConfigError
+
+_TIMEOUT_SECONDS = 30.0
+
+
+class DatabaseFile:
+    """A file with these tables, made where they are missing.
+
+    With ``durable``, what was written survives a loss of power. Without, it survives the end of the process, however
+    that comes. What is deleted or replaced is overwritten in the file; copies that a file system or a backup keeps are
+    beyond reach.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], tables: Mapping[str, str], purpose: str, *, durable: bool = True
+    ) -> None:
+        """Open the file; ``purpose`` completes "cannot keep ..." where that fails."""
+        self.durable = durable
+        self._path = os.fspath(path)
+        self._turn = threading.Lock()
+        try:
+            self._connection = sqlite3.connect(
+                self._path, timeout=_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
+            )
+            self._connection.execute("PRAGMA secure_delete = ON")
+            if durable:
+                # EXTRA: the commit is on disk when it returns, the removal of its journal included.
+                self._connection.execute("PRAGMA synchronous = EXTRA")
+            else:
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                self._connection.execute("PRAGMA synchronous = NORMAL")
+            there = {name for (name,) in self._connection.execute("SELECT name FROM sqlite_master")}
+            if not there.issuperset(tables):  # a node opens its file for every message, and writes it once
+                with self.writing() as connection:
+                    for name, columns in tables.items():
+                        connection.execute(f"CREATE TABLE IF NOT EXISTS {name} {columns}")
+        except sqlite3.Error as error:
+            raise ConfigError(f"cannot keep {purpose} in {self._path}: {error}") from error
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._path}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """Hold everybody else back; commit at the end, undo on any exception."""
+        with self._turn:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Take turns with other threads of this process, and read what is committed."""
+        with self._turn:
+            yield self._connection

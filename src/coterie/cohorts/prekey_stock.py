@@ -1,0 +1,73 @@
+"""The server's stock of prekeys: what clients left there, kept beside the ledger.
+
+The client's own list decides. Every offer and every contribution carries all prekeys that the client has not used, and
+the stock is replaced by it. A prekey whose contribution arrived is never available again; if a client offers it once
+more, its disk was restored from a backup or cloned. One that was in an invitation and whose contribution never came may
+be tried again: the client refuses if it has used it.
+"""
+
+import os
+from collections.abc import Collection, Mapping
+
+from coterie.cohorts.database_file import DatabaseFile
+
+_TABLES = {
+    "stock": "(client TEXT, key BLOB, body BLOB NOT NULL, taken INTEGER NOT NULL, used INTEGER NOT NULL,"
+    " PRIMARY KEY (client, key))"
+}
+
+
+class PrekeyStock(DatabaseFile):
+    """Public prekeys by client, as opaque bytes; in a file, or in memory alone under the name ``:memory:``."""
+
+    def __init__(self, path: str | os.PathLike[str] = ":memory:", *, durable: bool = True) -> None:
+        super().__init__(path, _TABLES, "clients' prekeys", durable=durable)
+
+    def used(self, client: str) -> frozenset[bytes]:
+        """Return the keys whose contributions arrived."""
+        with self.reading() as connection:
+            rows = connection.execute("SELECT key FROM stock WHERE client = ? AND used", (client,))
+            return frozenset(bytes(key) for (key,) in rows)
+
+    def replace(self, client: str, prekeys: Mapping[bytes, bytes]) -> None:
+        """Replace a client's stock by these prekeys, bodies by key; those used before stay used."""
+        with self.writing() as connection:
+            connection.execute("DELETE FROM stock WHERE client = ? AND NOT used", (client,))
+            rows = [(client, key, body) for key, body in prekeys.items()]
+            connection.executemany("INSERT OR IGNORE INTO stock VALUES (?, ?, ?, 0, 0)", rows)
+
+    def mark_used(self, keys: Mapping[str, bytes]) -> None:
+        """Note that contributions made with these keys, one for each client, have arrived."""
+        with self.writing() as connection:
+            connection.executemany(
+                "UPDATE stock SET used = 1, body = x'' WHERE client = ? AND key = ?", list(keys.items())
+            )
+
+    def counts(self) -> dict[str, int]:
+        """Count the prekeys that are left, by client."""
+        with self.reading() as connection:
+            return dict(connection.execute("SELECT client, count(*) FROM stock WHERE NOT used GROUP BY client"))
+
+    def fresh(self, client: str) -> int:
+        """Count those of one client that were in no invitation yet."""
+        with self.reading() as connection:
+            (number,) = connection.execute(
+                "SELECT count(*) FROM stock WHERE client = ? AND NOT used AND NOT taken", (client,)
+            ).fetchone()
+        return int(number)
+
+    def take(self, clients: Collection[str]) -> dict[str, bytes]:
+        """Return one prekey of each client for an invitation, preferably a fresh one; clients without are left out."""
+        taken = {}
+        with self.writing() as connection:
+            for client in clients:
+                found = connection.execute(
+                    "SELECT key, body FROM stock WHERE client = ? AND NOT used ORDER BY taken, rowid LIMIT 1", (client,)
+                ).fetchone()
+                if found is None:
+                    continue
+                connection.execute(
+                    "UPDATE stock SET taken = taken + 1 WHERE client = ? AND key = ?", (client, found[0])
+                )
+                taken[client] = bytes(found[1])
+        return taken

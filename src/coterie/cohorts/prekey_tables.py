@@ -1,0 +1,127 @@
+"""Prekeys and contributions in a client's memory: what the two-trip protocol keeps on a client's disk.
+
+A prekey is used once, ever. Its secret is erased in the transaction that records the contribution made with it. Keys,
+states and messages are opaque bytes here; :class:`~coterie.cohorts.memory.ClientMemory` holds the transactions.
+"""
+
+import sqlite3
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from coterie.errors import PeerProtocolError, PrekeyRefused
+
+SERVER = "server"
+TABLES = {
+    "prekeys": "(client TEXT, key BLOB, body BLOB NOT NULL, secret BLOB, PRIMARY KEY (client, key))",
+    "contributions": "(client TEXT, book BLOB, session BLOB NOT NULL, survivors BLOB, message BLOB, reply BLOB,"
+    " state BLOB, PRIMARY KEY (client, book))",
+}
+
+
+class KeptPrekey(NamedTuple):
+    """A prekey as its owner keeps it: the public key, what the server is given, and the secret."""
+
+    key: bytes
+    body: bytes
+    secret: bytes
+
+    def __repr__(self) -> str:
+        return f"<KeptPrekey {self.key.hex()[:8]} (secret)>"
+
+
+class Answered(NamedTuple):
+    """The last message that was answered under a book, by its digest, with the reply and the state after it.
+
+    ``reply`` is None where the client does not keep it; a message that comes again is then refused. ``state`` is None
+    once nothing more is said under the book.
+    """
+
+    message: bytes
+    reply: bytes | None
+    state: bytes | None
+
+    def __repr__(self) -> str:
+        return f"<Answered {self.message.hex()[:8]} (secret)>"
+
+
+def unused(connection: sqlite3.Connection, client: str) -> list[bytes]:
+    """Return what the server is given of every unused prekey, oldest first."""
+    rows = connection.execute(
+        "SELECT body FROM prekeys WHERE client = ? AND secret IS NOT NULL ORDER BY rowid", (client,)
+    )
+    return [bytes(body) for (body,) in rows]
+
+
+def keep(connection: sqlite3.Connection, client: str, made: Iterable[KeptPrekey]) -> None:
+    """Keep prekeys that were just made."""
+    connection.executemany("INSERT INTO prekeys VALUES (?, ?, ?, ?)", [(client, *prekey) for prekey in made])
+
+
+def discard(connection: sqlite3.Connection, client: str) -> None:
+    """Erase the secrets of all unused prekeys; their keys count as used from now on."""
+    connection.execute("UPDATE prekeys SET secret = NULL, body = x'' WHERE client = ?", (client,))
+
+
+def secret_of(connection: sqlite3.Connection, client: str, key: bytes) -> bytes:
+    """Return the secret of an unused prekey."""
+    found = connection.execute("SELECT secret FROM prekeys WHERE client = ? AND key = ?", (client, key)).fetchone()
+    if found is None:
+        raise PrekeyRefused(
+            SERVER,
+            f"invited {client} with a prekey that it does not have: if its disk was restored or replaced, offer new "
+            "prekeys",
+        )
+    if found[0] is None:
+        raise PrekeyRefused(SERVER, f"invited {client} with a prekey that was used or discarded before")
+    return bytes(found[0])
+
+
+def use(connection: sqlite3.Connection, client: str, key: bytes) -> None:
+    """Erase the secret of a prekey, which must be there: no other book gets it."""
+    secret_of(connection, client, key)
+    connection.execute("UPDATE prekeys SET secret = NULL, body = x'' WHERE client = ? AND key = ?", (client, key))
+
+
+def contribute(connection: sqlite3.Connection, client: str, session: bytes, book: bytes, answered: Answered) -> None:
+    """Record the one contribution under a book, and erase what is left of sessions before it."""
+    erase_states(connection, client)
+    connection.execute("INSERT INTO contributions VALUES (?, ?, ?, NULL, ?, ?, ?)", (client, book, session, *answered))
+
+
+def fix_survivors(connection: sqlite3.Connection, client: str, book: bytes, survivors: bytes) -> bytes:
+    """Fix the one survivor list that is answered under a book; return the book's session."""
+    found = connection.execute(
+        "SELECT session, survivors FROM contributions WHERE client = ? AND book = ?", (client, book)
+    ).fetchone()
+    if found is None:
+        raise PeerProtocolError(SERVER, f"announced survivors of a session that {client} never contributed to")
+    if found[1] not in (None, survivors):
+        raise PeerProtocolError(SERVER, f"announced other survivors than those {client} answered for before")
+    connection.execute(
+        "UPDATE contributions SET survivors = ? WHERE client = ? AND book = ?", (survivors, client, book)
+    )
+    return bytes(found[0])
+
+
+def record(connection: sqlite3.Connection, client: str, book: bytes, answered: Answered) -> None:
+    """Replace the last message that was answered under a book, its reply and the state."""
+    connection.execute(
+        "UPDATE contributions SET message = ?, reply = ?, state = ? WHERE client = ? AND book = ?",
+        (*answered, client, book),
+    )
+
+
+def last_answer(connection: sqlite3.Connection, client: str, book: bytes) -> Answered | None:
+    """Return the last message that was answered under a book; None if this client never contributed to it."""
+    found = connection.execute(
+        "SELECT message, reply, state FROM contributions WHERE client = ? AND book = ?", (client, book)
+    ).fetchone()
+    return Answered(*found) if found else None
+
+
+def erase_states(connection: sqlite3.Connection, client: str) -> None:
+    """Erase states and replies of all sessions; that the client contributed stays known."""
+    connection.execute(
+        "UPDATE contributions SET reply = NULL, state = NULL WHERE client = ? AND coalesce(reply, state) IS NOT NULL",
+        (client,),
+    )

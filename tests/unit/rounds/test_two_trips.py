@@ -1,0 +1,602 @@
+"""Rounds in two trips: coordinator, members, prekeys and what is on disk before anything leaves."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.support.cast import flip, identity_for
+from tests.support.rounds import Population, in_sum, make_roster
+
+from coterie.cohorts.ledger import Ledger, Outcome
+from coterie.cohorts.memory import ClientMemory, MemoryFile
+from coterie.cohorts.prekey_stock import PrekeyStock
+from coterie.cohorts.roster import Client
+from coterie.errors import ConfigError, LocalProtocolError, PeerProtocolError, PrekeyRefused, ThresholdError
+from coterie.rounds import Floor, Member, Round
+from coterie.rounds.prekeys import MOST_OFFERED, PrekeyStore, population_of
+from coterie.secagg import Aggregate, Step, ThreatMode, messages
+from coterie.secagg.prekeys.book import PrekeyBook
+from coterie.secagg.prekeys.messages import PREKEYS, MaskedContribution, PrekeyOffer, SurvivorList, SurvivorProof
+from coterie.transports.faults import Fault, FaultKind, Faults, dropouts
+
+ACTIVE = ThreatMode.ACTIVE_SERVER
+MODES = pytest.mark.parametrize("mode", list(ThreatMode))
+ME = "client-02"
+DAY = 86_400
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with Ledger.open(tmp_path / "ledger.db") as opened:
+        yield opened
+
+
+class Stage:
+    """A round that a test moves step by step; clients keep their memories on disk, as nodes do."""
+
+    def __init__(self, folder: Path, mode: ThreatMode = ACTIVE, size: int = 6) -> None:
+        self.ledger = Ledger.open(folder / "ledger.db")
+        self.path, self.mode, self.size = folder / "clients.db", mode, size
+        self.population = self.processes()
+        self.members = self.population.members
+        self.round = self.open(1)
+        self.inbox = self.round.invite()
+
+    def processes(self) -> Population:
+        """Everybody in a process that starts anew, with its memory and nothing else."""
+        roster = make_roster(self.size)
+        return Population(
+            roster, self.ledger, self.size, memories=self.path, mode=self.mode, two_trips=True, durable=True
+        )
+
+    def open(self, number: int) -> Round[Aggregate]:
+        return self.population.coordinator.open(number, np.ones(self.size, bool), np.random.default_rng(0))
+
+    def until(self, step: Step, gone: tuple[str, ...] = ()) -> "Stage":
+        while self.round.step is not step:
+            for name, message in self.inbox.items():
+                if name not in gone:
+                    assert self.round.receive(name, self.members[name].answer(message)) is None
+            self.inbox = self.round.close()
+        return self
+
+    @property
+    def memory(self) -> ClientMemory:
+        memory = self.members[ME]._memory
+        assert memory is not None
+        return memory
+
+
+def confirming(folder: Path) -> Stage:
+    """A session of twelve, in which so many are lost that survivors are confirmed."""
+    stage = Stage(folder, size=12)
+    circles = [
+        [stage.population.roster.names[client] for client in circle] for circle in stage.population.roster.circles
+    ]
+    lost = [circle[0] for circle in circles if ME not in circle][:2]
+    return stage.until(Step.CONFIRM, tuple(lost))
+
+
+@MODES
+@pytest.mark.parametrize("lost", [0.0, 0.05])
+def test_the_sum_is_that_of_the_papers_protocol(tmp_path: Path, mode: ThreatMode, lost: float) -> None:
+    results = []
+    for two_trips in (False, True):
+        with Ledger.open(tmp_path / f"{two_trips}.db") as ledger:
+            population = Population(make_roster(24), ledger, mode=mode, two_trips=two_trips)
+            results.append([population.play(number, faults=dropouts(lost, number)) for number in range(1, 7)])
+            assert (Step.MASK in population.carrier.report.steps) is not two_trips
+    completed = 0
+    for papers, other in zip(*results, strict=True):
+        assert papers.attendance.selected == other.attendance.selected
+        assert papers.attendance.survivors == other.attendance.survivors
+        if papers.value is None or other.value is None:
+            continue
+        assert papers.revealed == other.revealed
+        assert (papers.value.total == other.value.total).all()
+        completed += 1
+    assert completed >= 4
+
+
+@MODES
+def test_the_row_is_in_the_ledger_before_anybody_reveals_or_confirms(ledger: Ledger, mode: ThreatMode) -> None:
+    roster = make_roster(12)
+    for number, broken in enumerate((0, 2), 1):
+        lost = [roster.names[circle[0]] for circle in roster.circles[:broken]]
+        population = Population(roster, ledger, cohort=12, mode=mode, two_trips=True)
+        opened = population.coordinator.open(number, np.ones(12, bool), np.random.default_rng(0))
+        inbox, steps = opened.invite(), []
+        while inbox:
+            steps.append(opened.step)
+            assert (number in dict(ledger.rows())) is (opened.step is not Step.CONTRIBUTE)
+            for name, message in inbox.items():
+                if name not in lost:
+                    opened.receive(name, population.members[name].answer(message))
+            inbox = opened.close()
+        assert opened.result.outcome is Outcome.COMPLETED
+        confirm = [Step.CONFIRM] if lost and mode is ACTIVE else []
+        assert steps == [Step.CONTRIBUTE, *confirm, Step.REVEAL]
+        assert in_sum(population.roster, opened.result.value.total) == set(opened.result.revealed)  # type: ignore[union-attr]
+
+
+def test_a_round_that_too_few_confirm_is_recorded(ledger: Ledger) -> None:
+    population = Population(make_roster(12), ledger, cohort=12, mode=ACTIVE, two_trips=True)
+    circles = [[population.roster.names[client] for client in circle] for circle in population.roster.circles]
+    gone = (circles[0][0], circles[1][0])
+    faults = Faults(
+        rules=(
+            Fault(FaultKind.DROP, Step.CONTRIBUTE, gone),
+            Fault(FaultKind.DROP, Step.CONFIRM, population.roster.names),
+        )
+    )
+    result = population.play(1, faults=faults)
+    assert result.outcome is Outcome.ABORTED_AFTER_REVEAL
+    assert "0 clients confirmed the survivors; 8 are needed" in result.reason
+    assert set(result.dropped) == set(gone)
+
+
+# A client's disk.
+
+
+@MODES
+def test_one_transaction_uses_the_prekey_and_keeps_the_reply(tmp_path: Path, mode: ThreatMode) -> None:
+    stage = Stage(tmp_path, mode)
+    book = PrekeyBook.read(stage.inbox[ME])
+    key = book.prekeys[book.terms.index[ME]].key
+    secret = stage.memory.prekey_secret(key)
+    assert secret in stage.path.read_bytes()
+    reply = stage.members[ME].answer(stage.inbox[ME])
+    assert secret not in stage.path.read_bytes()
+    with pytest.raises(PrekeyRefused, match="used or discarded before"):
+        stage.memory.prekey_secret(key)
+    answered = stage.memory.last_answer(book.digest)
+    assert answered is not None
+    assert answered.reply == reply
+    assert len(stage.memory.prekeys()) == PREKEYS
+
+
+@MODES
+def test_a_repeated_invitation_gets_the_same_bytes_also_after_a_restart(tmp_path: Path, mode: ThreatMode) -> None:
+    stage = Stage(tmp_path, mode)
+    reply = stage.members[ME].answer(stage.inbox[ME])
+    made: list[object] = []
+    again = stage.processes().members[ME]
+    again._contribute = lambda terms: made.append(terms) or np.zeros(4, np.uint16)  # type: ignore[func-returns-value]
+    assert stage.members[ME].answer(stage.inbox[ME]) == again.answer(stage.inbox[ME]) == reply
+    assert made == []
+    invitation, others = stage.inbox[ME], stage.until(Step.REVEAL)
+    others.members[ME].answer(stage.inbox[ME])
+    with pytest.raises(PeerProtocolError, match="contributed to before"):
+        stage.members[ME].answer(invitation)
+
+
+def test_a_crash_before_the_transaction_leaves_the_prekey(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(tmp_path)
+    before = stage.memory.prekeys()
+
+    def crash(*_: object, **__: object) -> None:
+        raise OSError("no power")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("coterie.cohorts.prekey_tables.contribute", crash)
+        with pytest.raises(OSError, match="no power"):
+            stage.members[ME].answer(stage.inbox[ME])
+    assert stage.memory.prekeys() == before
+    assert stage.memory.last_answer(PrekeyBook.read(stage.inbox[ME]).digest) is None
+    stage.until(Step.DONE)
+    assert ME in stage.round.result.revealed
+
+
+@MODES
+def test_a_new_process_for_every_message_needs_the_memory_alone(tmp_path: Path, mode: ThreatMode) -> None:
+    stage = Stage(tmp_path, mode)
+    while stage.inbox:
+        for name, message in stage.inbox.items():
+            stage.round.receive(name, stage.processes().members[name].answer(message))
+        stage.inbox = stage.round.close()
+    assert len(stage.round.result.revealed) == 6
+
+
+def test_a_confirming_client_needs_the_memory_alone(tmp_path: Path) -> None:
+    stage = confirming(tmp_path)
+    signature = stage.members[ME].answer(stage.inbox[ME])
+    assert stage.processes().members[ME].answer(stage.inbox[ME]) == signature
+    stage.until(Step.REVEAL, tuple(set(stage.population.roster.names) - set(stage.inbox) | {""}))
+    shares = stage.members[ME].answer(stage.inbox[ME])
+    restarted = stage.processes().members[ME]
+    assert restarted.answer(stage.inbox[ME]) == shares
+
+
+def test_another_book_with_the_same_prekey_is_refused(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    book = PrekeyBook.read(stage.inbox[ME])
+    stage.members[ME].answer(stage.inbox[ME])
+    other = PrekeyBook(msgspec.structs.replace(book.terms, session=bytes(32)), book.prekeys)
+    for member in (stage.members[ME], stage.processes().members[ME]):
+        with pytest.raises(PrekeyRefused, match="used or discarded before"):
+            member.answer(other.invitation())
+
+
+def test_another_book_of_the_same_session_is_refused(tmp_path: Path) -> None:
+    """The session is entered once, also with another prekey."""
+    stage = Stage(tmp_path)
+    book = PrekeyBook.read(stage.inbox[ME])
+    stage.members[ME].answer(stage.inbox[ME])
+    offered = messages.decode(stage.members[ME].offer(), PrekeyOffer, ME, None).prekeys
+    prekeys = list(book.prekeys)
+    prekeys[book.terms.index[ME]] = offered[0]
+    with pytest.raises(PeerProtocolError, match="entered before"):
+        stage.members[ME].answer(PrekeyBook(book.terms, tuple(prekeys)).invitation())
+    assert len(stage.memory.prekeys()) == PREKEYS  # and the prekey is still there
+
+
+def told_without(message: bytes, lost: int) -> bytes:
+    """Announce the same survivors but one."""
+    good = messages.decode(message, SurvivorList, "server", None)
+    members = sorted(messages.decode_members(good.survivors, 12, "server"))
+    marks = {client: good.marks[16 * at : 16 * (at + 1)] for at, client in enumerate(members)}
+    marks.pop(lost)
+    other = SurvivorList(
+        good.terms, messages.encode_members(marks, 12), b"".join(marks[client] for client in sorted(marks))
+    )
+    return messages.encode(other)
+
+
+def test_one_survivor_list_is_answered_for_a_book_ever(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, size=12).until(Step.REVEAL)
+    circle = next(c for c in stage.population.roster.circles if stage.population.roster.names.index(ME) not in c)
+    other = told_without(stage.inbox[ME], circle[0])
+    parked = stage.members[ME].park()
+    stage.members[ME].answer(stage.inbox[ME])
+    for member in (stage.members[ME], stage.processes().members[ME]):
+        with pytest.raises(PeerProtocolError, match="not in any more"):
+            member.answer(other)
+        member.resume(parked)  # the state of before, from a backup of its own
+        with pytest.raises(PeerProtocolError, match="other survivors than those"):
+            member.answer(other)
+    # Repeated, the same list gets the same shares.
+    assert stage.processes().members[ME].answer(stage.inbox[ME]) == stage.members[ME].answer(stage.inbox[ME])
+
+
+def test_a_list_that_was_signed_is_the_only_one(tmp_path: Path) -> None:
+    stage = confirming(tmp_path)
+    parked = stage.members[ME].park()
+    stage.members[ME].answer(stage.inbox[ME])
+    good = messages.decode(stage.inbox[ME], SurvivorList, "server", None)
+    there = messages.decode_members(good.survivors, 12, "server")
+    names = stage.population.roster.names
+    mates = next(set(circle) for circle in stage.population.roster.circles if names.index(ME) in circle)
+    stranded = next(client for client in sorted(there - mates) if not whole(stage, client, there))
+    for member in (stage.members[ME], stage.processes().members[ME]):
+        member.resume(parked)
+        with pytest.raises(PeerProtocolError, match="other survivors than those"):
+            member.answer(told_without(stage.inbox[ME], stranded))
+        member.resume(parked)
+        direct = messages.encode(msgspec.structs.replace(good, envelopes=()))
+        with pytest.raises(ThresholdError, match="must be confirmed"):
+            member.answer(direct)
+
+
+def whole(stage: Stage, client: int, there: frozenset[int]) -> bool:
+    return any(client in circle and there.issuperset(circle) for circle in stage.population.roster.circles)
+
+
+def test_states_are_erased_when_they_are_no_longer_needed(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    book = PrekeyBook.read(stage.inbox[ME]).digest
+    stage.members[ME].answer(stage.inbox[ME])
+    answered = stage.memory.last_answer(book)
+    assert answered is not None
+    assert answered.state is not None
+    stage.members[ME].leave()
+    erased = stage.memory.last_answer(book)
+    assert erased is not None
+    assert erased.state is erased.reply is None
+    assert answered.state[64:128] not in stage.path.read_bytes()
+    with pytest.raises(PeerProtocolError, match="contributed to before"):
+        stage.members[ME].answer(stage.inbox[ME])
+    second = stage.open(2).invite()
+    stage.members["client-03"].answer(stage.inbox["client-03"])
+    stage.members["client-03"].answer(second["client-03"])
+    memory = stage.members["client-03"]._memory
+    assert memory is not None
+    before = memory.last_answer(book)
+    assert before is not None
+    assert before.state is None
+
+
+def test_nothing_secret_is_shown(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.members[ME].answer(stage.inbox[ME])
+    answered = stage.memory.last_answer(PrekeyBook.read(stage.inbox[ME]).digest)
+    assert "(secret)" in repr(answered)
+    assert repr(stage.members[ME]) == "<Member 'client-02', Contributed>"
+    (kept,) = stage.members[ME]._make_prekeys(1)
+    assert kept.secret.hex() not in repr(kept)
+    assert repr(kept.secret) not in repr(kept)
+
+
+# Damaged and foreign messages.
+
+
+@pytest.mark.parametrize("damage", [lambda m: flip(m, 300), lambda m: m[:-3], lambda m: m[:40]])
+def test_a_damaged_message_leaves_no_trace(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    stage = Stage(tmp_path)
+    for step in (Step.CONTRIBUTE, Step.REVEAL):
+        stage.until(step)
+        with pytest.raises(PeerProtocolError):
+            stage.members[ME].answer(damage(stage.inbox[ME]))
+    stage.until(Step.DONE)
+    assert ME in stage.round.result.attendance.revealers
+
+
+@pytest.mark.parametrize("kind", [SurvivorList, SurvivorProof])
+def test_messages_of_unknown_books_are_refused(tmp_path: Path, kind: type[messages.Message]) -> None:
+    stage = Stage(tmp_path)
+    empty: tuple[object, ...] = (b"", b"") if kind is SurvivorList else ((), ())
+    with pytest.raises(PeerProtocolError, match="not in any more"):
+        stage.members[ME].answer(messages.encode(kind(bytes(32), *empty)))
+    with pytest.raises(PeerProtocolError, match="not a message of a session"):
+        stage.members[ME].answer(b"\x93\x0c" + bytes(20))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.binary(max_size=80), first=st.sampled_from([b"\x93\x0a", b"\x94\x0c", b"\x93\x0e", b""]))
+def test_random_bytes_are_the_servers_fault(ledger: Ledger, data: bytes, first: bytes) -> None:
+    population = Population(make_roster(6), ledger, cohort=6, mode=ACTIVE, two_trips=True)
+    with pytest.raises(PeerProtocolError):
+        population.members[ME].answer(first + data)
+
+
+def test_the_floor_the_content_and_the_roster_are_checked_before_a_prekey_is_used(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    member = stage.members[ME]
+    before = stage.memory.prekeys()
+    member.content = b"another model"
+    with pytest.raises(PeerProtocolError, match="something else to work on"):
+        member.answer(stage.inbox[ME])
+    member.content = None
+    member._floor = Floor(minimum=40, prekey_days=None)
+    with pytest.raises(PeerProtocolError, match="the least is 40"):
+        member.answer(stage.inbox[ME])
+    member._floor = Floor(prekey_days=None)
+    member._identity = None
+    with pytest.raises(PeerProtocolError, match="another identity key"):
+        member.answer(stage.inbox[ME])
+    assert stage.memory.prekeys() == before
+
+
+# Age.
+
+
+def test_old_prekeys_are_refused(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    now = [1_800_000_000.0]
+    for member in stage.members.values():
+        member._clock = lambda: now[0]
+        member.offer(renew=True)
+    with pytest.raises(PrekeyRefused, match="used or discarded"):  # those it was invited with are discarded
+        stage.members[ME].answer(stage.inbox[ME])
+    stage.population = Stage.processes(stage)
+    stage.members = stage.population.members
+    for member in stage.members.values():
+        member._clock = lambda: now[0]
+        member._floor = Floor(prekey_days=30)
+        member.offer(renew=True)
+    invited = stage.open(1).invite()
+    now[0] += 31 * DAY
+    with pytest.raises(PeerProtocolError, match="too old"):
+        stage.members[ME].answer(invited[ME])
+    now[0] -= 2 * DAY
+    stage.members[ME].answer(invited[ME])
+
+
+def test_a_limit_on_age_needs_a_clock(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.members[ME]._floor = Floor()
+    with pytest.raises(ConfigError, match="no clock"):
+        stage.members[ME].answer(stage.inbox[ME])
+    with pytest.raises(ConfigError, match="more than 0"):
+        Floor(prekey_days=0)
+
+
+# The server's store.
+
+
+def make_store(ledger: Ledger, size: int = 6, cohort: int = 6) -> tuple[PrekeyStore, PrekeyStock, Population]:
+    stock = PrekeyStock()
+    population = Population(make_roster(size), ledger, cohort=cohort, mode=ACTIVE, two_trips=True, stock=stock)
+    return PrekeyStore(population.roster, stock), stock, population
+
+
+def test_clients_without_prekeys_sit_out_until_they_offer_some(ledger: Ledger) -> None:
+    store, stock, population = make_store(ledger, 12, 9)
+    population.coordinator.prekeys = store
+    everybody = np.ones(12, bool)
+    skipped = population.coordinator.open(1, everybody, np.random.default_rng(0)).result
+    assert skipped.outcome is Outcome.SKIPPED
+    assert skipped.reason == "too few clients are available; 12 clients sit out without prekeys"
+    silent = {population.roster.names[client] for client in population.roster.circles[0]}
+    for name in population.roster.names:
+        if name not in silent:
+            store.offer(name, population.members[name].offer())
+    result = population.play(2)
+    assert set(result.revealed) == set(population.roster.names) - silent
+    assert stock.counts() == dict.fromkeys(result.revealed, PREKEYS)  # the contributions brought new ones
+    assert not store.stocked(sorted(silent)).any()
+
+
+def test_prekeys_of_lost_contributions_are_tried_again(ledger: Ledger) -> None:
+    """Those that an invitation burnt in vain do not leave a client without any."""
+    store, stock, population = make_store(ledger)
+    population.coordinator.prekeys = store
+    for name in population.roster.names:
+        store.offer(name, population.members[name].offer())
+    for number in range(1, 2 * PREKEYS + 1):
+        faults = Faults(rules=(Fault(FaultKind.DROP, Step.ADVERTISE),))  # nobody is there to get the invitation
+        assert population.play(number, faults=faults).outcome is Outcome.ABORTED_BEFORE_REVEAL
+    assert stock.fresh(ME) == 0
+    assert population.play(number + 1).outcome is Outcome.COMPLETED
+
+
+def test_replies_that_are_lost_cost_a_prekey_and_the_next_ones_bring_it_back(ledger: Ledger) -> None:
+    store, stock, population = make_store(ledger)
+    population.coordinator.prekeys = store
+    for name in population.roster.names:
+        store.offer(name, population.members[name].offer())
+    lost = Faults(rules=(Fault(FaultKind.DROP, Step.CONTRIBUTE, (ME,)),))
+    for number in range(1, PREKEYS):
+        population.play(number, faults=lost)
+        assert stock.fresh(ME) == PREKEYS - number
+    assert ME in population.play(PREKEYS).attendance.survivors
+    assert stock.fresh(ME) == PREKEYS
+
+
+def offer_of(population: Population, name: str = ME) -> PrekeyOffer:
+    return messages.decode(population.members[name].offer(), PrekeyOffer, name, None)
+
+
+def test_an_offer_is_checked(ledger: Ledger) -> None:
+    store, stock, population = make_store(ledger)
+    good = offer_of(population)
+    replace = msgspec.structs.replace
+    first, *others = good.prekeys
+    for bad, reason in (
+        (replace(good, terms=bytes(32)), "another population"),
+        (replace(good, prekeys=(replace(first, signature=None), *others)), "not signed"),
+        (replace(good, prekeys=(replace(first, issued=7), *others)), "bad prekey"),
+        (replace(good, prekeys=(replace(first, key=bytes(32)), *others)), "low order"),
+        (replace(good, prekeys=offer_of(population, "client-03").prekeys), "bad prekey"),
+        (replace(good, prekeys=good.prekeys * MOST_OFFERED), "the most is"),
+    ):
+        with pytest.raises(PeerProtocolError, match=reason):
+            store.offer(ME, messages.encode(bad))
+    with pytest.raises(PeerProtocolError, match="not on the roster"):
+        store.offer("stranger", messages.encode(good))
+    with pytest.raises(PeerProtocolError, match="not a PrekeyOffer"):
+        store.offer(ME, b"garbage")
+    assert stock.counts() == {}
+    store.offer(ME, messages.encode(good))
+    assert stock.counts() == {ME: PREKEYS}
+
+
+def test_bad_prekeys_beside_a_good_contribution_are_rejected_alone(ledger: Ledger) -> None:
+    store, stock, population = make_store(ledger)
+    population.coordinator.prekeys = store
+    for name in population.roster.names:
+        store.offer(name, population.members[name].offer())
+    opened = population.coordinator.open(1, np.ones(6, bool), np.random.default_rng(0))
+    for name, message in opened.invite().items():
+        reply = population.members[name].answer(message)
+        if name == ME:
+            contribution = messages.decode(reply, MaskedContribution, name, None)
+            spoiled = tuple(msgspec.structs.replace(prekey, issued=7) for prekey in contribution.prekeys)
+            reply = messages.encode(msgspec.structs.replace(contribution, prekeys=spoiled))
+        assert opened.receive(name, reply) is None
+    opened.close()
+    (rejected,) = opened._session().rejected
+    assert (rejected.sender, rejected.step) == (ME, Step.CONTRIBUTE)
+    assert "bad prekey" in rejected.reason
+    assert stock.counts()[ME] == PREKEYS - 1
+
+
+def test_the_stock_survives_a_restart_of_the_server(ledger: Ledger, tmp_path: Path) -> None:
+    population = make_store(ledger)[2]
+    with PrekeyStock(tmp_path / "prekeys.sqlite") as stock:
+        PrekeyStore(population.roster, stock).offer(ME, population.members[ME].offer())
+    with PrekeyStock(tmp_path / "prekeys.sqlite") as stock:
+        assert PrekeyStore(population.roster, stock).stocked([ME, "client-03"]).tolist() == [True, False]
+
+
+def test_a_client_whose_disk_was_restored_is_noticed_and_makes_new_prekeys(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    backup = stage.path.read_bytes()
+    for number in range(2, PREKEYS + 2):
+        stage.until(Step.DONE)
+        stage.round = stage.open(number)
+        stage.inbox = stage.round.invite()
+    prekeys = stage.population.coordinator.prekeys
+    assert prekeys is not None
+    stage.population.file.close()
+    stage.path.write_bytes(backup)
+    restored = stage.processes().members[ME]
+    with pytest.raises(PrekeyRefused, match="restored from a backup or cloned"):
+        prekeys.offer(ME, restored.offer())
+    with pytest.raises(PrekeyRefused, match="does not have: if its disk was restored"):
+        restored.answer(stage.inbox[ME])  # with a prekey that was made after the backup
+    prekeys.offer(ME, restored.offer(renew=True))
+    restored.answer(stage.open(PREKEYS + 2).invite()[ME])
+
+
+def test_a_server_whose_stock_was_restored_is_refused_until_clients_offer_again(tmp_path: Path) -> None:
+    with PrekeyStock(tmp_path / "prekeys.sqlite") as stock, Ledger.open(tmp_path / "ledger.db") as ledger:
+        population = Population(make_roster(6), ledger, cohort=6, mode=ACTIVE, two_trips=True)
+        store = PrekeyStore(population.roster, stock)
+        population.coordinator.prekeys = store
+        for name in population.roster.names:
+            store.offer(name, population.members[name].offer())
+        backup = (tmp_path / "prekeys.sqlite").read_bytes()
+        assert population.play(1).outcome is Outcome.COMPLETED
+    (tmp_path / "prekeys.sqlite").write_bytes(backup)
+    with PrekeyStock(tmp_path / "prekeys.sqlite") as stock, Ledger.open(tmp_path / "ledger.db") as ledger:
+        store = PrekeyStore(population.roster, stock)
+        population.coordinator.ledger, population.coordinator.prekeys = ledger, store
+        assert population.play(2).outcome is Outcome.ABORTED_BEFORE_REVEAL
+        assert all("used or discarded before" in refusal.reason for refusal in population.carrier.report.refusals)
+        for name in population.roster.names:
+            store.offer(name, population.members[name].offer())
+        assert population.play(3).outcome is Outcome.COMPLETED
+
+
+def test_two_trips_need_a_store(ledger: Ledger) -> None:
+    population = make_store(ledger)[2]
+    population.coordinator.prekeys = None
+    with pytest.raises(ConfigError, match="store of prekeys"):
+        population.play(1)
+
+
+# The population that prekeys are for.
+
+
+def test_prekeys_outlive_changes_of_the_roster(ledger: Ledger) -> None:
+    """They are signed for the first roster, whichever version is trusted by now."""
+    first = make_roster(6)
+    newcomers = [Client(f"client-{number:02}", identity_for(f"client-{number:02}").public) for number in (6, 7, 8)]
+    second = first.join(newcomers[:1])
+    third = second.join(newcomers[1:])
+    file = MemoryFile(":memory:")
+    memory = file.of(first.clients[0])
+    memory.trust(first)
+    assert memory.population == population_of(first) == first.digest
+    memory.trust(second)
+    assert memory.population == population_of(second) == first.digest
+    memory.trust(third)
+    assert memory.population == first.digest
+    with pytest.raises(ConfigError, match="does not show the first"):
+        population_of(third)
+    assert PrekeyStore(third, PrekeyStock(), population=first.digest).population == first.digest
+    # A newcomer is shown all versions; one that saw the last alone cannot tell.
+    shown = MemoryFile(":memory:").of(newcomers[0])
+    shown.trust(first, second, third)
+    assert shown.population == first.digest
+    blind = MemoryFile(":memory:").of(newcomers[0])
+    blind.trust(third)
+    with pytest.raises(PeerProtocolError, match="show it all versions"):
+        _ = blind.population
+    with pytest.raises(PeerProtocolError, match="never shown a roster"):
+        _ = MemoryFile(":memory:").of(newcomers[1]).population
+
+
+def test_a_member_without_memory_keeps_prekeys_for_one_session() -> None:
+    member = Member("a", lambda _: np.zeros(1, np.uint16), identity=identity_for("a"))
+    offered = messages.decode(member.offer(), PrekeyOffer, "a", None)
+    assert messages.decode(member.offer(), PrekeyOffer, "a", None) == offered
+    assert len(offered.prekeys) == PREKEYS
+    renewed = messages.decode(member.offer(renew=True), PrekeyOffer, "a", None)
+    assert not set(renewed.prekeys) & set(offered.prekeys)
+    with pytest.raises(LocalProtocolError, match="in no session"):
+        member.park()

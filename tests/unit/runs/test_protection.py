@@ -204,13 +204,13 @@ def test_two_trips_are_taken_where_they_are_cheap_and_a_quorum_opens_secrets() -
         aggregation = make_config({**chosen, "cohort.size": 12}).aggregation
         shape = SessionShapes(aggregation, clients, 100, clients, [circle])(clients)
         assert (str(shape.protocol), shape.threshold) == (protocol, threshold)
-    for chosen, reason in (
-        ({**active, "aggregation.threshold": 7}, "aggregation.protocol: in two trips a quorum of 8 shares"),
-        ({"aggregation.topology": "harary"}, "aggregation.protocol: the two-trip protocol needs the complete graph"),
+    for chosen, clients, reason in (
+        ({**active, "aggregation.threshold": 7}, 12, "aggregation.protocol: in two trips a quorum of 8 shares"),
+        ({"aggregation.topology": "harary"}, 300, "aggregation.protocol: the two-trip protocol needs the complete"),
     ):
         config = make_config({**chosen, "cohort.size": 12, "aggregation.protocol": "two-trips"})
         with pytest.raises(ConfigError, match=reason):
-            SessionShapes(config.aggregation, 12, 100, 12, [2])(12)
+            SessionShapes(config.aggregation, clients, 100, clients, [2])(clients)
 
 
 def test_noise_is_sized_for_the_honest_clients_that_two_trips_guarantee() -> None:

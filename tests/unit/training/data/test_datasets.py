@@ -204,7 +204,7 @@ def test_options_are_checked(folder: Path) -> None:
         ("location30", {}, "6 rows"),
         ("pjm", {"test_from": "yesterday"}, "a date"),
         ("pjm", {"test_from": "NaT"}, "a date"),
-        ("pjm", {"window": 0}, "at least one hour"),
+        ("pjm", {"window": 0}, "at least 1 hour"),
         ("pjm", {"regions": "AEP"}, "there is no AEP_hourly.csv in .*hec; regions are DAYTON"),
         ("pjm", {"regions": "DAYTON"}, "0 hours before 2016-01-01 and 240 from then on: too few for windows of 24"),
         ("pjm", {}, "no region has enough hours .* DAYTON is left out, having 0 hours before 2016-01-01 and 240 from"),

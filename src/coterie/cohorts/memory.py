@@ -164,7 +164,7 @@ class ClientMemory:
             self._advance(connection, session, step, *sum_over)
 
     def _sum_over(self, aggregated: Collection[str]) -> tuple[str, bool]:
-        """Return the digest of a set of clients and whether this client is in it. Refuse a set that splits its circle."""
+        """Return the digest of a set of clients and whether it has this client. Refuse a set that splits its circle."""
         names = client_names(aggregated)
         circle = self._circle()
         inside = circle.intersection(names)

@@ -148,7 +148,12 @@ def test_understood(text: str, history: dict[Label, set[str]]) -> None:
             {1: {"a", "b"}},
         ),
         ("round,client,status\n1,a,\n1,b,ok\n", r"nothing \(1\)", {"where": {"status": {"", "ok"}}}, {1: {"a", "b"}}),
-        ("round,client,selected\n1,a,1\n1,b,0\n", "selected clients, not aggregated", {"where": {"selected": {"1"}}}, {1: {"a"}}),
+        (
+            "round,client,selected\n1,a,1\n1,b,0\n",
+            "selected clients, not aggregated",
+            {"where": {"selected": {"1"}}},
+            {1: {"a"}},
+        ),
         (
             "round,clients,dropped\n1,a;b,1\n2,a;b,0\n",
             r"dropped.*1 \(1\)",
@@ -249,7 +254,10 @@ def test_refused_until_it_is_said(
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("2024-05-01 10:00:00,123 INFO Round 1: [1, 2]\n2024-05-01 10:00:01,223 INFO Round 2: [1]\n", "output of a program"),
+        (
+            "2024-05-01 10:00:00,123 INFO Round 1: [1, 2]\n2024-05-01 10:00:01,223 INFO Round 2: [1]\n",
+            "output of a program",
+        ),
         ("INFO: round 1 a b\nDEBUG: done\n", "output of a program"),
         ("Round 1\nclients a b c\n", "do not begin with numbers|readable"),
         ("round,client,status\n1,a,dropped\n2,b,failed\n", r"no row says.*status = dropped \(1\)"),

@@ -144,9 +144,7 @@ def test_strong_t_of_one_leads_and_one_rounds_own_sum_is_no_news() -> None:
     """Nobody is exposed: a pipeline that asks for nothing passes, and one that asks for T = 2 does not."""
     result = run("-", stdin="1,a\n1,b\n2,b\n2,c\n")
     assert result.exit_code == 0
-    assert (
-        "! Strong T is 1: 3 of 3 clients have a unique history. No client is exposed yet." in result.stdout
-    )
+    assert "! Strong T is 1: 3 of 3 clients have a unique history. No client is exposed yet." in result.stdout
     assert "The least that can be computed" not in result.stdout
     assert run("-", "--require", "2", stdin="1,a\n1,b\n2,b\n2,c\n").exit_code == 1
     both = "".join(f"{number},{client}\n" for number in (1, 2) for client in "pqrs")

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from coterie.runs.engine.run import RunResult
     from coterie.runs.report.observers import Observer
     from coterie.training.local import Loss
-    from coterie.training.own import Module
+    from coterie.training.user_models import Module
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,8 +227,8 @@ def train(
     from coterie.runs.engine.program import Wanted, own_config, own_dataset, reconciled
     from coterie.runs.engine.run import TrainingRun
     from coterie.runs.storage.folder import RunFolder
-    from coterie.training.own import instantiate
     from coterie.training.streams import torch_seed
+    from coterie.training.user_models import instantiate
 
     if (train_set is None) == isinstance(clients, int):
         raise ConfigError("train takes either a train_set, to be divided, or the examples of each client in clients")

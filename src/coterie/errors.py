@@ -1,31 +1,31 @@
-"""Every error Coterie raises on purpose, by who is at fault, which tells a caller what to do.
+"""All errors that Coterie raises on purpose, grouped by the party at fault, so that a caller knows what to do.
 
 ::
 
     CoterieError
-    ├── ConfigError             the values given contradict each other or cannot be met; nothing was sent
+    ├── ConfigError             settings contradict each other or cannot be met; nothing was sent
     │   └── OverflowRisk        the ring is too small for the sum
-    ├── InputError              an array, a weight or a log that cannot be used; nothing was sent
-    │   ├── LogTooLarge         a log above the limit; it was not read, or not to the end
+    ├── InputError              an array, a weight or a log cannot be used; nothing was sent
+    │   ├── LogTooLarge         a log is above the limit; it was not read, or not to the end
     │   └── SplitCircle         a policy selected part of a circle; fix the policy
-    ├── LocalProtocolError      our own caller used the protocol wrongly; fix the program
+    ├── LocalProtocolError      the calling program used the protocol wrongly; fix the program
     │   └── LedgerConflict      two servers write to one ledger; run one of them
-    ├── PeerProtocolError       the other side broke the protocol; drop it and go on
-    │   └── PrekeyRefused       a session names a one-time key that was used, or never made here; offer new ones
-    ├── VerificationError       bytes that do not check out; whoever reads them knows whom to blame
-    ├── LedgerTampered          somebody changed the stored history; trust nothing that rests on it
-    ├── RoundAborted            nobody, or nobody who can be named; this round yields no result
+    ├── PeerProtocolError       the other side broke the protocol; drop it and continue
+    │   └── PrekeyRefused       a session uses a one-time key that was used before or is unknown; offer new ones
+    ├── VerificationError       bytes failed verification; the caller knows which party sent them
+    ├── LedgerTampered          the stored history was changed; do not rely on it
+    ├── RoundAborted            no party, or none that can be identified; this round has no result
     │   ├── ThresholdError      too few clients are left
-    │   ├── PartialSumRisk      the survivors' graph falls apart
-    │   ├── SeparationRisk      the sum would tell too few clients apart
-    │   └── TooFewHonest        colluders could subtract themselves from the sum and find one honest member
+    │   ├── PartialSumRisk      the survivors' graph is not connected
+    │   ├── SeparationRisk      the sum would isolate too few clients
+    │   └── TooFewHonest        colluders could subtract themselves from the sum and isolate one honest member
     ├── TrainingError           a client's training failed, or a worker process was lost
     │   ├── NotSendable         the model or its data cannot be sent to a worker; train in this process
-    │   └── NothingTrained      rounds in a row had no result; it says what the clients gave as reasons
-    ├── CarrierError            what carries the messages failed for too long; start again, nothing is lost
-    └── Cancelled               nobody: the result is not wanted any more
+    │   └── NothingTrained      consecutive rounds had no result; the error has the clients' reasons
+    ├── CarrierError            message transport failed for too long; restart, nothing is lost
+    └── Cancelled               no party: the result is no longer needed
 
-No message of any error ever contains key material, a share, a mask or an input.
+No error message ever contains key material, a share, a mask or an input.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,9 +36,9 @@ _NAMES_SHOWN = 5
 
 
 class Remedy(NamedTuple):
-    """A parameter that resolves what an error is about, and the value to give it; None if only the caller knows it.
+    """A parameter that resolves an error, and the value to set; None if only the caller knows the value.
 
-    A message contains it as Python has it, as in ``keep_order=True``. A command line writes its own option instead.
+    A message shows it as in Python, for example ``keep_order=True``. The command line shows its own option instead.
     """
 
     parameter: str
@@ -53,31 +53,31 @@ class Remedy(NamedTuple):
 
 
 class ErrorText(str):
-    """The text of an error, which remembers where it names a parameter."""
+    """The text of an error, with the positions of the parameters in it."""
 
     __slots__ = ("parts",)
     parts: tuple[str | Remedy, ...]
 
     def __new__(cls, *parts: str | Remedy) -> Self:
-        """Join the parts; another text among them keeps its own."""
+        """Join the parts. Parts that are an :class:`ErrorText` keep their parameters."""
         flat = [inner for part in parts for inner in (part.parts if isinstance(part, ErrorText) else (part,))]
         text = super().__new__(cls, "".join(map(str, flat)))
         text.parts = tuple(flat)
         return text
 
     def spelled(self, spell: Callable[[Remedy], str]) -> str:
-        """Return the text with its parameters as ``spell`` writes them."""
+        """Return the text with each parameter formatted by ``spell``."""
         return "".join(spell(part) if isinstance(part, Remedy) else part for part in self.parts)
 
 
 class CoterieError(Exception):
-    """Base of everything Coterie raises on purpose.
+    """Base class of all errors that Coterie raises on purpose.
 
-    Its text may be given in parts, some of which are parameters that help (:class:`Remedy`).
+    The text may be given in parts, some of which are parameters that resolve the error (:class:`Remedy`).
     """
 
     about: str = ""
-    """One word on what was refused, for a peer that must not be told the text."""
+    """One word for what was refused, for a peer that must not see the text."""
 
     def __init__(self, *parts: str | Remedy) -> None:
         self.text = ErrorText(*parts)
@@ -85,26 +85,26 @@ class CoterieError(Exception):
 
     @property
     def remedies(self) -> tuple[Remedy, ...]:
-        """The parameters that help."""
+        """The parameters that resolve the error."""
         return tuple(part for part in self.text.parts if isinstance(part, Remedy))
 
 
 class ConfigError(CoterieError, ValueError):
-    """Parameters that contradict each other or cannot be met."""
+    """Settings contradict each other or cannot be met."""
 
 
 class InputError(CoterieError, ValueError):
-    """A vector, weight, array or log that cannot be used; raised before anything is sent."""
+    """A vector, weight, array or log cannot be used. Raised before anything is sent."""
 
 
 class LogTooLarge(InputError):
-    """A log above the limit: it was not read, or not to the end."""
+    """A log is above the size limit. It was not read, or not to the end."""
 
 
 class SplitCircle(InputError):
-    """A policy selected part of a circle that it keeps together; nobody was invited.
+    """A policy selected part of a circle that it keeps together. No client was invited.
 
-    ``policy`` is its name, ``circle`` the number of the circle and ``missing`` who of it was not selected.
+    ``policy`` is its name, ``circle`` the number of the circle and ``missing`` its members that were not selected.
     """
 
     def __init__(self, policy: str, circle: int, missing: Sequence[str]) -> None:
@@ -122,15 +122,15 @@ class OverflowRisk(ConfigError):
 
 
 class LocalProtocolError(CoterieError):
-    """The caller asked for something this state of the protocol does not allow."""
+    """The calling program requested something that the protocol does not allow in its current state."""
 
 
 class LedgerConflict(LocalProtocolError):
-    """Somebody else wrote first or holds the ledger; nothing was recorded, so nothing may be revealed."""
+    """Another server wrote first or holds the ledger. Nothing was recorded, so nothing may be revealed."""
 
 
 class PeerProtocolError(CoterieError):
-    """The other side sent something the protocol does not allow."""
+    """The other side sent something that the protocol does not allow."""
 
     def __init__(self, peer: str, reason: str) -> None:
         super().__init__(f"{peer}: {reason}")
@@ -139,19 +139,19 @@ class PeerProtocolError(CoterieError):
 
 
 class PrekeyRefused(PeerProtocolError):
-    """A session names a prekey of this client that it used before, discarded, or does not have; nothing was sent.
+    """A session uses a prekey of this client that was used before, discarded, or is unknown. Nothing was sent.
 
-    A server that lies may do that, and so does an honest one after the client's disk was restored from a backup or
-    replaced, or the server's own store was. The client takes part again once it has offered new prekeys.
+    A malicious server may cause it. So does an honest one after the client's or the server's store was replaced or
+    restored from a backup. The client takes part again once it has offered new prekeys.
     """
 
 
 class VerificationError(CoterieError):
-    """A ciphertext, signature, key or share that does not check out; says what, never its content."""
+    """A ciphertext, signature, key or share failed verification. The message never contains its content."""
 
 
 class LedgerTampered(CoterieError):
-    """The stored history is not the one that was written; ``sequence`` is the first entry that shows it."""
+    """The stored history is not the one that was written. ``sequence`` is the first entry that shows it."""
 
     def __init__(self, sequence: int, reason: str) -> None:
         super().__init__(f"ledger entry {sequence}: {reason}")
@@ -160,14 +160,14 @@ class LedgerTampered(CoterieError):
 
 
 class RoundAborted(CoterieError):
-    """The round ends without a result; the model stays as it was."""
+    """The round ends without a result. The model does not change."""
 
 
 class ThresholdError(RoundAborted):
     """Too few clients are left to remove every mask (Theorem 1 of the CCESA paper).
 
-    ``shortfall`` names every client whose masks could not be removed, with the number of shares that
-    arrived and the number needed; it is empty where the round ended before any share was asked for.
+    ``shortfall`` maps every client whose masks could not be removed to the numbers of shares received and needed. It is
+    empty if the round ended before any share was requested.
     """
 
     def __init__(self, reason: str, shortfall: Mapping[str, tuple[int, int]] | None = None) -> None:
@@ -176,15 +176,15 @@ class ThresholdError(RoundAborted):
 
 
 class PartialSumRisk(RoundAborted):
-    """The survivors' graph falls apart, so unmasking would expose a partial sum (Theorem 2, CCESA)."""
+    """The survivors' graph is not connected, so unmasking would expose a partial sum (Theorem 2, CCESA)."""
 
 
 class Separation(NamedTuple):
     """A group of clients too small for the promise, and the earlier round that makes it visible.
 
-    ``round`` is the latest round in which these clients took part together with those they would now be
-    told apart from. For clients never aggregated before it is the latest round in which others of the row
-    took part without them, or ``None`` if there is none: the row alone is too small.
+    ``round`` is the latest round that contained these clients together with those from which they would now be
+    separated. For clients never aggregated before, it is the latest round that contained others of the row without
+    them, or ``None`` if there is none: the row alone is too small.
     """
 
     clients: tuple[str, ...]
@@ -192,7 +192,7 @@ class Separation(NamedTuple):
 
 
 class SeparationRisk(RoundAborted):
-    """Opening this sum would break the promised strong T (So et al. 2023, eq. 5); nothing was opened.
+    """Opening this sum would break the promised strong T (So et al. 2023, eq. 5). Nothing was opened.
 
     ``separations`` lists every group of fewer than ``promised`` clients that the row would isolate.
     """
@@ -209,7 +209,7 @@ class SeparationRisk(RoundAborted):
 
 
 class TooFewHonest(RoundAborted):
-    """The sum would hold fewer than two honest members, given how many may collude; nothing was sent."""
+    """The sum would have fewer than two honest members, given the possible colluders. Nothing was sent."""
 
 
 class TrainingError(CoterieError):
@@ -221,9 +221,9 @@ class NotSendable(TrainingError):
 
 
 class NothingTrained(TrainingError):
-    """Rounds in a row had no result, so the model is as it was before them.
+    """Consecutive rounds had no result, so the model did not change.
 
-    ``reasons`` says what became of each client in the last of them, by its name.
+    ``reasons`` maps each client of the last of these rounds to its reason.
     """
 
     def __init__(self, what: str, reasons: Mapping[str, str] | None = None) -> None:
@@ -232,16 +232,16 @@ class NothingTrained(TrainingError):
 
 
 class CarrierError(CoterieError):
-    """What carries the messages between the server and its clients failed for longer than a step may take."""
+    """The transport between the server and its clients failed for longer than a step may take."""
 
 
 class Cancelled(CoterieError):
-    """The work was given up before it was done, because nobody waits for its result any more."""
+    """The work was cancelled because its result is no longer needed."""
 
 
 @contextmanager
 def regarding(about: str) -> Iterator[None]:
-    """Give every error that is raised meanwhile this word, unless it has one."""
+    """Set ``about`` on every error raised inside the block, unless the error has one."""
     try:
         yield
     except CoterieError as error:

@@ -1,22 +1,22 @@
-"""Files that are written whole: a reader finds the old content or the new one, never a part of it.
+"""Atomic file writes: a reader finds the old content or the new content, never a part.
 
-The content is written to a draft in the same folder, which is then renamed. The draft's name is random and the draft is
-created exclusively, so that a link which somebody put there is never followed and two writers never share a draft, even
-on two machines where process numbers are equal. A draft is deleted if writing fails, because it may hold a secret. Only
-a process that is killed leaves one behind, and :func:`remove_drafts` deletes it.
+The content is written to a draft in the same folder, which is then renamed. The draft has a random name and is created
+exclusively. So a planted link is never followed, and two writers never share a draft, even on two machines with equal
+process numbers. If writing fails, the draft is deleted, because it may contain a secret. Only a killed process leaves a
+draft behind; :func:`remove_drafts` deletes it.
 
 ====================  ======================================  =============  ======================
 function              use                                     on disk when   a link at the path
                                                               it returns
 ====================  ======================================  =============  ======================
-:func:`write_file`    what a program reads again              yes            is replaced
-:func:`write_secret`  the same, readable by its owner alone   yes            is replaced
+:func:`write_file`    files that a program reads again        yes            is replaced
+:func:`write_secret`  the same, readable by the owner only    yes            is replaced
 :func:`write_once`    a secret that is never replaced         yes            counts as a file
-:func:`write_output`  what a user asked for, at a path that   no             is followed
+:func:`write_output`  output for the user, at a path that     no             is followed
                       the user may have chosen
 ====================  ======================================  =============  ======================
 
-What the system refuses is raised as a :class:`~coterie.errors.ConfigError` that names the path.
+Errors of the operating system are raised as :class:`~coterie.errors.ConfigError` with the path.
 """
 
 import errno
@@ -30,13 +30,13 @@ from coterie.errors import ConfigError
 
 Content = bytes | memoryview
 
-_PUBLIC, _SECRET = 0o666, 0o600  # the first less the process's umask, as for every file
-_NAME_KEPT = 40  # characters of a file's name in its draft's: a name may have 255 bytes
+_PUBLIC, _SECRET = 0o666, 0o600  # the umask of the process applies to the first, as usual
+_NAME_KEPT = 40  # characters of a file's name in the name of its draft; a name may have 255 bytes
 _NOT_REPLACEABLE = {errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS}
 
 
 def write_file(path: Path, content: Content) -> None:
-    """Replace a file; whenever the machine stops, the file has its old content or the new one."""
+    """Replace a file. If the machine stops at any time, the file has its old content or the new one."""
     with _reported(path):
         with _draft(path, content, _PUBLIC, durable=True) as draft:
             draft.replace(path)
@@ -44,9 +44,9 @@ def write_file(path: Path, content: Content) -> None:
 
 
 def write_secret(path: Path, content: Content, *, until: float | None = None) -> None:
-    """Replace a file like :func:`write_file`, readable by its owner alone from the start.
+    """Replace a file like :func:`write_file`. Only its owner can read it, at any time.
 
-    ``until`` becomes the file's modification time, from the moment it is in place.
+    ``until`` becomes the file's modification time before the file is in place.
     """
     with _reported(path):
         with _draft(path, content, _SECRET, durable=True, time=until) as draft:
@@ -55,9 +55,9 @@ def write_secret(path: Path, content: Content, *, until: float | None = None) ->
 
 
 def write_once(path: Path, content: Content) -> bool:
-    """Write a secret unless something is at the path already, and return whether it was written.
+    """Write a secret unless the path exists already. Return whether it was written.
 
-    Of several writers one succeeds. The folder must be on a file system with hard links.
+    Of several concurrent writers, one succeeds. The file system of the folder must have hard links.
     """
     written = True
     with _reported(path):
@@ -71,10 +71,10 @@ def write_once(path: Path, content: Content) -> bool:
 
 
 def write_output(path: Path, content: Content) -> None:
-    """Write a file as a user expects: links are followed, permissions are kept, and devices and pipes get the content.
+    """Write a file as a user expects: links are followed, permissions are kept, and devices and pipes are written to.
 
-    A plain file is replaced whole. It is written in place where replacing it would change more than its content (it has
-    another owner or further names), or is not possible (its folder is not writable, or it is a mount point).
+    A plain file is replaced atomically. It is written in place if replacing would change more than its content (it has
+    another owner or several names), or is impossible (its folder is not writable, or it is a mount point).
     """
     with _reported(path):
         found = _stat(path)
@@ -94,7 +94,7 @@ def write_output(path: Path, content: Content) -> None:
 
 
 def create_output(path: Path, content: Content) -> bool:
-    """Write a new file where a user asked for it, and return False if something is there already."""
+    """Write a new output file. Return False if the path exists already."""
     with _reported(path):
         try:
             file = path.open("xb")
@@ -110,7 +110,7 @@ def create_output(path: Path, content: Content) -> bool:
 
 
 def check_output(path: Path) -> None:
-    """Refuse a path that cannot be written to, before the work whose result belongs there; nothing is changed."""
+    """Raise an error if the path cannot be written. Nothing is changed; call it before long work."""
     with _reported(path):
         try:
             path.open("xb").close()
@@ -121,9 +121,9 @@ def check_output(path: Path) -> None:
 
 
 def private_folder(folder: Path) -> Path:
-    """Return a folder for secrets, made if it is missing; one that everybody may write to is refused.
+    """Return a private folder for secrets, created if missing. A folder that everybody can write to is refused.
 
-    Missing parents are private as well. Otherwise others could replace the folder in them.
+    Missing parents are created private as well. Otherwise other users could replace the folder in them.
     """
     try:
         for missing in reversed([one for one in (folder, *folder.parents) if not one.exists()]):
@@ -138,14 +138,14 @@ def private_folder(folder: Path) -> Path:
 
 
 def remove_drafts(folder: Path) -> None:
-    """Delete drafts that killed processes left in a folder; no other process may be writing to it."""
+    """Delete drafts that killed processes left in a folder. No other process may be writing to it."""
     for draft in folder.glob(f".*.{'[0-9a-f]' * 16}.draft"):
         draft.unlink(missing_ok=True)
 
 
 @contextmanager
 def _draft(path: Path, content: Content, mode: int, *, durable: bool, time: float | None = None) -> Iterator[Path]:
-    """Write the content to a new file beside the path; unless the caller moves that file, it is deleted."""
+    """Write the content to a new file next to the path. The file is deleted unless the caller moves it."""
     draft = path.with_name(f".{path.name[:_NAME_KEPT]}.{os.urandom(8).hex()}.draft")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
@@ -162,7 +162,7 @@ def _draft(path: Path, content: Content, mode: int, *, durable: bool, time: floa
 
 
 def _sync(folder: Path) -> None:
-    """Bring a folder's names to disk."""
+    """Write a folder's entries to disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -178,9 +178,9 @@ def _stat(path: Path) -> os.stat_result | None:
 
 
 def _may_replace(target: Path, found: os.stat_result) -> bool:
-    """Tell whether a rename to ``target`` changes nothing but the content of the file that was found."""
+    """Return whether a rename to ``target`` changes only the content of the file that was found."""
     plain = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and found.st_nlink <= 1
-    return plain and target.exists()  # an open file that was deleted (/dev/fd/3) leads to a name that is not there
+    return plain and target.exists()  # an open but deleted file (/dev/fd/3) resolves to a name that does not exist
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The machine, as far as a process may ask it: processors, memory, and how to install what is missing."""
+"""Properties of the machine: processors, memory, and the command to install missing packages."""
 
 import ctypes
 import json
@@ -6,22 +6,22 @@ import os
 import sys
 from pathlib import Path
 
-# As malloc.h numbers them, and what they are set to: what is at the top of the heap stays up to the first, and blocks
-# up to the second are taken from the heap. glibc accepts no larger one.
+# Parameters of mallopt as in malloc.h, and their values: free memory at the top of the heap up to the first is kept,
+# and blocks up to the second are taken from the heap. glibc accepts no larger value.
 _TRIM_THRESHOLD, _KEPT = -1, 2**30
 _MMAP_THRESHOLD, _BLOCK = -3, 2**25
 
 
 def cores() -> int:
-    """Return how many processors this process may use, which can be fewer than the machine has."""
+    """Return the number of processors that this process may use, which may be fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def keep_memory() -> None:
-    """Keep memory that is freed for the next who needs some, on Linux; elsewhere nothing changes.
+    """On Linux, keep freed memory in the process for reuse; on other systems, do nothing.
 
-    Training and masking need large arrays for a moment, over and over. glibc returns them to the system each time,
-    which then clears every page before it hands it out again.
+    Training and masking allocate large arrays repeatedly for a short time. By default glibc returns them to the system,
+    which clears every page before it hands it out again.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:
@@ -30,10 +30,10 @@ def keep_memory() -> None:
 
 
 def peak_rss_bytes() -> int:
-    """The most memory this process has had resident so far.
+    """Return the peak resident memory of this process.
 
-    Linux counts it per program (``VmHWM``). The portable figure of ``getrusage`` is no substitute there: a child
-    inherits its parent's, so a small program started by a large one would look large.
+    Linux counts it per program (``VmHWM``). The portable value of ``getrusage`` does not work there: a child inherits
+    its parent's value, so a small program started by a large one would look large.
     """
     try:
         fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
@@ -46,18 +46,18 @@ def peak_rss_bytes() -> int:
 
 
 def install_command(extra: str) -> str:
-    """Return the command that adds an extra of Coterie, from where this one came: a folder, a wheel, a repository.
+    """Return the command that installs an extra of Coterie from its own origin: a folder, a wheel, a repository.
 
-    Installers note the origin of whatever is not from an index of packages (PEP 610). Naming the package alone would
-    send its reader to whatever an index has under that name.
+    Installers record the origin of packages that do not come from a package index (PEP 610). The package name alone
+    could install another package that an index has under that name.
     """
-    from importlib import metadata  # takes longer than all else here, and is hardly ever needed
+    from importlib import metadata  # slow to import and rarely needed
     from urllib.parse import unquote, urlsplit
 
     name = __name__.partition(".")[0]
     try:
         noted = metadata.distribution(name).read_text("direct_url.json")
-    except metadata.PackageNotFoundError:  # not installed, but run from the folder of its source
+    except metadata.PackageNotFoundError:  # not installed, but run from its source folder
         return f"pip install '{Path(__file__).parents[2]}[{extra}]'"
     if not noted:
         return f"pip install '{name}[{extra}]'"

@@ -1,4 +1,4 @@
-"""Locks on files: of many processes, one at a time."""
+"""File locks, for mutual exclusion between processes."""
 
 import os
 from collections.abc import Iterator
@@ -8,17 +8,17 @@ from typing import IO
 
 try:
     import fcntl
-except ImportError:  # no such locks on this platform: one process at a time is then up to whoever starts them
+except ImportError:  # no such locks on this platform: the user must run one process at a time
     fcntl = None  # type: ignore[assignment]
 
 
 @contextmanager
 def lock(path: Path, *, wait: bool) -> Iterator[bool]:
-    """Hold a file's lock, made if it is not there, and tell whether it is held: without waiting, another may have it.
+    """Lock a file, which is created if missing, and yield whether the lock is held.
 
-    The lock ends with the process, however it ends; where that was killed, with the last child it had forked meanwhile.
-    Only whoever holds it may delete the file. So a file that is at this path no more once its lock was had does not
-    count, and the one that is there now is tried.
+    Without ``wait``, the lock may be held by another process. The lock ends with the process, however it ends; if the
+    process is killed, it ends with the last child forked while the lock was held. Only the holder may delete the file.
+    If the file at this path was replaced while waiting for its lock, the new file is locked instead.
     """
     while True:
         with path.open("a") as file:
@@ -43,7 +43,7 @@ def _locked(file: IO[str], *, wait: bool) -> bool:
 
 
 def _release(file: IO[str]) -> None:
-    """Give the lock up, also for children that were forked meanwhile: they have the file open, too."""
+    """Release the lock, also for children forked meanwhile, which have the file open too."""
     if fcntl is not None:
         fcntl.flock(file, fcntl.LOCK_UN)
 

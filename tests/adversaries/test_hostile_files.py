@@ -338,7 +338,7 @@ def test_a_log_that_is_a_pipe_without_a_writer_is_not_waited_for(tmp_path: Path)
     os.mkfifo(tmp_path / "log.csv")
     ended = end_of(tmp_path / "log.csv")
     assert ended.returncode == 2
-    assert "nobody writes to the pipe" in ended.stderr
+    assert "no program writes to the pipe" in ended.stderr
 
 
 @pytest.mark.parametrize("delay", [None, 1.0])

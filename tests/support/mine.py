@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from coterie.cohorts.circles import Circles, Indices, Mask
-from coterie.training.data.reading import Examples
+from coterie.training.data.example_readers import Examples
 
 
 def make_model(input_shape: tuple[int, ...], outputs: int) -> torch.nn.Module:

@@ -1,10 +1,9 @@
-"""Floating-point arrays to ring vectors and back: clip, scale, round at random, and never overflow.
+"""Conversion of floating-point arrays to ring vectors and back: clip, scale, round at random, and never overflow.
 
-Secure aggregation adds integers modulo 2^k, while models are lists of floating-point arrays and their mean
-is weighted. :class:`Quantizer` carries one to the other. The protocols leave this step open (Bonawitz et
-al. 2017 assume integers of a known range). Here the ring follows from the number of clients and the
-precision, so that a sum cannot wrap around, and the weight travels as the first element of the masked
-vector, so that the server learns the sum of the weights and nobody's own.
+Secure aggregation adds integers modulo 2^k, but models are lists of floating-point arrays and their mean is weighted.
+:class:`Quantizer` converts between them. The protocols leave this step open (Bonawitz et al. 2017 assume integers of a
+known range). Here the ring follows from the number of clients and the precision, so that a sum cannot wrap around. The
+weight is the first element of the masked vector, so the server learns the sum of the weights but no single weight.
 """
 
 import math
@@ -23,19 +22,19 @@ FloatArray: TypeAlias = npt.NDArray[np.floating[Any]]
 """An array of float16, float32 or float64."""
 
 Arrays: TypeAlias = FloatArray | Sequence[FloatArray]
-"""What is aggregated: one array, or several of any shapes (a model's parameters)."""
+"""The input of an aggregation: one array, or several of any shapes (a model's parameters)."""
 
 _FLOATS = ("float16", "float32", "float64")
 _EXACT = 2**53  # float64 holds every integer up to here
 _CHUNK = 2**14  # entries worked on at a time, so that the float64 temporaries stay in cache
-_SPREAD, _FARTHEST = 1.5, 7.0  # of dither: its standard deviation, and where it ends, in units of a ring element
+_SPREAD, _FARTHEST = 1.5, 7.0  # standard deviation and cut-off of the dither, in units of a ring element
 MARGIN = 8
-"""Units that a dithered integer may be away from what it stands for."""
+"""The maximum distance, in units, of a dithered integer from its value."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Shapes and dtype names of the arrays, from which a flat vector of ``size`` entries is cut up again."""
+    """Shapes and dtype names of the arrays, to split a flat vector of ``size`` entries into arrays again."""
 
     shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[str, ...]
@@ -60,7 +59,7 @@ class Layout:
 class Encoded:
     """One client's input: the ring vector to be masked, and how many entries had to be clipped.
 
-    A count of more than a few per cent of the entries says that ``clip`` is too small for these inputs.
+    If more than a few per cent of the entries are clipped, ``clip`` is too small for these inputs.
     """
 
     vector: RingVector = field(repr=False)
@@ -196,8 +195,8 @@ class Quantizer:
 
         The arrays are computed in float64 and rounded to the layout's dtypes at the end (saturating where the
         dtype's range ends). A sum that no ``count`` well-formed vectors can have is a :class:`RoundAborted`:
-        somebody sent a vector that :meth:`encode` does not make, or the sum was damaged. So is a sum in which
-        everybody weighs nothing: it has no mean.
+        a client sent a vector that :meth:`encode` does not make, or the sum was damaged. So is a sum in which all
+        weights are 0: it has no mean.
         """
         count = self._checked(count)
         ring = self.ring
@@ -253,7 +252,7 @@ class Quantizer:
 
 
 def add_dither(values: npt.NDArray[np.float64], rng: np.random.Generator) -> None:
-    """Add a random number to each value, so that how it is rounded does not depend on its fraction."""
+    """Add a random number to each value, so that the variance of rounding does not depend on its fraction."""
     noise = rng.standard_normal(values.size) * _SPREAD
     values += np.clip(noise, -_FARTHEST, _FARTHEST, out=noise)
 
@@ -273,10 +272,10 @@ def round_at_random(
 
 
 def _blocks(arrays: Sequence[FloatArray]) -> Iterator[npt.NDArray[np.float64]]:
-    """Yield all entries in order, as float64, in blocks that go on across the arrays' borders.
+    """Yield all entries in order, as float64, in blocks that span several arrays.
 
-    A block is overwritten by the next. Models have many arrays of a few entries; each on its own would take longer
-    to set up than to round.
+    A block is overwritten by the next. Models have many arrays of a few entries; processing each alone would take
+    longer to set up than to round.
     """
     block = np.empty(_CHUNK)
     filled = 0
@@ -313,7 +312,7 @@ def _listed(arrays: Arrays) -> list[FloatArray]:
 
 
 def _name(array: npt.NDArray[Any]) -> str:
-    return array.dtype.type.__name__  # what ``dtype.name`` says of floats, which takes a hundred times as long
+    return array.dtype.type.__name__  # equals ``dtype.name`` for floats, but is a hundred times faster
 
 
 def _chunks(size: int) -> Iterator[slice]:

@@ -1,9 +1,9 @@
 """Vectors over the ring Z_{2^k}, in memory and on the wire.
 
-Masking needs a finite group in which a uniform mask hides an input perfectly; the integers modulo 2^k are the
-one in which the processor adds for nothing. In memory an element sits in a machine word of at least k bits.
-Sums may run over into its spare bits and are reduced once at the end: 2^k divides 2^word, so this gives the
-same as reducing after each addition. On the wire an element takes k bits and no more.
+Masking needs a finite group in which a uniform mask hides an input perfectly. In the integers modulo 2^k, the
+processor's own addition is the group operation. In memory an element is a machine word of at least k bits. Sums may
+use its spare bits and are reduced once at the end: 2^k divides 2^word, so the result is the same as reducing after
+each addition. On the wire an element takes exactly k bits.
 """
 
 from dataclasses import dataclass
@@ -86,13 +86,13 @@ class Ring:
         The encoding is a sequence of planes. Byte plane j, for j < bits // 8, holds bits 8j to 8j+7 of every
         element, one byte each. The remaining bits % 8 bits follow as bit planes, least significant first: one
         bit per element, eight to a byte from the lowest bit up, zeros to the end of the last byte. This is
-        defined on numbers, not on memory, so the byte order of the machine does not enter; and planes, unlike
+        defined on numbers, not on memory, so the byte order of the machine does not matter. Planes, unlike
         interleaved fields, are filled by vectorised casts and bit packing.
         """
         length = np.size(vector)
         self.check(vector, length)
         whole, rest = divmod(self.bits, 8)
-        buffer = bytearray(self.packed_size(length))  # returned as it is: vectors are long, and a copy costs as much
+        buffer = bytearray(self.packed_size(length))  # returned without a copy, because vectors are long
         packed = np.frombuffer(buffer, np.uint8)
         for j, plane in enumerate(packed[: whole * length].reshape(whole, length)):
             np.right_shift(vector, 8 * j, out=plane, casting="unsafe")

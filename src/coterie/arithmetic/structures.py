@@ -1,6 +1,6 @@
-"""Structures of arrays as users hold them: one array, a list of them, or a dictionary by name; of numpy or of torch.
+"""Structures of arrays that users pass: one array, a list, or a dictionary by name; of numpy or torch.
 
-What goes in as one comes back as the same. torch is not imported for it: a tensor is known by what it can do.
+The result has the same structure as the input. torch is not imported: a tensor is recognised by its methods.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,21 +15,21 @@ V = TypeVar("V")
 
 
 def listed(value: object) -> list[FloatArray]:
-    """Return the arrays of a structure in their order.
+    """Return the arrays of a structure in order.
 
-    Of a dictionary, such as torch's ``state_dict``, entries that are whole numbers are left out: counters of batches
-    have no mean.
+    Integer entries of a dictionary, such as the batch counters in torch's ``state_dict``, are left out: they have no
+    mean.
     """
     return [_array(part) for _, part in _parts(value)]
 
 
 def names(value: object) -> list[str] | None:
-    """Return the names of the arrays in a dictionary; None where they have none."""
+    """Return the names of the arrays in a dictionary; None if there are none."""
     return [name for name, _ in _parts(value)] if isinstance(value, Mapping) else None
 
 
 def rebuilt(arrays: Sequence[FloatArray], like: V) -> V:
-    """Put arrays into the structure that ``like`` has, tensors where it has tensors."""
+    """Return the arrays in the structure of ``like``, as tensors where it has tensors."""
     parts = {name: _like(array, part) for array, (name, part) in zip(arrays, _parts(like), strict=True)}
     if isinstance(like, Mapping):
         return parts  # type: ignore[return-value]  # a dictionary for a dictionary
@@ -57,13 +57,13 @@ def _is_real(part: Any) -> bool:  # noqa: ANN401 - an array or a tensor, or a mi
 
 def _array(part: Any) -> FloatArray:  # noqa: ANN401
     if not _is_tensor(part):
-        return part  # type: ignore[no-any-return]  # whether it is an array is checked where it is encoded
+        return part  # type: ignore[no-any-return]  # the encoder checks whether it is an array
     if not part.is_floating_point():
         raise InputError(f"a tensor of {part.dtype} has no mean; convert it to floating-point numbers first")
     tensor = part.detach().cpu()
     try:
         found: FloatArray = tensor.numpy()
-    except TypeError:  # bfloat16, which numpy does not have
+    except TypeError:  # bfloat16 does not exist in numpy
         found = tensor.float().numpy()
     return found
 

@@ -1,19 +1,19 @@
-"""The auditor: what a participation history gives away, round after round.
+"""The auditor: it computes what a participation history reveals, round after round.
 
-Secure aggregation shows the server one sum for each round. If a client's contribution stays the same over
-the rounds (the worst case), the server knows P X, where row t of the 0/1 matrix P says who was aggregated in
-round t, and with it every linear combination z^T P X. Measured here (So et al. 2021/2023):
+Secure aggregation reveals one sum to the server in each round. Suppose a client's contribution stays the same over the
+rounds (the worst case). Then the server has P X, where row t of the 0/1 matrix P marks the clients aggregated in round
+t, and with it every linear combination z^T P X. The audit computes (So et al. 2021/2023):
 
-* **strong T**: every such combination is a weighted sum over disjoint groups of at least T clients, with one
-  weight for all of a group. Equivalently, every class of equal non-zero columns of P has T members or more.
-* **weak T**: every non-zero combination involves at least T clients, with any weights. It is never below
-  strong T and promises much less: 1000 x + y counts as two clients.
-* **exposure**: a client whose unit vector lies in the row space of P. The server has its exact contribution.
-  Weak T is 1 iff somebody is exposed.
-* **fairness gap F** and **cardinality C**: the largest difference between two clients' participation
-  frequencies, and the mean number of clients aggregated; both over all rounds, skipped ones included.
+* **strong T**: every such combination is a weighted sum over disjoint groups of at least T clients, with one weight for
+  all members of a group. Equivalently, every class of equal non-zero columns of P has T members or more.
+* **weak T**: every non-zero combination involves at least T clients, with any weights. It is never below strong T and
+  promises much less: 1000 x + y counts as two clients.
+* **exposure**: a client is exposed if its unit vector lies in the row space of P. The server can compute its exact
+  contribution. Weak T is 1 if and only if a client is exposed.
+* **fairness gap F** and **cardinality C**: the largest difference between two clients' participation frequencies, and
+  the mean number of clients aggregated. Both are over all rounds, including skipped ones.
 
-Verdicts are proved in exact arithmetic: see :mod:`coterie.auditing.row_space` and :mod:`coterie.auditing.weak`.
+Results are proved in exact arithmetic: see :mod:`coterie.auditing.row_space` and :mod:`coterie.auditing.weak`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from coterie.errors import ConfigError
 __all__ = ["AuditReport", "Auditor", "Collusion", "Exposure", "Leak", "Series", "audit"]
 
 _SMALL = 3e7  # rounds^2 times clients up to which a log is audited round by round
-_CELLS = 5e7  # of a row space: what weak T may take in memory is some gigabytes at most
+_CELLS = 5e7  # entries of a row space: limits the memory for weak T to some gigabytes
 
 
 def audit(
@@ -49,8 +49,8 @@ def audit(
 ) -> AuditReport:
     """Audit a whole log; see :meth:`Auditor.report` for the options.
 
-    ``progress`` is called with the step and the share of it that is done. If it raises :class:`KeyboardInterrupt`, or a
-    user does, the report has what is known by then.
+    ``progress`` is called with the current step and the finished share of it. After a :class:`KeyboardInterrupt`,
+    raised by ``progress`` or the user, the report contains the results so far.
     """
     rounds, clients = len(participation.rounds), len(participation.clients)
     auditor = Auditor(participation.clients, each_round=min(rounds, clients) ** 2 * clients <= _SMALL)
@@ -66,12 +66,12 @@ def audit(
 
 
 class Auditor:
-    """Audits a history round by round; one more round does not start over.
+    """Audits a history round by round. Adding a round does not repeat earlier work.
 
-    Clients may be named in advance (so that those who never take part count for fairness) or appear with
-    their first round. With ``each_round``, the exposed clients are known after every round. The row space is brought up
-    to date once a client stands alone in its class, since nobody can be exposed before; from then on a round costs
-    O(rank * classes), and the memory is of that order too. Without it, :meth:`find_exposed` looks at all rounds at
+    Clients may be declared in advance (so that clients that never take part count for fairness) or appear with their
+    first round. With ``each_round``, the exposed clients are known after every round. The row space is updated only
+    once a client is alone in its class, because no client can be exposed before. From then on a round costs O(rank *
+    classes) time, and memory of the same order. Without ``each_round``, :meth:`find_exposed` processes all rounds at
     once, which is much faster (:mod:`coterie.auditing.exposure`).
     """
 
@@ -79,13 +79,13 @@ class Auditor:
         self._history = History(clients)
         self._each_round = each_round
         self._space = RowSpace()
-        self._absorbed = 0  # rows that the row space has
-        self._exposed: dict[int, Exposure] = {}  # by the class that the client is alone in
+        self._absorbed = 0  # rows that are in the row space
+        self._exposed: dict[int, Exposure] = {}  # by the number of the client's class, of which it is the only member
         self._exposed_series: list[int] = []
 
     @property
     def strong_privacy(self) -> int | None:
-        """Strong T so far; None while nobody was aggregated."""
+        """Strong T so far; None while no client was aggregated."""
         return self._history.strong_privacy
 
     @property
@@ -100,7 +100,7 @@ class Auditor:
 
     @property
     def frequencies(self) -> Indices:
-        """How often each client was aggregated, in the order in which they were named or appeared."""
+        """How often each client was aggregated, in the order of declaration or first appearance."""
         return self._history.frequencies.copy()
 
     @property
@@ -114,11 +114,11 @@ class Auditor:
         return self._history.cardinality
 
     def add_round(self, label: Label, members: Iterable[str]) -> None:
-        """Record that round ``label`` revealed the sum over ``members``: over nobody, if it was skipped."""
+        """Record that round ``label`` revealed the sum over ``members``; no members if it was skipped."""
         self.add_members(label, self._history.enrol(members))
 
     def add_members(self, label: Label, numbers: Sequence[int]) -> None:
-        """Record a round over clients that were named in advance, given by their numbers in order."""
+        """Record a round over clients declared in advance, given by their numbers in ascending order."""
         origins = self._history.add(label, numbers)
         if self._each_round:
             for origin in origins:
@@ -128,9 +128,9 @@ class Auditor:
         self._exposed_series.append(len(self._exposed))
 
     def find_exposed(self, progress: Callable[[float], None] = lambda _: None) -> None:
-        """Find all exposed clients at once, where that was not done round by round.
+        """Find all exposed clients at once, if that was not done round by round.
 
-        ``progress`` is called with the share of the work that is done.
+        ``progress`` is called with the finished share of the work.
         """
         if self._each_round or self.strong_privacy != 1:
             return
@@ -149,13 +149,13 @@ class Auditor:
         self._exposed_series = np.cumsum(since).tolist()
 
     def report(self, *, weak_budget_seconds: float = 60.0, collusion: int = 0, complete: bool = True) -> AuditReport:
-        """Return all findings, spending about ``weak_budget_seconds`` on weak T at most.
+        """Return all findings. Computing weak T takes about ``weak_budget_seconds`` at most.
 
-        With ``collusion``, also what is left of strong T when so many members of a group collude. Unless ``complete``,
-        the audit was interrupted, and clients may be exposed that it did not find.
+        With ``collusion``, the report includes strong T for this number of colluding members in a group. If
+        ``complete`` is false, the audit was interrupted, and there may be more exposed clients than found.
         """
         if collusion < 0:
-            raise ConfigError(f"the number of colluding clients cannot be negative: {collusion}")
+            raise ConfigError(f"the number of colluding clients must be at least 0, not {collusion}")
         history = self._history
         weak, at_least, leak = self._weak_privacy(time.monotonic() + weak_budget_seconds, complete)
         groups = sorted((history.names(members.tolist()) for members in history.classes.members()), key=len)
@@ -182,7 +182,7 @@ class Auditor:
         )
 
     def _catch_up(self, deadline: float = float("inf")) -> bool:
-        """Give the row space the rows it lacks; tell whether there was time for all."""
+        """Add the missing rows to the row space. Return whether there was time for all."""
         history = self._history
         if self._absorbed < len(history.rows) and not self._space.width:
             width = len(history.classes)
@@ -190,7 +190,7 @@ class Auditor:
                 return False
             self._space = RowSpace(width)
         while self._absorbed < len(history.rows) and time.monotonic() < deadline:
-            # Classes may have been split since: the row is constant on today's classes all the same.
+            # Classes may have been split since, but the row is still constant on the current classes.
             self._space.add_row(np.unique(history.classes.of(history.rows[self._absorbed])).tolist())
             self._absorbed += 1
         return self._absorbed == len(history.rows)
@@ -218,10 +218,10 @@ class Auditor:
         if self._exposed and not self._each_round:
             first = self._exposed[min(self._exposed)]
             return 1, 1, Leak({first.client: Fraction(1)}, lambda: first.witness)
-        # Weak T is 1 iff somebody is exposed.
+        # Weak T is 1 if and only if a client is exposed.
         least = 2 if complete and not self._exposed else 1
         if not self._catch_up(deadline):
-            # Without the row space: no less than strong T, and no more than the smallest round.
+            # Without the row space, weak T is between strong T and the size of the smallest round.
             label, clients = history.revealed[smallest], history.names(history.rows[smallest].tolist())
             leak = Leak(dict.fromkeys(clients, Fraction(1)), lambda: {label: Fraction(1)})
             return len(clients), min(len(clients), max(least, history.strong_privacy or 1)), leak
@@ -230,7 +230,7 @@ class Auditor:
         values = {client: value for column, value in weak.vector.items() for client in history.names(members[column])}
         leak = Leak(values, partial(self._witness, weak.combine))
         if weak.value > 1:
-            _ = leak.witness  # now, since later rounds may split these classes
+            _ = leak.witness  # computed now, because later rounds may split these classes
         return weak.value, max(weak.at_least, least), leak
 
     def _collude(self, members: int, groups: Iterable[tuple[str, ...]]) -> Collusion:

@@ -1,13 +1,13 @@
-"""The lightest vector of a row space, by exhaustive search from two sides.
+"""The lightest vector of a row space, by two exhaustive searches.
 
-A vector weighs as much as the columns in which it is not zero. Both searches go level by level, raise a
-lower bound with each, and offer whatever is lighter to :class:`Lightest`, which verifies it over the
-rationals. They work modulo a prime for which the rank is the true one. No rational vector escapes them: its
-shadow modulo the prime is not zero, lies within the same support and is no heavier. The bounds are proofs,
-and no floating-point number takes part.
+The weight of a vector is the total weight of the columns in which it is not zero. Both searches proceed level by level,
+raise a lower bound with each level, and pass lighter candidates to :class:`Lightest`, which verifies them over the
+rationals. They work modulo a prime for which the rank is the true one. They miss no rational vector: its image modulo
+the prime is not zero, has the same or a smaller support, and is not heavier. The bounds are therefore proofs. No
+floating-point numbers are used.
 
-* :class:`DualSearch` tries sets of columns: cheap while the answer is small or the rank nearly full.
-* :class:`PrimalSearch` tries combinations of reduced rows: cheap while there are few rounds.
+* :class:`DualSearch` tries sets of columns: fast if the answer is small or the rank is nearly full.
+* :class:`PrimalSearch` tries combinations of reduced rows: fast if there are few rounds.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 from coterie.auditing.modular import Echelon, IntArray, invert, multiply
 from coterie.auditing.row_space import Combination, RowSpace
 
-_CHUNK = 1 << 18  # numbers handled at once; bounds the memory of a search
+_CHUNK = 1 << 18  # numbers processed at once; bounds the memory of a search
 
 
 class Lightest:
-    """The lightest verified vector so far; at first the lightest row, received or reduced."""
+    """The lightest verified vector so far. It starts with the lightest row, original or reduced."""
 
     def __init__(self, space: RowSpace, weight: IntArray, deadline: float) -> None:
         self.space, self.weight, self.deadline = space, weight, deadline
@@ -39,13 +39,13 @@ class Lightest:
         reduced[np.arange(len(rows)), echelon.pivots] = True
         supports = np.concatenate([rows, reduced])
         self.offer(np.flatnonzero(supports[(supports @ weight).argmin()]).tolist())
-        # One more column than the null space has dimensions is always a dependent set.
+        # Any set of columns larger than the dimension of the null space is dependent.
         lightest = np.argsort(weight, kind="stable")[: space.width - space.rank + 1]
         if weight[lightest].sum() < self.value:
             self.offer(lightest.tolist())
 
     def offer(self, columns: Sequence[int]) -> bool:
-        """Tell whether there is a vector within ``columns``, and keep it if it is the lightest."""
+        """Return whether there is a vector within ``columns``, and keep it if it is the lightest."""
         found = self.space.within(columns)
         if found is None:
             return False
@@ -61,36 +61,36 @@ class Lightest:
 
 
 class _AccidentError(Exception):
-    """A projection cannot be judged; another one can."""
+    """A projection gives no answer; another one will."""
 
 
 class DualSearch:
     """Tries all sets of 1, 2, 3, ... columns.
 
-    A set of columns supports a vector of the row space iff the rows of a null-space basis that belong to
-    them are linearly dependent. Projecting these rows to a few random coordinates keeps dependent sets
-    dependent. Projecting from one of them, read as a point in homogeneous coordinates, takes it to zero and
-    lowers the dimension by one; k rows are dependent iff the last two are parallel after k - 2 such steps,
-    which sorting their ratios reveals for all pairs at once.
+    A set of columns supports a vector of the row space if and only if the corresponding rows of a null-space basis are
+    linearly dependent. Projecting these rows to a few random coordinates keeps dependent sets dependent. Projecting
+    from one of them, as a point in homogeneous coordinates, maps it to zero and lowers the dimension by one. k rows are
+    dependent if and only if the last two are parallel after k - 2 such steps; sorting their ratios finds this for all
+    pairs at once.
     """
 
     def __init__(self, best: Lightest) -> None:
         self.best = best
-        self.size = 2  # the next to be tried; single columns are tried with each
+        self.size = 2  # the next size to try; single columns are tried with every size
         self._seed = 0
-        self._floors: list[int] = np.cumsum(np.sort(best.weight)).tolist()  # of the sets of 1, 2, ... columns
+        self._floors: list[int] = np.cumsum(np.sort(best.weight)).tolist()  # least weights of sets of 1, 2, ... columns
 
     def bound(self) -> int:
-        """Return a lower bound: what the lightest set weighs that has not been tried."""
+        """Return a lower bound: the least weight of a set that has not been tried."""
         return self._floors[self.size - 1] if self.size <= len(self._floors) else self.best.value
 
     def cost(self) -> float:
-        """Estimate the seconds that the next size takes."""
+        """Estimate the time of the next size, in seconds."""
         width = len(self._floors)
         return 2e-7 * comb(width, self.size - 1) + 3e-4 * comb(width, max(0, self.size - 3))
 
     def advance(self) -> None:
-        """Try the next size; or the same once more, after finding a lighter vector or meeting an accident."""
+        """Try the next size, or the same size again if a lighter vector or a bad projection was found."""
         search = _DependentSets(self.best, self.best.space.echelon(), self._seed)
         try:
             search.run(self.size)
@@ -101,15 +101,15 @@ class DualSearch:
             if search.columns:
                 self.best.offer(search.columns)
         if again:
-            # Where the set only looked dependent, by accident of the prime or of the projection, the former
-            # has been replaced by now and the latter will be.
+            # If the set only looked dependent, because of the prime or the projection, the prime has been replaced
+            # by now and the projection will be.
             self._seed += 1
         else:
             self.size += 1
 
 
 class _DependentSets:
-    """Finds the lightest linearly dependent set of so many rows, if it is lighter than the best vector."""
+    """Finds the lightest linearly dependent set of a given number of rows, if it is lighter than the best vector."""
 
     def __init__(self, best: Lightest, echelon: Echelon, seed: int) -> None:
         self.best, self.echelon, self.prime, self.limit = best, echelon, echelon.prime, best.value
@@ -125,10 +125,10 @@ class _DependentSets:
         nonzero[echelon.pivots] = np.any(echelon.body, axis=1)
         nonzero = nonzero[self.order]
         if not nonzero.all() and self.weight[~nonzero][0] < self.limit:
-            self.columns = self.order[~nonzero][:1].tolist()  # dependent by itself
+            self.columns = self.order[~nonzero][:1].tolist()  # a zero row is dependent
             return
         # Null vectors are 1 in one free column and 0 in the others; on the pivots they are the negative body.
-        # One coordinate more than independence of `size` rows needs, against coincidences.
+        # One coordinate more than needed for independence of `size` rows reduces coincidences.
         mixing = self.random.integers(0, self.prime, (dimension, min(dimension, size + 1)))
         points = np.empty((len(self.order), mixing.shape[1]), dtype=np.int64)
         points[echelon.free] = mixing
@@ -140,7 +140,7 @@ class _DependentSets:
             self._find_parallel(points[None], which, np.zeros((1, len(which)), dtype=np.bool_), [chosen])
         if size == 2 or len(which) < size:
             return
-        # Rows are in order of weight, so the lightest completion of a head is the rows just after it.
+        # Rows are sorted by weight, so the lightest completion of a head is the rows directly after it.
         floors = np.convolve(self.weight[which], np.ones(size, dtype=np.int64), "valid")
         heads = int((floors + self.weight[chosen].sum() < self.limit).sum())
         step = max(1, _CHUNK // len(which)) if size == 3 else 1
@@ -159,7 +159,7 @@ class _DependentSets:
     def _find_parallel(
         self, vectors: IntArray, which: IntArray, excluded: NDArray[np.bool_], chosen: list[list[int]]
     ) -> None:
-        """Find parallel vectors in each group (first axis); ``chosen`` are the rows each was projected from."""
+        """Find parallel vectors in each group (first axis). ``chosen`` are the rows projected from so far."""
         self.best.check_time()
         weight, spent = self.weight[which], self.weight[np.array(chosen, dtype=np.int64)].sum(axis=1)
         lead = vectors[..., 0]
@@ -169,7 +169,7 @@ class _DependentSets:
         keys = np.zeros_like(lead)
         for coordinate in range(1, vectors.shape[2]):
             keys = keys * self.prime + vectors[..., coordinate] * inverse % self.prime
-        keys = np.where(excluded | (lead == 0), -1 - np.arange(len(which)), keys)  # equal to no other
+        keys = np.where(excluded | (lead == 0), -1 - np.arange(len(which)), keys)  # unique values
         order = np.argsort(keys, axis=1, kind="stable")
         ranked = np.take_along_axis(keys, order, axis=1)
         totals = spent[:, None] + weight[order[:, 1:]] + weight[order[:, :-1]]
@@ -181,7 +181,7 @@ class _DependentSets:
             self.columns = self.order[[*chosen[group], *which[pair]]].tolist()
 
     def _suspect(self, rows: list[int], point: IntArray) -> None:
-        """Stop at a vanishing coordinate: an accident of the projection, unless ``rows`` are dependent."""
+        """Stop at a zero coordinate: the projection is bad unless ``rows`` are dependent."""
         if not point.any():
             self.columns = self.order[rows].tolist()
         raise _AccidentError
@@ -190,13 +190,13 @@ class _DependentSets:
 class PrimalSearch:
     """Tries all combinations of 1, 2, 3, ... reduced rows, for several bases at once.
 
-    This is the method of Brouwer and Zimmermann for the minimum distance of linear codes (Grassl 2006). The
-    pivots of a basis are an information set: a combination of w reduced rows is non-zero in exactly w of
-    them. With pivots as disjoint as possible, a vector that needs more than w rows in each basis is non-zero
-    in more than w - d fresh pivots of each, where d of the pivots are not fresh. Over the rationals the
-    coefficients cannot be enumerated; they stay unknown and are determined by the columns they cancel. A
-    column with one non-zero entry cannot be cancelled, and a vector lighter than the limit must vanish
-    somewhere in any set of columns that heavy, so few need to be tried.
+    This is the method of Brouwer and Zimmermann for the minimum distance of linear codes (Grassl 2006). The pivots of a
+    basis are an information set: a combination of w reduced rows is non-zero in exactly w of them. The pivots of the
+    bases are as disjoint as possible. A vector that needs more than w rows in each basis is non-zero in more than w - d
+    fresh pivots of each, where d of the pivots are not fresh. Over the rationals the coefficients cannot be enumerated.
+    They are unknowns, determined by the columns that they cancel. A column with one non-zero entry cannot be cancelled,
+    and a vector lighter than the limit must be zero somewhere in any set of columns of that weight, so few columns need
+    to be tried.
     """
 
     def __init__(self, best: Lightest) -> None:
@@ -204,9 +204,9 @@ class PrimalSearch:
         self._start()
 
     def _start(self) -> None:
-        self.level = 1  # the next number of rows to be combined
-        self._echelon = self.best.space.echelon()  # the same for all levels: each relies on those before
-        self._floors: list[list[int]] = []  # for each basis: what its lightest 0, 1, 2, ... fresh pivots weigh
+        self.level = 1  # the next number of rows to combine
+        self._echelon = self.best.space.echelon()  # the same for all levels: each relies on the previous ones
+        self._floors: list[list[int]] = []  # for each basis: least weights of 0, 1, 2, ... fresh pivots
 
     def bound(self) -> int:
         """Return a lower bound for all vectors that combine at least ``level`` rows in each basis."""
@@ -216,14 +216,14 @@ class PrimalSearch:
         return sum(floors[max(0, self.level - rank + len(floors) - 1)] for floors in self._floors)
 
     def cost(self) -> float:
-        """Estimate the seconds that the next level takes."""
+        """Estimate the time of the next level, in seconds."""
         rank, width = self.best.space.rank, self.best.space.width
         tried = int(np.searchsorted(np.cumsum(np.sort(self.best.weight)), self.best.value)) + 1
         each = 1e-8 * self.level * (width - rank) * float(tried) ** (self.level - 1)
         return (width / rank) * (comb(rank, self.level) * (1e-6 + each) + 1e-8 * rank**2 * width)
 
     def advance(self) -> None:
-        """Try the next level, for every basis."""
+        """Try the next level for every basis."""
         found: list[list[int]] = []
         for echelon, fresh in self._bases():
             search = _Cancellation(self.best, echelon)
@@ -239,7 +239,7 @@ class PrimalSearch:
         self.level += 1
 
     def _bases(self) -> Iterator[tuple[Echelon, list[int]]]:
-        """Exchange pivots for columns that have not been pivots yet, while there are any."""
+        """Yield bases whose pivots are exchanged for columns that were not pivots before, as long as there are any."""
         echelon = self._echelon.copy()
         unused = np.ones(self.best.space.width, dtype=np.bool_)
         while fresh := self._freshen(echelon, unused):
@@ -256,7 +256,7 @@ class PrimalSearch:
 
 
 class _Cancellation:
-    """Finds the lightest combination of so many reduced rows, if it is lighter than the best vector."""
+    """Finds the lightest combination of a given number of reduced rows, if it is lighter than the best vector."""
 
     def __init__(self, best: Lightest, echelon: Echelon) -> None:
         self.best, self.prime, self.limit = best, echelon.prime, best.value
@@ -273,12 +273,12 @@ class _Cancellation:
             self._cancel(self.body[np.array(chunk)], spent, pivots)
 
     def _cancel(self, rows: IntArray, spent: IntArray, pivots: IntArray) -> None:
-        """Choose a column to vanish for each group of rows (first axis), until single rows are left."""
+        """Choose a column to cancel for each group of rows (first axis), until single rows are left."""
         self.best.check_time()
         entries = np.count_nonzero(rows, axis=1)
         support: NDArray[np.bool_] = entries > 0
         totals = spent + support @ self.weight
-        if totals.min() < self.limit:  # whatever the coefficients are
+        if totals.min() < self.limit:  # for any coefficients
             at = int(totals.argmin())
             self.limit = int(totals[at])
             self.columns = [*pivots[at].tolist(), *self.free[support[at]].tolist()]

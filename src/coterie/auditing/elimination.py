@@ -1,13 +1,13 @@
-"""Blocked elimination modulo a prime: the independent rows of a large 0/1 matrix, by matrix products.
+"""Blocked elimination modulo a prime: it finds the independent rows of a large 0/1 matrix by matrix products.
 
-The participation matrix of a large federation is sparse and wide, say a thousand rounds of a hundred thousand clients.
-Few of its columns decide its row space. :func:`eliminate` reduces the rows on a choice of columns, a block of rows at a
-time, and adds columns until they decide it.
+The participation matrix of a large federation is sparse and wide, for example a thousand rounds of a hundred thousand
+clients. A few of its columns determine its row space. :func:`eliminate` reduces the rows on a selection of columns, a
+block of rows at a time, and adds columns until they determine it.
 
 All numbers are residues in float64. The prime is below 2^23 and a block has 128 rows, so sums of 128 products of two
-residues stay below 2^53. So do the products with rows of 0 and 1. BLAS therefore multiplies exactly.
+residues stay below 2^53. So do products with rows of 0 and 1. BLAS therefore multiplies exactly.
 
-What is found here holds modulo the prime only. :mod:`coterie.auditing.exposure` proves what it claims.
+The results hold modulo the prime only. :mod:`coterie.auditing.exposure` proves them over the rationals.
 """
 
 from collections.abc import Callable
@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 Residues: TypeAlias = NDArray[np.float64]
 Positions: TypeAlias = NDArray[np.int64]
 
-FIRST_PRIME = 8_000_009  # enough primes lie between it and 2^23, should it be unlucky
+FIRST_PRIME = 8_000_009  # there are enough primes between it and 2^23 if it is unlucky
 _BLOCK = 128
-_SPARE = 64  # columns chosen beyond the number of rows, so that the first choice is nearly always enough
+_SPARE = 64  # columns selected beyond the number of rows, so that the first selection is nearly always enough
 _HALF = 2.0**12
 
 
@@ -31,7 +31,7 @@ _HALF = 2.0**12
 class Elimination:
     """A row space modulo ``prime``: independent rows, pivot columns, and the inverse of the matrix that they form.
 
-    A row is independent if it is no combination of the rows before it. ``inverse @ matrix[rows][:, pivots]`` is the
+    A row is independent if it is not a combination of earlier rows. ``inverse @ matrix[rows][:, pivots]`` is the
     identity modulo the prime.
     """
 
@@ -47,13 +47,13 @@ class Elimination:
         return np.setdiff1d(np.arange(self.matrix.shape[0]), self.rows)
 
     def combination(self, row: int) -> Residues:
-        """Return how a row combines from the independent ones."""
+        """Return the coefficients of a row as a combination of the independent rows."""
         entries: Residues = self.matrix[row, self.pivots].toarray()
         combined = reduce(entries @ self.inverse, self.prime)
         return combined.ravel()
 
     def null_vectors(self, free: Residues) -> Residues:
-        """Complete vectors, given by columns and zero on the pivots, to vectors that every row maps to zero."""
+        """Complete vectors (columns that are zero on the pivots) to vectors that every row maps to zero."""
         images = reduce(self.matrix[self.rows] @ free, self.prime)
         vectors = free.copy()
         vectors[self.pivots] = reduce(-multiply(self.inverse, images, self.prime), self.prime)
@@ -69,7 +69,7 @@ class Elimination:
 def reduce(values: Residues, prime: int) -> Residues:
     """Reduce whole numbers of less than 53 bits modulo ``prime``, in place."""
     rows = max(1, (1 << 15) // max(1, values[0].size)) if len(values) else 1
-    for start in range(0, len(values), rows):  # pieces that stay in the processor's cache
+    for start in range(0, len(values), rows):  # blocks that fit into the processor's cache
         part = values[start : start + rows]
         part -= np.floor(part * (1.0 / prime)) * prime  # the quotient may be off by one
         part += (part < 0) * float(prime)
@@ -78,7 +78,7 @@ def reduce(values: Residues, prime: int) -> Residues:
 
 
 def multiply(left: Residues, right: Residues, prime: int) -> Residues:
-    """Multiply matrices of residues, whose inner dimension may be up to 2^17, in two halves of 12 bits."""
+    """Multiply matrices of residues in two halves of 12 bits. The inner dimension may be up to 2^17."""
     high = np.floor(right / _HALF)
     upper = reduce(left @ high, prime)
     return reduce(upper * _HALF + reduce(left @ (right - high * _HALF), prime), prime)
@@ -87,9 +87,9 @@ def multiply(left: Residues, right: Residues, prime: int) -> Residues:
 def eliminate(
     matrix: sp.csr_matrix, prime: int, rng: np.random.Generator, progress: Callable[[float], None] = lambda _: None
 ) -> Elimination:
-    """Find the independent rows of a 0/1 matrix in their order, and pivot columns for them.
+    """Find the independent rows of a 0/1 matrix, in order, and pivot columns for them.
 
-    ``progress`` is called with the share of the work that is done.
+    ``progress`` is called with the finished share of the work.
     """
     height, width = matrix.shape
     columns = matrix.tocsc()
@@ -108,9 +108,9 @@ def eliminate(
 
 
 def _missed_columns(found: Elimination, rng: np.random.Generator) -> Positions:
-    """Return columns in which a dependent row differs from the combination that it equals on the chosen columns.
+    """Return columns in which a dependent row differs from its combination on the selected columns.
 
-    A random combination of all these differences is looked at. It misses a column with probability 1 / prime.
+    A random combination of all differences is tested. It misses a column with probability 1 / prime.
     """
     dependent = found.dependent
     weights = rng.integers(1, found.prime, len(dependent)).astype(np.float64)
@@ -125,7 +125,7 @@ def _missed_columns(found: Elimination, rng: np.random.Generator) -> Positions:
 def _reduce_rows(
     matrix: sp.csr_matrix, prime: int, progress: Callable[[float], None]
 ) -> tuple[Positions, Positions, Residues]:
-    """Return the independent rows, their pivots, and the inverse of what they form there."""
+    """Return the independent rows, their pivots, and the inverse of the matrix that they form."""
     height, width = matrix.shape
     most = min(height, width)
     reduced, inverse = np.zeros((most, width)), np.zeros((most, most))
@@ -155,9 +155,9 @@ def _reduce_rows(
 
 
 def _reduce_block(residual: Residues, prime: int) -> tuple[Positions, Positions, Residues]:
-    """Return the independent rows of a block, their pivots, and the inverse of what they form there.
+    """Return the independent rows of a block, their pivots, and the inverse of the matrix that they form.
 
-    Rows are reduced on a panel of few columns. Only where that leaves nothing, the other columns are looked at.
+    Rows are reduced on a panel of few columns. The other columns are used only if nothing is left on the panel.
     """
     fullest = np.argsort(-np.count_nonzero(residual, axis=0), kind="stable")
     panel = fullest[: 2 * len(residual)]

@@ -1,25 +1,25 @@
-"""Exposed clients of a whole log: who they are, since which round, and proof over the rationals.
+"""Exposed clients of a whole log, the round since which each is exposed, and the proof over the rationals.
 
-A client is exposed if its unit vector lies in the row space of the participation matrix, that is, if every vector of
+A client is exposed if its unit vector lies in the row space of the participation matrix. Equivalently, every vector of
 the kernel is zero in its column. The row space only grows, so a client that is not exposed at the end never was. The
-end is therefore looked at first, modulo a prime (:mod:`coterie.auditing.elimination`):
+algorithm therefore starts with all rounds, modulo a prime (:mod:`coterie.auditing.elimination`):
 
-1. Two random vectors of the kernel single out the candidates: the columns in which both are zero.
-2. The unit vector of a candidate is a combination of the independent rows in just one way. The last row of this
-   combination is the round since which the client is exposed.
+1. Two random vectors of the kernel determine the candidates: the columns in which both are zero.
+2. The unit vector of a candidate is a unique combination of the independent rows. The last row of this combination is
+   the round since which the client is exposed.
 
-Then it is proved over the rationals. A prime for which a proof fails is replaced by another one.
+Both are then proved over the rationals. If a proof fails, the prime is replaced.
 
-* **The rank.** Rows that are independent modulo the prime are so over the rationals. A dependent row is proved to be
+* **The rank.** Rows that are independent modulo the prime are independent over the rationals. A dependent row is proved
   dependent by exact coefficients, or by the *end*: integer vectors, as many as the kernel has dimensions modulo the
-  prime, that every row maps to zero. They show that the rank of the whole matrix is no larger, so every row after the
-  last independent one is dependent. If the columns are independent, then none is needed. With equal ranks the kernel
-  modulo the prime is the image of the integer kernel: a column in which some kernel vector is not zero modulo the prime
-  is not exposed.
-* **An exposure**, by exact coefficients that combine the rows to the unit vector. Where it dates from the last
-  independent row, the end proves it as well: the integer vectors span the kernel, and all are zero in this column.
+  prime, that every row maps to zero. They show that the rank of the whole matrix is not larger, so every row after the
+  last independent one is dependent. If the columns are independent, none is needed. With equal ranks, the kernel
+  modulo the prime is the image of the integer kernel: a column in which some kernel vector is not zero modulo the
+  prime is not exposed.
+* **An exposure**, by exact coefficients that combine the rows to the unit vector. If it dates from the last independent
+  row, the end proves it as well: the integer vectors span the kernel, and all are zero in this column.
 
-Columns that no chain of rows connects do not concern each other. All this is done for each connected part by itself.
+Columns that are not connected by a chain of rows are independent of each other. Each connected part is treated alone.
 """
 
 from collections.abc import Callable
@@ -36,18 +36,18 @@ from coterie.auditing.elimination import FIRST_PRIME, Elimination, Positions, el
 from coterie.auditing.modular import IntArray, following_prime, lift, reconstruct, times
 from coterie.auditing.row_space import Combination
 
-_NULL_VECTORS = 512  # at most so many are tried as a proof
-_CELLS = 1 << 24  # numbers that these may have
-_CHUNK = 1 << 15  # columns that are multiplied at once
+_NULL_VECTORS = 512  # maximum number tried as a proof
+_CELLS = 1 << 24  # maximum number of their entries
+_CHUNK = 1 << 15  # columns multiplied at once
 
 
 class _UnluckyPrimeError(Exception):
-    """What holds modulo the prime does not hold over the rationals."""
+    """A result modulo the prime does not hold over the rationals."""
 
 
 @dataclass(frozen=True)
 class ColumnExposure:
-    """A column whose unit vector is in the row space since ``row``; ``combine`` returns how the rows combine to it."""
+    """A column whose unit vector is in the row space since ``row``. ``combine`` returns the combination of rows."""
 
     column: int
     row: int
@@ -63,10 +63,10 @@ def find_exposures(
 ) -> tuple[list[ColumnExposure], int]:
     """Return which of ``columns`` of a 0/1 matrix are exposed, and its rank.
 
-    They are in the order of the rows since which they are exposed, and then of their numbers. Every answer is proved,
-    so ``prime`` has no influence on it. ``progress`` is called with the share of the work that is done.
+    They are sorted by the row since which they are exposed, then by number. Every result is proved, so it does not
+    depend on ``prime``. ``progress`` is called with the finished share of the work.
     """
-    rng = np.random.default_rng(0)  # decides what is tried, never what is claimed
+    rng = np.random.default_rng(0)  # affects what is tried, never the result
     while True:
         try:
             found = eliminate(matrix, prime, rng, lambda part: progress(0.8 * part))
@@ -106,12 +106,12 @@ class _Proof:
             if end is None:
                 row = max(combine().coefficients)
             elif not end[column]:
-                continue  # the random vectors were zero there by accident
+                continue  # the random vectors were zero there by coincidence
             result.append(ColumnExposure(column, row, combine))
         return sorted(result, key=lambda exposure: (exposure.row, exposure.column))
 
     def _prove_rank(self) -> None:
-        """Prove that the rows that are dependent modulo the prime are so over the rationals."""
+        """Prove that rows that are dependent modulo the prime are dependent over the rationals."""
         for row in self._found.dependent.tolist():
             part = self._row_part[row]
             late = row > self._last[part]
@@ -119,9 +119,9 @@ class _Proof:
                 self._prove_dependent(row)
 
     def _end(self, part: int) -> NDArray[np.bool_] | None:
-        """Span the kernel of a connected part by integer vectors, and return the columns in which all are zero.
+        """Find integer vectors that span the kernel of a connected part. Return the columns in which all are zero.
 
-        None if such vectors are not found.
+        Returns None if no such vectors are found.
         """
         if part not in self._ends:
             self._ends[part] = self._find_null_vectors(part)
@@ -154,10 +154,10 @@ class _Proof:
             return
         numerators, _ = self._solve(target)
         if any(numerators[np.searchsorted(found.rows, row) :]):
-            raise _UnluckyPrimeError  # it needs later rows: it was not dependent when it came
+            raise _UnluckyPrimeError  # it needs later rows, so it was not dependent at its place
 
     def _combine(self, candidate: int) -> Combination:
-        """Return how the rows combine to the unit vector of a pivot, verified."""
+        """Return the verified combination of rows for the unit vector of a pivot."""
         found, column = self._found, int(self._found.pivots[candidate])
         target = np.zeros(self._matrix.shape[1], dtype=np.int64)
         target[column] = 1
@@ -166,7 +166,7 @@ class _Proof:
         return Combination({row: Fraction(value, denominator) for row, value in rows if value}, {column: Fraction(1)})
 
     def _solve(self, target: IntArray) -> tuple[list[int], int]:
-        """Combine the independent rows to ``target``: return numerators and their denominator, verified."""
+        """Combine the independent rows to ``target``. Return numerators and their denominator, verified."""
         pivots = self._found.pivots
         for numerators, denominator in lift(self._square, self._inverse, target[pivots], self._prime):
             if self._yields(numerators, denominator, target, pivots):
@@ -191,7 +191,7 @@ class _Proof:
     def _yields(
         self, numerators: list[int], denominator: int, target: IntArray, columns: Positions | None = None
     ) -> bool:
-        """Tell whether the independent rows, with these coefficients, add up to ``target``; in exact arithmetic."""
+        """Return whether the independent rows with these coefficients add up to ``target``, in exact arithmetic."""
         matrix, wanted = self._columns, target
         if columns is not None:
             matrix, wanted = matrix[columns], wanted[columns]

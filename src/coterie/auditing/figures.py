@@ -1,4 +1,4 @@
-"""The plots of an audit, as data for :mod:`coterie.reports.html`; of any log, in a page of bounded size."""
+"""The plots of an audit, as data for :mod:`coterie.reports.html`. The size is bounded for any log."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -16,11 +16,11 @@ from coterie.reports.words import printable
 _CELLS = (400, 1000)  # clients, rounds: the finest grid of the participation map
 _BARS = 500
 _POINTS = 1000
-_NAMED = 8  # clients named where a mark stands for many
+_NAMED = 8  # clients listed by name if a mark stands for many
 
 
 class RoundAxis:
-    """Where rounds stand on an axis: at their numbers if these are consecutive, else at their positions."""
+    """The positions of rounds on an axis: their numbers if these are consecutive, otherwise their places in the log."""
 
     def __init__(self, labels: Sequence[Label]) -> None:
         self.names = [_name(label) for label in labels]
@@ -38,12 +38,12 @@ class RoundAxis:
             self.axis |= {"tickvals": self.places(shown), "ticktext": [self.names[position] for position in shown]}
 
     def places(self, positions: Sequence[int]) -> list[int]:
-        """Return where the rounds at these positions of the log stand."""
+        """Return the axis positions of the rounds at these places in the log."""
         return [self.start + position for position in positions]
 
 
 def sample(count: int, limit: int) -> list[int]:
-    """Return at most ``limit`` evenly spaced positions, the first and the last among them."""
+    """Return at most ``limit`` evenly spaced positions, including the first and the last."""
     return [round(position) for position in np.linspace(0, count - 1, min(count, limit)).tolist()]
 
 
@@ -85,7 +85,7 @@ def privacy(report: AuditReport, rounds: RoundAxis, requirement: Requirement | N
 
 
 def exposure(report: AuditReport, rounds: RoundAxis) -> Figure:
-    """Draw how many clients are exposed after each round, with the names of those who became so."""
+    """Draw the number of exposed clients after each round, with the names of newly exposed ones."""
     counts = report.series.exposed
     found = [(label, list(group)) for label, group in groupby(report.exposed, key=lambda exposed: exposed.round)]
     places = [rounds.at[label] for label, _ in found]
@@ -112,10 +112,10 @@ def exposure(report: AuditReport, rounds: RoundAxis) -> Figure:
 def participation_map(
     participation: Participation, exposed: Sequence[Exposure], rounds: RoundAxis
 ) -> tuple[Figure, str]:
-    """Draw who took part when, and return it with how to read it.
+    """Draw which clients took part in which rounds. Return the figure and an explanation.
 
-    Clients are in the order of their histories, so that those with equal ones are neighbours. Where there are too many
-    of them, or too many rounds, a cell stands for several and shows the share that took part.
+    Clients are sorted by their histories, so clients with equal histories are neighbours. If there are too many clients
+    or rounds, a cell stands for several and shows the share that took part.
     """
     clients, count = participation.clients, len(participation.rounds)
     history: list[list[int]] = [[] for _ in clients]
@@ -180,7 +180,7 @@ def participation_map(
 
 
 def frequency(report: AuditReport) -> tuple[Figure, str]:
-    """Draw how often the clients took part, with F marked, and return it with how to read it."""
+    """Draw how often the clients took part, with F marked. Return the figure and an explanation."""
     ranked = sorted(report.frequency.items(), key=lambda item: -item[1])
     shown = sample(len(ranked), _BARS)
     shares = [ranked[rank][1] / len(report.rounds) for rank in shown]
@@ -215,7 +215,7 @@ def frequency(report: AuditReport) -> tuple[Figure, str]:
 
 
 def series(report: AuditReport, rounds: RoundAxis) -> Figure:
-    """Draw F and C over all rounds up to each one."""
+    """Draw F and C after each round."""
     shown = sample(len(report.rounds), _POINTS)
     lines = [
         {
@@ -256,7 +256,7 @@ def _steps(values: Sequence[int | None], rounds: RoundAxis, color: str) -> dict[
 
 
 def _counts(title: str, values: Sequence[int | None]) -> dict[str, Any]:
-    """An axis for small whole numbers, from 0."""
+    """Return an axis for small integers, from 0."""
     top = max(value or 0 for value in values)
     ticks: dict[str, Any] = {"dtick": 1} if top <= 8 else {"nticks": 8}
     return {"title": {"text": title}, "range": [0, top * 1.15], "tickformat": ",d", **ticks}
@@ -273,7 +273,7 @@ def _remark(words: str, x: float, y: float, anchor: str, color: str) -> dict[str
 
 
 def _bins(count: int, each: int) -> NDArray[np.int64]:
-    """Return the sizes of the bins when ``count`` things are put into bins of ``each``."""
+    """Return the sizes of the bins if ``count`` items are put into bins of ``each``."""
     return np.diff(np.append(np.arange(0, count, each), count))
 
 
@@ -287,7 +287,7 @@ def _names(clients: Sequence[Exposure] | Sequence[str], limit: int = _NAMED) -> 
 
 
 def _unique(names: Sequence[str]) -> list[str]:
-    """Tell equal labels apart: shortened names may coincide, and an axis would lay them over each other."""
+    """Make equal labels distinct: shortened names may coincide, and an axis would draw them at the same place."""
     seen: dict[str, int] = {}
     result = []
     for name in names:

@@ -1,4 +1,4 @@
-"""The findings of an audit, as values: what a person reads and a pipeline checks."""
+"""The findings of an audit, as plain values for reports and pipelines."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 from coterie.cohorts.participation import Label
 
 Coefficients = dict[Label, Fraction]
-"""Rounds, and the coefficients with which their sums are combined."""
+"""The rounds of a combination, with their coefficients."""
 
 
 @dataclass(frozen=True)
 class Exposure:
-    """A client whose own contribution the server can compute, and the first round after which it could."""
+    """A client whose contribution the server can compute, and the first round after which it could."""
 
     client: str
     round: Label
@@ -24,10 +24,10 @@ class Exposure:
 
     @cached_property
     def witness(self) -> Coefficients:
-        """The combination of rounds that yields exactly this client, verified in exact arithmetic.
+        """The combination of rounds that yields exactly this client's contribution, verified in exact arithmetic.
 
-        Computed when first asked for. It uses no round after :attr:`round`: independent rows represent a
-        vector in one way only, and those up to that round suffice.
+        It is computed on first access. It uses no round after :attr:`round`: independent rows represent a vector in one
+        way only, and the rows up to that round suffice.
         """
         return self.isolate()
 
@@ -41,18 +41,18 @@ class Leak:
 
     @cached_property
     def witness(self) -> Coefficients:
-        """The rounds and coefficients that yield it; computed when first asked for."""
+        """The rounds and coefficients of the combination, computed on first access."""
         return self.combine()
 
 
 @dataclass(frozen=True)
 class Collusion:
-    """What remains of the strong guarantee when members of a group work for the server.
+    """The strong guarantee that is left if members of a group collude with the server.
 
-    A group is a class of clients that were always aggregated together. Up to ``members`` of each collude:
-    they know their own contributions and can subtract them, so a group of m hides an honest member among
-    m - c only. ``strong_privacy`` is T - c, or 1 where that is less; 1 means that somebody may stand alone.
-    ``unprotected`` names everybody who would: the members of the groups of at most c + 1.
+    A group is a class of clients that were always aggregated together. Up to ``members`` of each collude. They know
+    their own contributions and can subtract them, so a group of m hides an honest member among m - c only.
+    ``strong_privacy`` is T - c, but at least 1; 1 means that a client may be alone. ``unprotected`` lists the clients
+    that may be alone: the members of groups of at most c + 1.
     """
 
     members: int
@@ -62,7 +62,7 @@ class Collusion:
 
 @dataclass(frozen=True)
 class Series:
-    """The measures after each round, over the clients known by then."""
+    """The measures after each round, over the clients that appeared until then."""
 
     strong_privacy: tuple[int | None, ...]
     fairness_gap: tuple[float, ...]
@@ -74,10 +74,9 @@ class Series:
 class AuditReport:
     """The result of an audit.
 
-    ``strong_privacy`` and ``weak_privacy`` are None while nobody was ever aggregated: nothing was revealed,
-    so there is nothing to measure. Unless ``weak_privacy_exact``, weak T lies between
-    ``weak_privacy_at_least`` and ``weak_privacy``, both proved; ``leak`` attains the latter. ``groups`` are
-    the clients that were always aggregated together, the smallest group first.
+    ``strong_privacy`` and ``weak_privacy`` are None if no client was ever aggregated: nothing was revealed. Unless
+    ``weak_privacy_exact``, weak T lies between ``weak_privacy_at_least`` and ``weak_privacy``, both proved; ``leak``
+    attains the latter. ``groups`` are the clients that were always aggregated together, the smallest group first.
     """
 
     clients: tuple[str, ...]
@@ -94,7 +93,7 @@ class AuditReport:
     series: Series
     collusion: Collusion | None
     complete: bool = True
-    """Whether the audit was carried through; if not, clients may be exposed that are not among ``exposed``."""
+    """Whether the audit was completed. If not, there may be more exposed clients than ``exposed``."""
 
     @property
     def weak_privacy_exact(self) -> bool:
@@ -102,9 +101,9 @@ class AuditReport:
         return self.weak_privacy == self.weak_privacy_at_least
 
     def as_dict(self, witnesses: int | None = None) -> dict[str, Any]:
-        """Return all but the groups and the series as plain values for JSON, coefficients as "a/b".
+        """Return everything but the groups and the series as plain values for JSON, coefficients as "a/b".
 
-        ``witnesses`` limits how many exposed clients get theirs (None: all); the rest get null. A witness
+        ``witnesses`` limits the number of exposed clients with a witness (None: all); the others have null. A witness
         takes milliseconds at rank 100, but most of a second and a megabyte of digits at rank 1,000.
         """
         limit = len(self.exposed) if witnesses is None else witnesses

@@ -1,7 +1,7 @@
-"""A participation history as an audit counts it: who was aggregated how often, and who always together.
+"""A participation history, with the counts that an audit needs: frequencies, and classes of clients.
 
-Rounds are added one by one, and each costs time in proportion to its size. Strong T, the fairness gap F and the
-cardinality C are known after every round.
+Rounds are added one by one, at a cost proportional to their size. Strong T, the fairness gap F and the cardinality C
+are known after every round.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from coterie.errors import InputError
 
 
 class History:
-    """The rounds so far. Clients may be named in advance, or appear with their first round."""
+    """The rounds so far. Clients may be declared in advance, or appear with their first round."""
 
     def __init__(self, clients: Iterable[str] = ()) -> None:
         self.clients: list[str] = []
         self.labels: dict[Label, None] = {}
         self.revealed: list[Label] = []
-        """The rounds in which anybody was aggregated: the rows of the participation matrix."""
+        """The rounds in which clients were aggregated: the rows of the participation matrix."""
         self.rows: list[NDArray[np.int32]] = []
-        """Who was, by numbers of clients in order."""
+        """The aggregated clients of each row, by number, ascending."""
         self.classes = NumberedClasses()
-        """Clients that were always aggregated together."""
+        """The classes of clients that were always aggregated together."""
         self.strong_series: list[int | None] = []
         self.fairness_series: list[float] = []
         self.cardinality_series: list[float] = []
         self._numbers: dict[str, int] = {}
         self._frequencies = np.zeros(16, dtype=np.int64)
         self._total = self._most = self._least = self._rarest = (
-            0  # rarest: how many clients were aggregated least often
+            0  # rarest: the number of clients with the lowest frequency
         )
         self.enrol(clients)
 
     @property
     def strong_privacy(self) -> int | None:
-        """Strong T so far; None while nobody was aggregated."""
+        """Strong T so far; None while no client was aggregated."""
         return self.classes.smallest
 
     @property
@@ -61,15 +61,15 @@ class History:
         return self._total / len(self.labels) if self.labels else 0.0
 
     def smallest_round(self) -> int | None:
-        """Return the first row that is as small as any; None if there is none."""
+        """Return the index of the first row of minimal size; None if there are no rows."""
         return min(range(len(self.rows)), key=lambda row: len(self.rows[row]), default=None)
 
     def names(self, numbers: Iterable[int]) -> tuple[str, ...]:
-        """Return the clients with these numbers."""
+        """Return the names of the clients with these numbers."""
         return tuple([self.clients[number] for number in numbers])
 
     def enrol(self, clients: Iterable[str]) -> list[int]:
-        """Return the clients' numbers in order, and give newcomers the next ones."""
+        """Return the clients' numbers, ascending. New clients get the next numbers."""
         chosen = set()
         before = len(self.clients)
         for client in clients:
@@ -86,9 +86,9 @@ class History:
         return sorted(chosen)
 
     def add(self, label: Label, numbers: Sequence[int]) -> list[int]:
-        """Add a round over the clients with these numbers, which are in order.
+        """Add a round over the clients with these numbers, which are ascending.
 
-        Returns for each new class the one it was cut from, or -1.
+        Returns for each new class the class it was split from, or -1.
         """
         if label in self.labels:
             raise InputError(f"round {label} was recorded before")
@@ -106,7 +106,7 @@ class History:
         return origins
 
     def matrix(self) -> sp.csr_matrix:
-        """Return the participation matrix with a column for each class, whose members have equal columns."""
+        """Return the participation matrix with one column for each class, as members of a class have equal columns."""
         columns = [np.unique(self.classes.of(row)) for row in self.rows]
         places = np.concatenate(columns) if columns else np.zeros(0, dtype=np.int64)
         ends = np.cumsum([0, *map(len, columns)])

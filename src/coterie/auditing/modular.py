@@ -1,12 +1,12 @@
 """Linear algebra modulo a prime of about 31 bits, in numpy's 64-bit integers.
 
-A reduced row echelon form that grows by rows and by columns. Write P for the independent rows received so
-far, J for their pivot columns and A = P[:, J]. The form A^-1 P is the identity on J, so only its ``body`` on
-the other ("free") columns is kept; one more row costs O(rank * columns) operations. A^-1 itself, which says
-how the reduced rows are combined from the received ones, follows from the same operations when it is needed.
+It provides a reduced row echelon form that grows by rows and by columns. Let P be the independent rows so far, J their
+pivot columns and A = P[:, J]. The form A^-1 P is the identity on J, so only its ``body`` on the other ("free") columns
+is stored. An additional row costs O(rank * columns) operations. A^-1 itself, which gives the reduced rows as
+combinations of the original ones, is computed by the same operations on demand.
 
-The way back to the rationals is Dixon's p-adic lifting (Numerische Mathematik 40, 1982) with early
-termination; :mod:`coterie.auditing.row_space` multiplies its answers out before it believes them.
+Solutions over the rationals come from Dixon's p-adic lifting (Numerische Mathematik 40, 1982) with early termination.
+:mod:`coterie.auditing.row_space` verifies them by multiplication.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 IntArray = NDArray[np.int64]
 
-_BLOCK = 64  # rows updated at a time, so that the temporaries stay in the processor's cache
-_SUMMANDS = 1 << 14  # so many products of a 32-bit and a 16-bit number can be added in 64 bits
+_BLOCK = 64  # rows updated at a time, so that temporaries stay in the processor's cache
+_SUMMANDS = 1 << 14  # products of a 32-bit and a 16-bit number that can be added in 64 bits
 
 
 def following_prime(number: int) -> int:
@@ -36,7 +36,7 @@ def following_prime(number: int) -> int:
 def multiply(left: IntArray, right: IntArray, prime: int) -> IntArray:
     """Return ``left @ right`` modulo ``prime``, for residues.
 
-    The right factor is cut into 16-bit halves and the sum into parts, so that nothing leaves 64 bits.
+    The right factor is split into 16-bit halves and the sum into parts, so that nothing exceeds 64 bits.
     """
     total = np.zeros((*left.shape[:-1], *right.shape[1:]), dtype=np.int64)
     for start in range(0, len(right), _SUMMANDS):
@@ -49,8 +49,8 @@ def multiply(left: IntArray, right: IntArray, prime: int) -> IntArray:
 def invert(values: IntArray, prime: int) -> IntArray:
     """Return the inverses of non-zero residues.
 
-    The inverse of a product gives the inverses of its factors, so pairs are multiplied until few are left:
-    three multiplications for each value in all (Montgomery's trick). The last ones are values^(prime - 2).
+    The inverse of a product gives the inverses of its factors. Pairs are multiplied until few are left: about three
+    multiplications per value (Montgomery's trick). The last ones are inverted as values^(prime - 2).
     """
     flat = values.ravel()
     if flat.size > 32:
@@ -78,8 +78,8 @@ class Echelon:
         self._place = {column: column for column in self.free}  # slot of a free column, ~row of a pivot
         self._body = np.zeros((16, max(16, width)), dtype=np.int64)
         self._inverse = np.zeros((0, 0), dtype=np.int64)
-        # Row operations the inverse has yet to follow: a row, the column it was used to clear, and, for a
-        # row that was new, the reduced rows that had been subtracted from it.
+        # Row operations not yet applied to the inverse: a row, the column it was used to clear and, for a new
+        # row, the reduced rows that were subtracted from it.
         self._pending: list[tuple[int, IntArray, IntArray | None]] = []
         self._short: set[int] = set()  # slots whose null vectors are known to be short
 
@@ -95,7 +95,7 @@ class Echelon:
 
     @property
     def inverse(self) -> IntArray:
-        """The matrix that turns the pushed rows into the reduced rows."""
+        """The matrix that maps the pushed rows to the reduced rows."""
         if self.rank > len(self._inverse):
             self._inverse = np.pad(self._inverse, (0, 2 * self.rank - len(self._inverse)))
         for index, column, subtracted in self._pending:
@@ -108,11 +108,11 @@ class Echelon:
         return self._inverse[: self.rank, : self.rank]
 
     def has_short_null_vectors(self, columns: NDArray[np.bool_]) -> bool:
-        """Tell whether there is a short integer null vector for each free column among ``columns``.
+        """Return whether there is a short integer null vector for each free column among ``columns``.
 
-        Modulo the prime there is just one, up to a factor, that is zero in the other free columns: 1 in its
-        own and minus the body on the pivots. Short means that, with a suitable factor and residues between
-        -prime / 2 and prime / 2, the absolute values add up to less than the prime.
+        Modulo the prime there is exactly one, up to a factor, that is zero in the other free columns: 1 in its own and
+        minus the body on the pivots. Short means that, with a suitable factor and residues between -prime / 2 and
+        prime / 2, the absolute values add up to less than the prime.
         """
         for slot in np.flatnonzero(columns[self.free]).tolist():
             if slot not in self._short:
@@ -143,7 +143,7 @@ class Echelon:
             new[~place] = 1
 
     def push(self, row: NDArray[np.bool_]) -> bool:
-        """Take in a 0/1 row if it is independent of the others; tell whether it is."""
+        """Add a 0/1 row if it is independent of the others. Return whether it is."""
         subtracted = np.flatnonzero(row[self.pivots])
         residual = (row[self.free] - self.body[subtracted].sum(axis=0)) % self.prime
         if not residual.any():
@@ -164,7 +164,7 @@ class Echelon:
         return True
 
     def exchange(self, index: int, slot: int) -> None:
-        """Make the free column at ``slot`` the pivot of reduced row ``index``, in place of the present one."""
+        """Make the free column at ``slot`` the pivot of reduced row ``index``, in place of the current one."""
         self._short.clear()
         column = self.body[:, slot].copy()
         self.body[:, slot] = 0
@@ -186,7 +186,7 @@ class Echelon:
                 part[block] %= self.prime
 
     def _reserve(self, rows: int, columns: int) -> None:
-        """Make room, doubling so that growth costs amortised constant time per entry."""
+        """Allocate room, doubling it so that growth costs amortised constant time per entry."""
         height, width = self._body.shape
         if rows > height or columns > width:
             taller, wider = height * (1 + (rows > height)), width * (1 + (columns > width))
@@ -196,14 +196,14 @@ class Echelon:
 def lift(
     matrix: NDArray[np.bool_], inverse: IntArray, target: IntArray, prime: int, *, sparse: bool = True
 ) -> Iterator[tuple[list[int], int]]:
-    """Yield guesses at the rational solution of ``matrix @ x == target``: numerators, common denominator.
+    """Yield candidates for the rational solution of ``matrix @ x == target``: numerators, common denominator.
 
-    ``matrix`` is square with entries 0 and 1, ``inverse`` is its inverse modulo ``prime``. Dixon's method
-    finds x modulo prime^k digit by digit. By Cramer's rule and Hadamard's bound neither the numerators nor
-    the denominator exceed ``limit``, so prime^k > 2 limit^2 determines them: the last guess is right. Smaller
-    solutions are guessed earlier; it is for the caller to verify a guess and stop.
+    ``matrix`` is square with entries 0 and 1, and ``inverse`` is its inverse modulo ``prime``. Dixon's method computes
+    x modulo prime^k digit by digit. By Cramer's rule and Hadamard's bound, neither the numerators nor the denominator
+    exceed ``limit``, so prime^k > 2 limit^2 determines them: the last candidate is right. Smaller solutions are found
+    earlier; the caller verifies each candidate and stops.
 
-    Unknowns whose first digit is 0 are taken for 0 while that works out (``sparse``).
+    Unknowns whose first digit is 0 are assumed to be 0 as long as that is consistent (``sparse``).
     """
     norms = matrix.sum(axis=0, dtype=np.int32).tolist()  # squared, of the columns
     limit = isqrt(prod(norms) * max(1, int(target @ target))) + 1
@@ -263,7 +263,7 @@ def times(matrix: NDArray[np.bool_] | sp.csr_matrix, vector: Sequence[int]) -> l
     """Multiply a 0/1 matrix, dense or sparse, by a vector of integers of any size, exactly."""
     chosen = [at for at, value in enumerate(vector) if value]
     values = [vector[at] for at in chosen]
-    # In pieces of 46 bits, of which 2^16 can be added in 64 bits; the last one has the sign.
+    # In pieces of 46 bits, of which 2^16 can be added in 64 bits; the last piece has the sign.
     last = max((value.bit_length() for value in values), default=0) // 46
     pieces = [[value >> 46 * at & 2**46 - 1 for at in range(last)] + [value >> 46 * last] for value in values]
     products = matrix[:, chosen].astype(np.int64) @ np.array(pieces, dtype=np.int64).reshape(len(values), last + 1)

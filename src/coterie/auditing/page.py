@@ -23,7 +23,7 @@ from coterie.reports.html import render
 from coterie.reports.words import count, printable
 
 _ROWS = 200  # exposed clients in the table
-_DETAILS = (20, 20_000)  # rows with all coefficients, and digits of these in one row
+_DETAILS = (20, 20_000)  # rows with all coefficients, and maximum number of their digits in a row
 _UNREADABLE = 50
 
 
@@ -37,12 +37,12 @@ def audit_page(
     options: Mapping[str, Any] | None = None,
     promise: str = "",
 ) -> str:
-    """Return one self-contained HTML page on ``report``, the audit of ``participation`` from ``source``.
+    """Return a self-contained HTML page on ``report``, the audit of ``participation`` from ``source``.
 
-    ``options`` are those with which it was read and judged. ``promise`` says what a run promises by its own settings.
+    ``options`` are the options of the audit. ``promise`` describes what a run promises by its settings.
     """
     figures, captions = {}, {}
-    if report.leak:  # else nothing was revealed, and there is nothing to draw
+    if report.leak:  # otherwise nothing was revealed, and there is nothing to draw
         rounds = RoundAxis(participation.rounds)
         figures = {
             "privacy": privacy(report, rounds, requirement),

@@ -1,7 +1,7 @@
-"""A preview of what was understood of a log, and the evidence that goes with a verdict.
+"""A preview of how a log was interpreted, and the evidence that belongs to a verdict.
 
-Whoever relies on a verdict must be able to see that the log was read as it was meant, and to tell later which bytes
-were judged, by which version and with which options.
+A user must be able to see that the log was interpreted correctly, and to find out later which bytes were audited, by
+which version and with which options.
 """
 
 from collections.abc import Mapping
@@ -13,27 +13,27 @@ from coterie.cohorts.participation import Mentions, Participation
 from coterie.reports.words import count, printable, size
 from coterie.version import __version__
 
-_ROUNDS = 3  # shown as they were read
-_NAMES = 6  # of clients in a row
-_KINDS = 8  # of rows left out
+_ROUNDS = 3  # rounds shown
+_NAMES = 6  # clients shown in a round
+_KINDS = 8  # kinds of ignored rows shown
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a verdict rests on."""
+    """The input, options and version that a verdict is based on."""
 
     source: str
     sha256: str
-    """The digest of the input, as it lies on disk; nothing for a ledger, whose head says the same."""
+    """The digest of the input file; empty for a ledger, which has a head instead."""
     size: int
     head: str
     version: str
     options: Mapping[str, Any]
-    """The options that were given."""
+    """The options of the audit."""
 
 
 def gather_evidence(participation: Participation, source: str, options: Mapping[str, Any]) -> Evidence:
-    """Put down what the verdict on ``participation``, read from ``source``, rests on."""
+    """Return the evidence for the verdict on ``participation``, read from ``source``."""
     reading = participation.reading
     if reading is None:
         return Evidence(source, "", 0, "", __version__, dict(options))
@@ -41,7 +41,7 @@ def gather_evidence(participation: Participation, source: str, options: Mapping[
 
 
 def evidence_words(evidence: Evidence) -> list[tuple[str, str]]:
-    """Say what a verdict rests on."""
+    """Return the evidence as pairs of a title and a text."""
     words = [("Source", printable(evidence.source, 200))]
     if evidence.sha256:
         words.append(("SHA-256", f"{evidence.sha256} ({size(evidence.size)})"))
@@ -52,7 +52,7 @@ def evidence_words(evidence: Evidence) -> list[tuple[str, str]]:
 
 
 def preview(participation: Participation) -> list[tuple[str, str]]:
-    """Say how a log was understood, before anything is concluded from it."""
+    """Return how a log was interpreted, as pairs of a title and a text."""
     reading = participation.reading
     rounds, clients = participation.rounds, participation.clients
     span = f": {printable(rounds[0])} to {printable(rounds[-1])}" if len(rounds) > 1 else ""
@@ -113,19 +113,19 @@ def preview_values(participation: Participation) -> dict[str, Any]:
 
 
 def _mentioned(mentions: Mentions) -> str:
-    """Name the first clients and rounds."""
+    """Return the first clients and rounds as text."""
     named = [f"{printable(client, 24)} in round {printable(label, 24)}" for label, client in mentions.first]
     return ", ".join(named) + (", ..." if mentions.count > len(named) else "")
 
 
 def _option(name: str, value: object) -> str:
-    """Write an option down as it was given."""
+    """Return an option as it is written on the command line."""
     values = value if isinstance(value, list) else [value]
     return name if value is True else " ".join(f"{name} {printable(one)}" for one in values)
 
 
 def _some(names: "tuple[str, ...] | list[str]", noun: str = "client") -> str:
-    """Return how many there are, and the first of them."""
+    """Return the number of names, and the first of them, as text."""
     if not names:
         return "nobody"
     shown = ", ".join(printable(name, 24) for name in names[:_NAMES])

@@ -1,23 +1,22 @@
 """The exact rational row space of 0/1 rows that arrive one at a time.
 
-Everything a server can compute from its sums is a vector of the row space of the participation matrix, so an
-audit is a question about that space. No floating-point number takes part in the answer. The work is done
-modulo a prime (:mod:`coterie.auditing.modular`), and every conclusion is then proved over the rationals:
+Everything that a server can compute from its sums is a vector of the row space of the participation matrix, so an
+audit is a question about that space. No floating-point numbers are used. The computation is modulo a prime
+(:mod:`coterie.auditing.modular`), and every result is then proved over the rationals:
 
-* The rank modulo a prime never exceeds the true rank, so a row that raises the former raises the latter. A
-  row that does not is *proved* dependent: by a null space modulo the prime that has a basis of short integer
-  vectors, or else by exact coefficients that reproduce the row. The two ranks are therefore equal after
-  every row.
-* Short means that the absolute values add up to less than the prime. The product with a 0/1 row is smaller
-  still, so it is zero if it is zero modulo the prime. Such vectors are therefore orthogonal over the
-  rationals to every row whose residues lie in the modular row space, and the rank leaves room for no more
-  than there are: all these rows are dependent, with nothing left to compute.
-* Columns that no chain of rows connects have nothing to do with each other: the row space is the direct sum
-  over the components, and only the null vectors of a row's own component have to be short.
-* With equal ranks, the integer vectors of the rational row space, reduced modulo the prime, are the modular
-  row space. So a rational vector has a non-zero modular shadow within its own support: what is absent modulo
-  the prime is absent over the rationals. What is present is lifted and verified.
-* Where a proof fails the prime was unlucky; the next one takes its place and the step is repeated.
+* The rank modulo a prime never exceeds the true rank, so a row that raises the former raises the latter. A row that
+  does not is *proved* dependent: by a null space modulo the prime that has a basis of short integer vectors, or by
+  exact coefficients that reproduce the row. The two ranks are therefore equal after every row.
+* Short means that the absolute values add up to less than the prime. The product with a 0/1 row is smaller still, so
+  it is zero if it is zero modulo the prime. Such vectors are therefore orthogonal over the rationals to every row whose
+  residues lie in the modular row space. The rank leaves no room for more of them: all these rows are dependent, without
+  further computation.
+* Columns that are not connected by a chain of rows are independent of each other: the row space is the direct sum over
+  the components, and only the null vectors of a row's own component have to be short.
+* With equal ranks, the integer vectors of the rational row space, reduced modulo the prime, are the modular row space.
+  So a rational vector has a non-zero modular image within its own support: what does not exist modulo the prime does
+  not exist over the rationals. What exists is lifted and verified.
+* If a proof fails, the prime was unlucky. The next prime replaces it and the step is repeated.
 """
 
 from __future__ import annotations
@@ -37,15 +36,15 @@ _T = TypeVar("_T")
 
 
 class _UnluckyPrimeError(Exception):
-    """What holds modulo the prime does not hold over the rationals."""
+    """A result modulo the prime does not hold over the rationals."""
 
 
 @dataclass(frozen=True)
 class Combination:
-    """A vector of the row space, and how the rows combine to it; verified in exact arithmetic.
+    """A vector of the row space as a combination of rows, verified in exact arithmetic.
 
-    ``coefficients`` maps row numbers (counted from 0 in the order of :meth:`RowSpace.add_row`) and ``vector``
-    maps columns to their non-zero values: the sum of coefficient times row is the vector.
+    ``coefficients`` maps row numbers (counted from 0 in the order of :meth:`RowSpace.add_row`) and ``vector`` maps
+    columns to their non-zero values: the sum of coefficient times row is the vector.
     """
 
     coefficients: dict[int, Fraction]
@@ -55,18 +54,18 @@ class Combination:
 class RowSpace:
     """The rational row space of a growing 0/1 matrix.
 
-    ``prime`` says which modulus is tried first; it has no influence on any answer. It must be below 3 * 10^9,
-    so that products of two residues fit into 64 bits.
+    ``prime`` is the first modulus to try; it does not affect any result. It must be below 3 * 10^9, so that products of
+    two residues fit into 64 bits.
     """
 
     def __init__(self, width: int = 0, *, prime: int = 2**31 - 1) -> None:
         self._echelon = Echelon(width, prime)
         self._width = width
         self._matrix = np.zeros((max(16, width), 16), dtype=np.bool_)  # the independent rows, as columns
-        self._numbers: list[int] = []  # of the independent rows, among all that were added
+        self._numbers: list[int] = []  # of the independent rows, among all rows added
         self._count = 0
         self._units: set[int] = set()
-        self._component = np.arange(max(16, width))  # of each column; rows connect
+        self._component = np.arange(max(16, width))  # of each column; rows connect columns
 
     @property
     def width(self) -> int:
@@ -86,11 +85,11 @@ class RowSpace:
         self._reserve()
         self._matrix[column] = False if twin is None else self._matrix[twin]
         self._component[column] = column if twin is None else self._component[twin]
-        self._units.discard(-1 if twin is None else twin)  # another vector from now on
+        self._units.discard(-1 if twin is None else twin)  # the twin now has another unit vector
         return column
 
     def add_row(self, ones: Collection[int]) -> bool:
-        """Add the row with ones in the given columns; tell whether the rank grew."""
+        """Add the row with ones in the given columns. Return whether the rank grew."""
         row = np.zeros(self._width, dtype=np.bool_)
         row[list(ones)] = True
         self._count += 1
@@ -110,7 +109,7 @@ class RowSpace:
         return self._proved(lambda: self._find_within(inside))
 
     def unit(self, column: int) -> Combination:
-        """Return how the rows combine to the unit vector of ``column``."""
+        """Return the combination of rows for the unit vector of ``column``."""
         found = self.within([column])
         if found is None:
             raise InputError(f"the unit vector of column {column} is not in the row space")
@@ -123,8 +122,8 @@ class RowSpace:
     def echelon(self) -> Echelon:
         """Return the reduced rows modulo a prime.
 
-        The rank modulo this prime is the true one. Hence every rational vector of the row space has a
-        non-zero shadow in the modular one, within the same support.
+        The rank modulo this prime is the true one. Hence every rational vector of the row space has a non-zero image in
+        the modular one, within the same support.
         """
         return self._echelon.copy()
 
@@ -157,7 +156,7 @@ class RowSpace:
         return True
 
     def _is_short(self, row: NDArray[np.bool_]) -> bool:
-        """Tell whether the null vectors of the row's component are short."""
+        """Return whether the null vectors of the row's component are short."""
         if not row.any():
             return True
         connected = self._component[: self._width]
@@ -168,7 +167,7 @@ class RowSpace:
         bare = np.flatnonzero(~np.any(echelon.body, axis=1))
         found = {echelon.pivots[index] for index in bare.tolist()}
         new = found - self._units
-        # Short null vectors that are zero in a column modulo the prime are so over the rationals.
+        # Short null vectors that are zero in a column modulo the prime are zero there over the rationals.
         for column in new:
             if not self._is_short(np.arange(self._width) == column):
                 _, denominator, image = self._lift(echelon, np.array(echelon.pivots) == column)
@@ -178,7 +177,7 @@ class RowSpace:
         return frozenset(found)
 
     def _find_within(self, inside: NDArray[np.bool_]) -> Combination | None:
-        _ = self._echelon.inverse  # brought up to date here, once, and not in every copy
+        _ = self._echelon.inverse  # computed here once, instead of in every copy
         echelon = self._echelon.copy()
         for index, pivot in enumerate(self._echelon.pivots):
             if not inside[pivot]:
@@ -187,7 +186,7 @@ class RowSpace:
             if len(slots):
                 echelon.exchange(index, int(slots[0]))
                 continue
-            # This reduced row vanishes outside the given columns, modulo the prime.
+            # This reduced row is zero outside the given columns, modulo the prime.
             numerators, denominator, image = self._lift(echelon, np.array(echelon.pivots) == pivot)
             if any(value for value, allowed in zip(image, inside, strict=True) if not allowed):
                 raise _UnluckyPrimeError
@@ -198,9 +197,9 @@ class RowSpace:
         return None
 
     def _lift(self, echelon: Echelon, target: NDArray[np.bool_]) -> tuple[list[int], int, list[int]]:
-        """Combine the rows to a vector that has ``target`` on the pivots.
+        """Combine the rows to a vector that equals ``target`` on the pivots.
 
-        Returns the coefficients' numerators and their denominator, and the vector times the denominator.
+        Returns the coefficients' numerators, their denominator, and the vector times the denominator.
         """
         matrix = self._matrix[echelon.pivots, : self.rank]
         for numerators, denominator in lift(matrix, echelon.inverse.T, target.astype(np.int64), echelon.prime):

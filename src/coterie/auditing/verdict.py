@@ -1,7 +1,6 @@
-"""An audit's findings in words: the same verdict for the terminal, the page and the pipeline.
+"""The findings of an audit as text: the same verdict for terminal, page and pipeline.
 
-Names come from logs that anybody may have written: they go through :func:`~coterie.reports.words.printable`, and markup
-is for the caller to escape.
+Names come from untrusted logs. They pass through :func:`~coterie.reports.words.printable`; the caller escapes markup.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,12 +12,12 @@ from coterie.auditing.findings import AuditReport, Coefficients, Exposure
 from coterie.reports.words import Level, count, printable
 
 _VULGAR = {Fraction(1, 2): "½", Fraction(1, 3): "⅓", Fraction(2, 3): "⅔", Fraction(1, 4): "¼", Fraction(3, 4): "¾"}
-_SHOWN_TERMS = 8  # more rounds than these are counted, not written out
+_SHOWN_TERMS = 8  # above this number, rounds are counted instead of listed
 _SHOWN_DIGITS = 12
 
 
 class Verdict(NamedTuple):
-    """What a person should know first."""
+    """The summary of an audit."""
 
     level: Level
     headline: str
@@ -27,7 +26,7 @@ class Verdict(NamedTuple):
 
 
 class Measure(NamedTuple):
-    """One number of the audit, as it is shown."""
+    """One number of the audit, as shown."""
 
     name: str
     value: str
@@ -36,15 +35,15 @@ class Measure(NamedTuple):
 
 @dataclass(frozen=True)
 class Requirement:
-    """The T that a history must have; after the collusion that the audit assumes, if it assumes any."""
+    """The T that a history must have, after the collusion that the audit assumes, if any."""
 
     privacy: int
     weak: bool = False
     recipes: int = 1
-    """In how many ways contributions were made, as far as the log says: across several, no T is shown."""
+    """The number of recipes (ways to make contributions) in the log. With more than one, no T is shown."""
 
     def holds(self, report: AuditReport) -> bool | None:
-        """Tell whether it is met; None if there was no time to find out. Nothing revealed meets every requirement."""
+        """Return whether the requirement holds; None if undecided. If nothing was revealed, every requirement holds."""
         least, most = self._bounds(report)
         if least is None or most is None:
             return True
@@ -55,7 +54,7 @@ class Requirement:
         return False if most < self.privacy else None
 
     def words(self, report: AuditReport) -> str:
-        """Say it in one sentence."""
+        """Return the result as one sentence."""
         least, most = self._bounds(report)
         notion = "weak" if self.weak else "strong"
         required = f"Required: {notion} T of at least {self.privacy}"
@@ -81,21 +80,21 @@ class Requirement:
 
 
 def judge(report: AuditReport) -> Verdict:
-    """Put the whole audit into a headline, what it means and what to do."""
+    """Return the verdict: a headline, its meaning, and what to do."""
     strong, weak, exposed = report.strong_privacy, report.weak_privacy, report.exposed
     if not report.complete:
         return Verdict(
             Level.DANGER if exposed else Level.CAUTION,
             f"The audit was interrupted: {count(len(exposed), 'exposed client')} found so far",
-            "Who is listed as exposed is. There may be more, and T may be lower than it says here.",
+            "All clients listed as exposed are exposed. There may be more, and T may be lower than shown here.",
             "Run the audit again and let it finish.",
         )
     if strong is None or weak is None:
         return Verdict(
             Level.NOTHING,
-            "Nobody was ever aggregated: the server has learned nothing",
+            "No client was ever aggregated: the server has learned nothing",
             "The log has no round that revealed a sum.",
-            "Check that this is the log you meant.",
+            "Check that this is the right log.",
         )
     if exposed:
         first, total = exposed[0], len(report.clients)
@@ -109,46 +108,44 @@ def judge(report: AuditReport) -> Verdict:
         return Verdict(
             Level.DANGER,
             headline,
-            "Adding and subtracting the sums of several rounds leaves the contribution of one client alone, although "
-            "every round by itself was protected by secure aggregation. The result is exact where a client "
-            "contributes the same each time, and close where it changes little.",
-            "What was revealed cannot be taken back, and whoever is exposed stays exposed. From now on form cohorts "
+            "Adding and subtracting the sums of several rounds yields the contribution of a single client, although "
+            "every round by itself was protected by secure aggregation. The result is exact if a client "
+            "contributes the same each time, and close if its contribution changes little.",
+            "What was revealed cannot be taken back: exposed clients stay exposed. From now on, form cohorts "
             "as unions of fixed circles (policy multi-round), sum a circle as a whole or not at all, and let the "
             "ledger refuse every round that would split one.",
         )
     if strong == 1:
         alone, total = sum(len(group) == 1 for group in report.groups), len(report.clients)
-        subject = (
-            f"{alone:,} of {count(total, 'client')} {'has' if alone == 1 else 'have'} a history like nobody else's"
-        )
+        subject = f"{alone:,} of {count(total, 'client')} {'has' if alone == 1 else 'have'} a unique history"
         return Verdict(
             Level.CAUTION,
             f"Strong T is 1: {subject}. No client is exposed yet",
-            "A client hides among those who were always aggregated together with it, and some have no such companion. "
-            "Nobody's contribution comes out alone so far, but weighted combinations of several clients do, one client "
-            "may dominate such a combination, and every further round can only bring somebody closer to exposure.",
-            "Do not wait for the round that exposes somebody: form cohorts as unions of fixed circles (policy "
+            "A client is hidden among the clients that were always aggregated together with it, and some have no such "
+            "companion. No client's contribution can be computed alone so far, but weighted combinations of several "
+            "clients can. One client may dominate such a combination, and every further round can only bring exposure "
+            "closer.",
+            "Do not wait for the round that exposes a client: form cohorts as unions of fixed circles (policy "
             "multi-round), and let the ledger refuse every round that would split one.",
         )
     return Verdict(
         Level.SAFE,
         f"No client can be singled out: every sum hides at least {strong:,} clients",
         f"Whatever rounds the server adds or subtracts, each client stays inside the sum of a group of {strong:,} or "
-        "more who were always aggregated together.",
-        "Keep it so: one round that splits a group ends the guarantee. A ledger refuses such a round before it is "
-        "revealed.",
+        "more clients that were always aggregated together.",
+        "One round that splits a group would end this guarantee. A ledger refuses such a round before it is revealed.",
     )
 
 
 def least_leak(report: AuditReport) -> str | None:
-    """Write down the least that can be computed, if that takes more than one round: one round's own sum is no news."""
+    """Return the smallest combination as an equation, if it uses more than one round; None otherwise."""
     if report.leak is None or report.strong_privacy != 1 or report.exposed or len(report.leak.witness) < 2:
         return None
     return equation(report.leak.witness, report.leak.clients)
 
 
 def collusion_words(report: AuditReport) -> str | None:
-    """Say what remains when members of a group collude with the server."""
+    """Return what is left of the guarantee if members of a group collude with the server."""
     collusion = report.collusion
     if collusion is None or collusion.strong_privacy is None:
         return None
@@ -156,19 +153,19 @@ def collusion_words(report: AuditReport) -> str | None:
     if not collusion.unprotected:
         return f"With {members} in each group, every honest client still hides among {collusion.strong_privacy:,}."
     total = f"{len(collusion.unprotected):,} of {count(len(report.clients), 'client')}"
-    return f"With {members} in a group, {total} could stand alone: nobody else is left in their groups."
+    return f"With {members} in a group, {total} could be alone: no other honest client is left in their groups."
 
 
 def extent(report: AuditReport, skipped: int) -> str:
-    """Say how much was audited; ``skipped`` is how many rounds aggregated nobody."""
+    """Return how much was audited. ``skipped`` is the number of rounds without clients."""
     idle = sum(not times for times in report.frequency.values())
     clients = count(len(report.clients), "client") + (f" ({idle:,} never aggregated)" if idle else "")
-    rounds = count(len(report.rounds), "round") + (f" ({skipped:,} of nobody)" if skipped else "")
+    rounds = count(len(report.rounds), "round") + (f" ({skipped:,} without clients)" if skipped else "")
     return f"{clients}, {rounds}"
 
 
 def measures(report: AuditReport) -> list[Measure]:
-    """List the numbers of the audit with what each says."""
+    """Return the numbers of the audit, each with its meaning."""
     exposed = report.exposed
     return [
         Measure("Strong T", _number(report.strong_privacy), "the fewest clients that any sum hides"),
@@ -178,7 +175,7 @@ def measures(report: AuditReport) -> list[Measure]:
             f"{len(exposed):,}",
             f"since round {printable(exposed[0].round)} at the earliest"
             if exposed
-            else "nobody's own update can be computed",
+            else "no client's own update can be computed",
         ),
         Measure("Fairness gap F", f"{report.fairness_gap:.3f}", "between the most and the least frequent client"),
         Measure("Cardinality C", f"{report.cardinality:,.2f}", "clients aggregated in a round on average"),
@@ -190,15 +187,15 @@ def _weak(report: AuditReport) -> tuple[str, str]:
     involved = "the fewest clients in any combination"
     if report.weak_privacy_exact:
         return _number(most), f"{involved} (exact)"
-    return f"{_number(least)}–{_number(most)}", f"{involved} (more time may tell: --weak-seconds)"
+    return f"{_number(least)}–{_number(most)}", f"{involved} (more time may narrow it: --weak-seconds)"
 
 
 def affordable(exposed: Sequence[Exposure], limit: int | None = None, digits: int = 1_250_000) -> int:
-    """Tell how many witnesses to write out: ``limit``, or as many as it takes to fill ``digits`` digits.
+    """Return how many witnesses to write out: ``limit``, or as many as fill ``digits`` digits.
 
-    A witness over r independent rounds has up to r coefficients of about r digits, found by exact arithmetic: nothing
-    for a hundred rounds, but a megabyte and some seconds for each witness over a thousand. By default everybody gets
-    theirs at 120 clients, and only the first does at 1,000.
+    A witness over r independent rounds has up to r coefficients of about r digits, computed in exact arithmetic. That
+    is negligible for a hundred rounds, but a megabyte and some seconds for each witness over a thousand. By default all
+    exposed clients get a witness at 120 clients, and only the first one at 1,000.
     """
     if limit is not None:
         return min(limit, len(exposed))
@@ -210,7 +207,7 @@ def affordable(exposed: Sequence[Exposure], limit: int | None = None, digits: in
 
 
 def equation(terms: Coefficients, clients: Mapping[str, Fraction]) -> str:
-    """Write a verified combination of rounds down: "round 3 − round 7 + ½·round 9 = client 17's update"."""
+    """Return a verified combination as text: "round 3 − round 7 + ½·round 9 = client 17's update"."""
     rounds = _sum({f"round {printable(label)}": value for label, value in terms.items()})
     rounds = rounds or f"a combination of {len(terms):,} rounds"
     result = _sum({f"{whose(client)}'s update": value for client, value in clients.items()})
@@ -218,7 +215,7 @@ def equation(terms: Coefficients, clients: Mapping[str, Fraction]) -> str:
 
 
 def _sum(terms: Mapping[str, Fraction]) -> str | None:
-    """Write a linear combination out, or return None if that would be unreadable."""
+    """Return a linear combination as text, or None if that would be unreadable."""
     if len(terms) > _SHOWN_TERMS or any(digits_of(value) > _SHOWN_DIGITS for value in terms.values()):
         return None
     text = ""
@@ -231,13 +228,13 @@ def _sum(terms: Mapping[str, Fraction]) -> str | None:
 
 
 def digits_of(value: Fraction) -> int:
-    """About how many decimal digits a fraction has; counting them exactly would cost as much as writing them."""
+    """Return roughly how many decimal digits a fraction has; an exact count would cost as much as printing it."""
     bits = value.numerator.bit_length() + (value.denominator.bit_length() if value.denominator > 1 else 0)
     return int(bits * 0.30103) + 1
 
 
 def whose(client: str) -> str:
-    """Return a client's name as it stands in a sentence: bare numbers are introduced."""
+    """Return a client's name for use in a sentence; plain numbers become "client 17"."""
     return f"client {client}" if client.isdecimal() else printable(client)
 
 

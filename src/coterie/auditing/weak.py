@@ -1,13 +1,13 @@
-"""Exact weak privacy: the fewest clients that any combination of the revealed sums can be about.
+"""Exact weak privacy: the smallest number of clients that a combination of the revealed sums can involve.
 
-Weak T (the relaxed notion of Multi-RoundSecAgg, So et al. 2021/2023) is the least weight of a non-zero vector
-in the row space of the participation matrix: the minimum distance of a real linear code, NP-hard in general.
-Clients that were always aggregated together have equal coordinates in all of its vectors, so the search runs
-over classes of clients, each weighing as much as it has members.
+Weak T (the relaxed notion of Multi-RoundSecAgg, So et al. 2021/2023) is the least weight of a non-zero vector in the
+row space of the participation matrix: the minimum distance of a real linear code, NP-hard in general. Clients that were
+always aggregated together have equal coordinates in all vectors, so the search is over classes of clients. The weight
+of a class is its number of members.
 
-The value always comes with a vector verified in exact arithmetic. It is called exact only if a search that
-leaves nothing out has proved that there is no lighter vector (:mod:`coterie.auditing.codewords`); where that
-would take too long, it is an upper bound beside a proved lower bound.
+The value always comes with a vector verified in exact arithmetic. It is exact only if an exhaustive search has proved
+that there is no lighter vector (:mod:`coterie.auditing.codewords`). If that would take too long, the result is an upper
+bound and a proved lower bound.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from coterie.errors import InputError
 class WeakPrivacy:
     """Weak T of a row space: at least ``at_least`` and at most ``value``, both proved in exact arithmetic.
 
-    ``vector`` (column to coordinate) attains ``value``; ``combine`` tells how the rows combine to it.
+    ``vector`` (column to coordinate) attains ``value``; ``combine`` returns the combination of rows for it.
     """
 
     value: int
@@ -50,7 +50,7 @@ def weak_privacy(space: RowSpace, weights: Sequence[int], budget_seconds: float 
     returned.
     """
     if not space.rank:
-        raise InputError("weak privacy has no meaning while nothing has been aggregated")
+        raise InputError("weak privacy is not defined: no client has been aggregated")
     deadline = time.monotonic() + budget_seconds
     weight = np.asarray(weights, dtype=np.int64)
     at_least = int(weight.min())

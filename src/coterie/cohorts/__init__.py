@@ -1,8 +1,14 @@
-"""Cohorts over many rounds: fixed circles, the policies that select them, and what they cost.
+"""Cohorts over many rounds: fixed circles, selection policies, the ledger of participation, and their theory.
 
-One secure aggregation hides every client in a sum; many sums, subtracted from each other, can single clients
-out again. Here cohorts are unions of fixed circles of at least T clients, so that no number of rounds separates
-a client from its circle (So et al. 2023, Multi-RoundSecAgg).
+One secure aggregation hides every client in a sum. Differences of many sums can isolate single clients again. Here a
+cohort is a union of fixed circles of at least T clients, so no number of rounds separates a client from its circle
+(So et al. 2023, Multi-RoundSecAgg).
+
+* :mod:`~coterie.cohorts.circles` and :mod:`~coterie.cohorts.roster`: circles, and a population that changes.
+* :mod:`~coterie.cohorts.policies`: which clients take part in a round. Start with :data:`POLICIES`.
+* :mod:`~coterie.cohorts.ledger` (server) and :mod:`~coterie.cohorts.memory` (client): the durable history, and the
+  checks against it before a sum is opened.
+* :mod:`~coterie.cohorts.theory`: skipped rounds, fairness and cohort sizes, computed in advance.
 """
 
 from typing import TYPE_CHECKING
@@ -80,7 +86,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> object:
-        """Import the ledger when it is asked for: its database takes longer to import than everything else here."""
+        """Import the ledger on first use: importing its database takes longer than all the rest of this package."""
         if name == "Ledger":
             from coterie.cohorts.ledger import Ledger
 

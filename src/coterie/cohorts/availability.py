@@ -1,7 +1,7 @@
-"""Availability of clients: each one's probability of being away in a round.
+"""Availability of clients: each client's probability of being unavailable in a round.
 
-These are the dropouts *between* rounds, of which the cohort policies know before they choose. All settings answer
-the same two questions (:class:`Availability`), for any round and in any order: nothing depends on rounds before.
+These are dropouts *between* rounds, which a cohort policy sees before it selects. Every setting implements
+:class:`Availability`. Rounds are independent: the methods may be called for any round, in any order.
 """
 
 import math
@@ -19,14 +19,14 @@ LABEL_DROPOUT = (0.1, 0.15, 0.2, 0.25, 0.3, 0.3, 0.35, 0.4, 0.45, 0.5)
 
 
 class Availability(ABC):
-    """Anything that can say who is there."""
+    """A model of which clients are available."""
 
     @abstractmethod
     def probability(self, round_number: int) -> Reals:
-        """Each client's probability of being unavailable in this round."""
+        """Return each client's probability of being unavailable in this round."""
 
     def draw(self, round_number: int, rng: np.random.Generator) -> Mask:
-        """Toss a coin for each client independently; True where it is available in this round."""
+        """Draw independently for each client whether it is available in this round (True)."""
         dropout = self.probability(round_number)
         return rng.random(dropout.size) >= dropout
 
@@ -42,20 +42,20 @@ class Steady(Availability):
             raise ConfigError("dropout must be one probability, from 0 to 1, for each client")
 
     def probability(self, round_number: int) -> Reals:
-        """The given probabilities, whatever the round."""
+        """Return the same probabilities for every round."""
         return self.dropout
 
 
 @dataclass(frozen=True, eq=False)
 class Diurnal(Availability):
-    """Clients that come and go with the hour of their day.
+    """Clients whose availability depends on their time of day.
 
     Client i is unavailable in round r with probability
 
         low + (high - low) (1 - cos 2π(r / period - phase_i)) / 2,
 
-    least when r / period - phase_i is whole and most half a period later. Phases are fractions of a day: one for
-    all clients means that they sleep at the same time, evenly spread ones that about equally many are always there.
+    It is lowest when r / period - phase_i is an integer and highest half a period later. Phases are fractions of a day.
+    With equal phases, all clients are unavailable at the same time; with evenly spread phases, their number is steady.
     """
 
     phases: Reals
@@ -72,32 +72,32 @@ class Diurnal(Availability):
             raise ConfigError(f"the period must be a positive number of rounds, not {self.period}")
 
     def probability(self, round_number: int) -> Reals:
-        """The formula above, for every client."""
+        """Evaluate the formula above for every client."""
         night = (1 - np.cos(2 * np.pi * (round_number / self.period - self.phases))) / 2
         return self.low + (self.high - self.low) * night
 
 
 def equal(clients: int, dropout: float) -> Steady:
-    """Everybody drops out with the same probability."""
+    """Return one dropout probability for all clients."""
     return Steady(np.full(clients, dropout))
 
 
 def mixed_dropout(
     population: int, rng: np.random.Generator, levels: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5)
 ) -> Reals:
-    """Give every client one of the ``levels`` uniformly: the heterogeneous setting of So et al. 2023."""
+    """Draw one of the ``levels`` uniformly for every client: the heterogeneous setting of So et al. 2023."""
     return rng.choice(np.array(levels), population)
 
 
 def heterogeneous(clients: int, rng: np.random.Generator) -> Steady:
-    """Everybody has one of the probabilities 0.1, 0.2, ..., 0.5, drawn uniformly (So et al. 2023, IID)."""
+    """Draw each client's probability uniformly from 0.1, 0.2, ..., 0.5 (So et al. 2023, IID)."""
     return Steady(mixed_dropout(clients, rng))
 
 
 def label_dependent(labels: Indices, parts: Sequence[Indices], rates: Sequence[float] = LABEL_DROPOUT) -> Steady:
-    """Dropout follows the data: the mean rate of a client's lowest and highest label (So et al. 2023, non-IID).
+    """Derive dropout from the data: the mean rate of a client's lowest and highest label (So et al. 2023, non-IID).
 
-    Only examples that no other client has count, so that those shared by all do not make all alike.
+    Only examples that no other client holds count. Otherwise, examples shared by all would make all clients equal.
     """
     if labels.size and not 0 <= labels.min() <= labels.max() < len(rates):
         raise ConfigError(f"labels run from {labels.min()} to {labels.max()}, but there are {len(rates)} rates")
@@ -110,7 +110,7 @@ def label_dependent(labels: Indices, parts: Sequence[Indices], rates: Sequence[f
 
 
 def diurnal(clients: int, low: float, high: float, period: float) -> Diurnal:
-    """Clients all round the world: their days begin at evenly spread times."""
+    """Return clients in all time zones: their phases are evenly spread."""
     return Diurnal(np.arange(clients) / clients, low, high, period)
 
 
@@ -120,4 +120,4 @@ AVAILABILITIES: dict[str, Callable[..., Availability]] = {
     "label-dependent": label_dependent,
     "diurnal": diurnal,
 }
-"""Settings by name. What they take has the same name in all of them, and in the settings of a run."""
+"""Settings by name. Their parameters have the same names as the settings of a run."""

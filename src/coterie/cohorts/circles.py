@@ -1,14 +1,15 @@
-"""Circles of clients that are aggregated together or not at all, over any number of rounds.
+"""Circles: groups of clients that are aggregated together or not at all, over any number of rounds.
 
-The server of a secure aggregation learns one sum per round, and over many rounds every linear combination of
-these sums. If each round's cohort is a union of fixed, disjoint circles of at least T clients (*batches* in the
-paper), then the members of a circle have identical columns in the participation matrix, so every combination weights
-them alike and nothing about fewer than T clients can be computed from any number of rounds (So et al. 2023,
-Theorem 1). This module cuts a population into circles and tells which of them are whole;
-:mod:`coterie.cohorts.roster` keeps them fixed while clients come and go.
+The server of a secure aggregation learns one sum per round and can compute every linear combination of these sums.
+Suppose each round's cohort is a union of fixed, disjoint circles of at least T clients (*batches* in the paper). Then
+the members of a circle have identical columns in the participation matrix, and every combination gives them the same
+weight. Nothing about fewer than T clients can be computed from any number of rounds (So et al. 2023, Theorem 1).
 
-A circle counts its honest members only: c colluders inside a circle of T leave a guarantee of T - c, which is a
-reason to compose circles at random unless there is a better reason not to.
+This module partitions a population into circles and finds the complete ones. :mod:`coterie.cohorts.roster` keeps
+circles fixed while clients join and leave.
+
+Only honest members count: with c colluders in a circle of T, the guarantee is T - c. Compose circles at random unless
+there is a strong reason not to.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ Reals = npt.NDArray[np.float64]
 
 
 def circle_sizes(population: int, privacy: int) -> Indices:
-    """Sizes of the ⌊N/T⌋ circles of ``population`` = N clients with T = ``privacy``, largest first.
+    """Return the sizes of the ⌊N/T⌋ circles of ``population`` = N clients with T = ``privacy``, largest first.
 
-    N mod T clients are left over; they are spread evenly, so no circle is below T and sizes differ by at most
-    one. (The other way out, a small last circle, would be the one the whole guarantee is worth.)
+    The N mod T remaining clients are spread evenly, so no circle is below T and sizes differ by at most one. (A small
+    last circle would reduce the whole guarantee to its size.)
     """
     if privacy < 1:
         raise ConfigError(f"a circle needs at least one client, not {privacy}")
@@ -46,11 +47,11 @@ def circle_sizes(population: int, privacy: int) -> Indices:
 
 
 def circles_per_round(sizes: Indices, cohort: int) -> int:
-    """Find the largest k for which *any* k of the circles have at most ``cohort`` = K clients together.
+    """Return the largest k for which *any* k of the circles have at most ``cohort`` = K clients together.
 
-    For N/T equal circles this is ⌊K/T⌋. With unequal circles the k largest must fit too: fixing k for every
-    row keeps selection uniform over k-subsets, and no circle is left out for being large. The price is a
-    smaller k when K leaves no room for the larger circles; a slightly larger K then buys it back.
+    For N/T equal circles this is ⌊K/T⌋. For unequal circles, the k largest must fit too: with the same k in every
+    round, selection is uniform over k-subsets, and no circle is excluded for its size. The cost is a smaller k if K has
+    no room for the larger circles; a slightly larger K avoids it.
     """
     if cohort < 1:
         raise ConfigError(f"a cohort needs at least one client, not {cohort}")
@@ -64,10 +65,10 @@ def circles_per_round(sizes: Indices, cohort: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Circles:
-    """Disjoint circles of clients, who are numbered by position in the population.
+    """Disjoint circles of clients. A client's number is its position in the population.
 
-    ``members`` lists the clients circle after circle and ``starts`` says where each circle begins in it: two
-    arrays however many circles there are, so that a round costs a few vectorised passes over them.
+    ``members`` lists the clients circle by circle, and ``starts`` holds the position of each circle in it. With two
+    arrays for any number of circles, a round costs a few vectorised operations.
     """
 
     members: Indices
@@ -83,21 +84,21 @@ class Circles:
 
     @classmethod
     def of(cls, groups: Iterable[Sequence[int]]) -> Self:
-        """Take the circles as lists of client numbers."""
+        """Make circles from lists of client numbers."""
         groups = list(groups)
         sizes = np.array([len(group) for group in groups], dtype=np.int64)
         return cls.cut(np.array([client for group in groups for client in group], dtype=np.int64), sizes)
 
     @classmethod
     def cut(cls, order: Indices, sizes: Indices) -> Self:
-        """Cut the clients, in the given order, into consecutive circles of these sizes."""
+        """Cut the clients, in this order, into consecutive circles of these sizes."""
         return cls(members=order, starts=np.cumsum(sizes) - sizes)
 
     def __len__(self) -> int:
         return self.starts.size
 
     def __iter__(self) -> Iterator[tuple[int, ...]]:
-        """Go through the circles: the numbers of each one's members."""
+        """Iterate over the circles, as tuples of client numbers."""
         for start, size in zip(self.starts.tolist(), self.sizes.tolist(), strict=True):
             yield tuple(self.members[start : start + size].tolist())
 
@@ -108,28 +109,28 @@ class Circles:
 
     @cached_property
     def privacy(self) -> int:
-        """Strong T of every history made of unions of these circles: the size of the smallest one."""
+        """Strong T of every history of unions of these circles: the size of the smallest circle."""
         return int(self.sizes.min(initial=self.members.size))
 
     @cached_property
     def span(self) -> int:
-        """One more than the highest client number: what an array over the population must reach."""
+        """The highest client number plus one: the minimum length of an array over the population."""
         return int(self.members.max(initial=-1)) + 1
 
     def complete(self, available: Mask) -> Mask:
-        """Tell which circles have all their members available."""
+        """Return which circles have all their members available."""
         return np.logical_and.reduceat(available[self.members], self.starts)
 
     def lowest(self, values: Indices) -> Indices:
-        """Smallest value among the members of each circle."""
+        """Return the smallest value among the members of each circle."""
         return np.minimum.reduceat(values[self.members], self.starts)
 
     def availability(self, dropout: Reals) -> Reals:
-        """Probability ∏(1 - p_i) that a circle is complete when client i drops independently with p_i."""
+        """Return each circle's probability ∏(1 - p_i) of being complete, if client i drops independently with p_i."""
         return np.multiply.reduceat(1.0 - dropout[self.members], self.starts)
 
     def union(self, chosen: Indices) -> Indices:
-        """All members of the ``chosen`` circles, in ascending order."""
+        """Return all members of the ``chosen`` circles, ascending."""
         sizes = self.sizes[chosen]
         within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         return np.sort(self.members[np.repeat(self.starts[chosen], sizes) + within])
@@ -143,11 +144,11 @@ def random_circles(population: int, privacy: int, rng: np.random.Generator) -> C
 def similar_circles(dropout: Reals, privacy: int, rng: np.random.Generator) -> Circles:
     """Partition clients into circles of similar availability, given each one's dropout probability.
 
-    Of all ways to group clients into equal circles, sorting gives the largest expected number of complete
-    circles, Σ_b ∏_{i∈b}(1 - p_i) (rearrangement inequality), so fewer rounds are skipped and C rises. The
-    price is F: unreliable circles are complete less often and fall behind. What a given partition costs is
-    computed by :func:`coterie.cohorts.theory.forecast`. Equal rates are ordered at random; left-over clients
-    join the most reliable circles, where one member more costs least.
+    Among all partitions into equal circles, sorting gives the largest expected number of complete circles,
+    Σ_b ∏_{i∈b}(1 - p_i) (rearrangement inequality): fewer rounds are skipped and C rises. The cost is F: unreliable
+    circles are complete less often and fall behind. :func:`coterie.cohorts.theory.forecast` computes both for a given
+    partition. Clients with equal rates are ordered at random. The N mod T remaining clients join the most reliable
+    circles, where an additional member costs least.
     """
     order = np.lexsort((rng.random(dropout.size), dropout)).astype(np.int64)
     return Circles.cut(order, circle_sizes(dropout.size, privacy))
@@ -156,7 +157,7 @@ def similar_circles(dropout: Reals, privacy: int, rng: np.random.Generator) -> C
 def partition_circles(population: int, cohort: int, rng: np.random.Generator) -> Circles:
     """Cut 0..N-1 at random into ⌈N/K⌉ circles of at most K = ``cohort`` clients: user partition (So et al. 2023).
 
-    One circle makes a round. No scheme is more private, T = K if K divides N, and none skips more rounds.
+    One circle makes a round. No scheme has a larger T (T = K if K divides N), and none skips more rounds.
     """
     if not 1 <= cohort <= population:
         raise ConfigError(f"a cohort of {cohort} cannot be drawn from {population} clients")
@@ -164,5 +165,5 @@ def partition_circles(population: int, cohort: int, rng: np.random.Generator) ->
 
 
 def single_circles(population: int) -> Circles:
-    """Leave every client of 0..N-1 to itself: circles of one, which protect nobody."""
+    """Return circles of one client each. They give no protection."""
     return Circles(members=np.arange(population), starts=np.arange(population))

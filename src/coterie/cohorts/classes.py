@@ -1,11 +1,11 @@
-"""Classes of clients with one history: the partition that decides strong T, refined row by row.
+"""Classes of clients with identical histories: the partition that determines strong T, refined row by row.
 
-Row t of the participation matrix P marks the clients aggregated in round t. Clients whose columns of P agree
-cannot be told apart by any combination of rows, and those whose columns differ can, so strong T (So et al. 2023,
-eq. 5) is the size of the smallest class of identical non-zero columns.
+Row t of the participation matrix P marks the clients aggregated in round t. No combination of rows distinguishes
+clients whose columns of P are equal; some combination distinguishes clients whose columns differ. Strong T (So et al.
+2023, eq. 5) is therefore the size of the smallest class of identical non-zero columns.
 
-A new row cuts each class that it touches into the members inside it and those outside. Only these are looked at,
-so a row over A costs O(|A|), however long the history is. Classes never grow: strong T can only fall.
+A new row splits each class that it intersects into the members inside and outside the row. Only these classes are
+processed, so a row over A costs O(|A|) for a history of any length. Classes never grow: strong T can only fall.
 """
 
 from collections.abc import Hashable, Iterable
@@ -18,24 +18,24 @@ Name = TypeVar("Name", bound=Hashable)
 
 
 class Division(NamedTuple):
-    """A class that came to be, and the one it was cut from; None for clients that no row had before."""
+    """A new class, and the class it was split from; None for clients that are in no earlier row."""
 
     founded: int
     origin: int | None
 
 
 class Classes(Generic[Name]):
-    """The classes of identical non-zero columns, each with a number that it keeps."""
+    """The classes of identical non-zero columns. Each class has a permanent number."""
 
     def __init__(self) -> None:
         self.members: list[set[Name]] = []
-        """The members of each class, by its number."""
+        """The members of each class, by number."""
         self.smallest: int | None = None
-        """Strong T: the size of the smallest class; None while there is none."""
+        """Strong T: the size of the smallest class; None if there is none."""
         self._class_of: dict[Name, int] = {}
 
     def cut(self, row: Iterable[Name]) -> tuple[dict[int, set[Name]], set[Name]]:
-        """Each class that a row would touch, with its members inside the row; and the clients new to P."""
+        """Return the members inside the row for each class that it intersects, and the clients that are new to P."""
         touched: dict[int, set[Name]] = {}
         newcomers: set[Name] = set()
         for member in row:
@@ -44,7 +44,7 @@ class Classes(Generic[Name]):
         return touched, newcomers
 
     def refine(self, row: Iterable[Name]) -> list[Division]:
-        """Add a row and return the classes that are new; of a class that it splits, the part inside is."""
+        """Add a row and return the new classes. If a row splits a class, the part inside the row is the new class."""
         touched, newcomers = self.cut(row)
         divisions = []
         for origin, inside in touched.items():
@@ -57,7 +57,7 @@ class Classes(Generic[Name]):
         return divisions
 
     def parts(self, row: Iterable[Name]) -> set[int]:
-        """The classes of which a row consists that was added once: later rows may have split them further."""
+        """Return the classes that make up a row added earlier. Later rows may have split them further."""
         return {self._class_of[member] for member in row}
 
     def _found(self, members: set[Name]) -> int:
@@ -73,11 +73,11 @@ class Classes(Generic[Name]):
 
 
 class NumberedClasses:
-    """The same for clients that are numbers from 0 on: in arrays, for histories of millions of participations."""
+    """The same for clients that are numbers from 0 on. It uses arrays, for histories of millions of participations."""
 
     def __init__(self) -> None:
         self.smallest: int | None = None
-        """Strong T: the size of the smallest class; None while there is none."""
+        """Strong T: the size of the smallest class; None if there is none."""
         self._class_of = np.full(16, -1)
         self._sizes = np.zeros(16, dtype=np.int64)
         self._count = 0
@@ -88,30 +88,30 @@ class NumberedClasses:
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """How many members each class has."""
+        """The number of members of each class."""
         return self._sizes[: self._count]
 
     def of(self, clients: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Return the classes of clients that rows had."""
+        """Return the classes of these clients, all of which must be in some row."""
         return self._class_of[clients]
 
     def members(self) -> list[NDArray[np.int64]]:
-        """Return the members of each class, in order."""
+        """Return the members of each class, in order of class number."""
         known = np.flatnonzero(self._class_of >= 0)
         ordered = known[np.argsort(self._class_of[known], kind="stable")]
         return np.split(ordered, np.cumsum(self.sizes)[:-1]) if self._count else []
 
     def refine(self, row: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Add a row, and return what each new class was cut from; -1 for clients that no row had before.
+        """Add a row. Return the class that each new class was split from; -1 for clients that are in no earlier row.
 
-        New classes have the next numbers. They are in the order of their first members, newcomers last.
+        New classes have the next numbers, in the order of their first members; classes of new clients come last.
         """
         self._class_of = _grow(self._class_of, int(row[-1]) + 1, -1)
         touched, first, position, inside = np.unique(
             self._class_of[row], return_index=True, return_inverse=True, return_counts=True
         )
         sizes = np.where(touched >= 0, self._sizes[touched], -1)
-        split = np.flatnonzero(inside != sizes)  # of newcomers, whose size is -1, always
+        split = np.flatnonzero(inside != sizes)  # always true for new clients, whose size is -1
         split = split[np.lexsort((first[split], touched[split] < 0))]
         origins, start = touched[split], self._count
         self._count += len(split)
@@ -130,7 +130,7 @@ class NumberedClasses:
 
 
 def _grow(array: NDArray[np.int64], length: int, fill: int) -> NDArray[np.int64]:
-    """Make room for ``length`` numbers, at least doubling an array that is too short."""
+    """Return the array with room for ``length`` numbers, at least doubled if it is too short."""
     if length <= len(array):
         return array
     return np.pad(array, (0, max(length - len(array), len(array))), constant_values=fill)

@@ -1,8 +1,8 @@
-"""Sums that count: how likely a selected circle is to be in a sum that its session's rules let through.
+"""Probability that a selected circle is in a sum that its session accepts.
 
-Circles that lose a member in the round are left out of the sum. What is left may be too little: every sum needs a
-least number of clients, and against a server that lies a quorum of the session's clients must confirm who survived.
-A round that falls short ends without a result, and nobody is aggregated in it.
+Circles that lose a member in the round are left out of the sum. The rest may be too small: every sum needs a minimum
+number of clients, and against a malicious server a quorum of the session's clients must confirm the survivors. A round
+that falls short ends without a result, and no client is aggregated in it.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ from coterie.graphs.guarantees import quorum_of
 from coterie.graphs.tails import log_binomial
 
 Needs = Callable[[int], tuple[int, int]]
-"""What a session of so many clients needs: clients in its sum, and signatures on who survived (0 if none)."""
+"""For a number of clients in a session: the clients needed in its sum, and the signatures needed (0 if none)."""
 
-_RARE = 1e-13  # outcomes below this are left out
-_MANY = 64  # selected circles: up to this their sizes are drawn one by one
+_RARE = 1e-13  # outcomes below this probability are ignored
+_MANY = 64  # up to this number of selected circles, their sizes are enumerated
 
 
 def active_needs(minimum: int, colluders: int) -> Needs:
-    """Return what sessions against a lying server need on the complete graph: max(minimum, c + 2), and a quorum."""
+    """Return the needs of sessions with a malicious server on a complete graph: max(minimum, c + 2), and a quorum."""
     return lambda clients: (max(minimum, colluders + 2), quorum_of(clients, colluders))
 
 
 def sum_chances(sizes: Indices, selected: int, survival: float, needs: Needs | None, signing: float = 1.0) -> Reals:
-    """Probability for each circle that it is in a sum that counts, given that it is one of ``selected`` circles.
+    """Return each circle's probability of being in an accepted sum, given that it is one of ``selected`` circles.
 
-    A client's masked input arrives with probability ``survival``, and then its signature on who survived with
-    ``signing``, each independently of the others. So circles of T stay whole independently, with probability s^T. A
-    sum counts if the clients of its whole circles are as many as ``needs`` says, and so are the signatures; survivors
-    of broken circles sign too. Without ``needs`` every sum counts.
+    A client's masked input arrives with probability ``survival``, and then its signature on the survivors with
+    probability ``signing``, independently of other clients. So circles of T stay complete independently, with
+    probability s^T. A sum is accepted if its complete circles have enough clients for ``needs`` and there are enough
+    signatures; survivors of broken circles sign too. Without ``needs`` every sum is accepted.
 
-    Counted are losses before the masked input arrived and, with ``signing`` below 1, before the signature did. Losses
-    after that, when shares are revealed, are not: as far as they make a session fail, this is an upper bound. A plan
-    counts all loss as if it came before the masked input. Then it is a lower bound for clients that leave later, whose
-    input is in the sum, again as long as enough are left to open it.
+    The losses considered are those before the masked input arrived and, with ``signing`` below 1, those before the
+    signature arrived. Later losses, when shares are revealed, are ignored: as far as they make a session fail, the
+    result is an upper bound. A plan treats every loss as if it came before the masked input. The result is then a lower
+    bound for clients that drop out later, whose input is in the sum, again as long as enough are left to open it.
 
-    It is exact for circles of one size, and for two sizes if both are selected equally often. Where availability
-    depends on size, or there are more than two sizes or more than 64 selected circles of two, it is an approximation:
-    in the latter cases all other circles are taken to be as small as the smallest.
+    The result is exact for circles of one size, and for two sizes if both are selected equally often. It is an
+    approximation if availability depends on size, or for more than two sizes, or for more than 64 selected circles of
+    two sizes. In the last two cases all other circles are assumed to have the smallest size.
     """
     if not 0.0 < survival <= 1.0:
         raise ConfigError(f"the probability of surviving a round lies in (0, 1], not {survival}")
@@ -62,7 +62,7 @@ def sum_chances(sizes: Indices, selected: int, survival: float, needs: Needs | N
 
 
 def _drawn(kinds: Indices, counts: Indices, selected: int) -> Iterator[tuple[float, list[tuple[int, int]]]]:
-    """Yield with its probability how many circles of each size are drawn, without replacement."""
+    """Yield each possible number of circles of each size, drawn without replacement, with its probability."""
     if kinds.size != 2 or selected > _MANY:
         yield 1.0, [(int(kinds[0]), selected)]
         return
@@ -73,7 +73,7 @@ def _drawn(kinds: Indices, counts: Indices, selected: int) -> Iterator[tuple[flo
 
 
 def _counts(kind: int, others: dict[int, int], survival: float, signing: float, needs: Needs) -> float:
-    """Return the probability that a sum counts, in which a circle of size ``kind`` is whole."""
+    """Return the probability that a sum is accepted in which a circle of size ``kind`` is complete."""
     clients = kind + sum(size * number for size, number in others.items())
     least, quorum = needs(clients)
     laws = {size: np.exp(log_binomial(number, survival**size)) for size, number in others.items()}
@@ -90,13 +90,13 @@ def _counts(kind: int, others: dict[int, int], survival: float, signing: float, 
 
 
 def _signed(whole: int, broken: dict[int, int], survival: float, signing: float, quorum: int) -> float:
-    """Return the probability of enough signatures from whole circles of so many clients and from ``broken`` ones."""
+    """Return the probability of ``quorum`` signatures from ``whole`` clients and the ``broken`` circles."""
     most = whole + sum((size - 1) * number for size, number in broken.items())
     if most < quorum:
         return 0.0
     if quorum <= (whole if signing >= 1.0 else 0):
         return 1.0
-    # Far from its mean a sum of bounded numbers is rare (Hoeffding): large sessions need no convolution.
+    # By Hoeffding's inequality, sums far from their mean are rare: large sessions need no convolution.
     mean, spread = whole * signing, float(whole)
     for size, number in broken.items():
         intact = survival**size
@@ -106,7 +106,7 @@ def _signed(whole: int, broken: dict[int, int], survival: float, signing: float,
         return float(mean > quorum)
     law = np.fft.rfft(np.exp(log_binomial(whole, signing)), most + 2)
     for size, number in broken.items():
-        # Signers of a circle, less the case that it is whole, given that it is not.
+        # Signers of a circle, given that it is broken: the case of a complete circle is subtracted.
         intact = survival**size
         signers = np.exp(log_binomial(size, survival * signing)) - intact * np.exp(log_binomial(size, signing))
         signers = signers.clip(0.0)[: size + 1]

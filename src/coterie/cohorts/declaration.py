@@ -1,7 +1,7 @@
-"""The declaration of a policy: which clients it keeps together, read and checked, and every selection held to it.
+"""A policy's declaration of its circles, and the check of every selection against it.
 
-A policy says what it promises in one way: by its ``circles``, as a :class:`CirclePolicy` does. The strong T that it
-promises is the size of the smallest. A policy without circles promises nothing over several rounds.
+A policy declares what it promises by its ``circles``, as a :class:`CirclePolicy` does. The promised strong T is the
+size of the smallest circle. A policy without circles promises nothing over several rounds.
 """
 
 import operator
@@ -19,19 +19,19 @@ _SHOWN = 5
 
 
 class CirclePolicy(Policy, Protocol):
-    """A policy that promises T over any number of rounds: it selects whole circles."""
+    """A policy that promises T over any number of rounds, because it selects whole circles."""
 
     @property
     def circles(self) -> Circles | Sequence[Sequence[int]]:
-        """Who is selected together or not at all, for good: every client's number in exactly one circle."""
+        """The circles, which are selected whole or not at all, permanently: every client's number in exactly one."""
         ...
 
 
 def declared_circles(policy: Policy, population: int) -> Circles | None:
-    """Return the circles that a policy says it keeps together, of all clients 0..N-1; None if it says nothing.
+    """Return the circles that a policy declares, over all clients 0..N-1; None if it declares none.
 
-    They are :class:`Circles`, or lists of client numbers, one for each circle. Whatever else, or circles that do not
-    have every client exactly once, is a :class:`ConfigError`.
+    They are :class:`Circles` or lists of client numbers, one for each circle. Raises :class:`ConfigError` for anything
+    else, and for circles that do not contain every client exactly once.
     """
     found = getattr(policy, "circles", None)
     if found is None:
@@ -56,11 +56,11 @@ def declared_circles(policy: Policy, population: int) -> Circles | None:
             f"{policy_name(policy)}: its circles must have each of the clients 0 to {population - 1} exactly once "
             f"({'; '.join(wrong)})"
         )
-    return Circles.of(groups)  # a copy: what the policy does to its own changes nothing
+    return Circles.of(groups)  # a copy, so that later changes by the policy have no effect
 
 
 def check_whole(policy: Policy, circles: Circles, chosen: Indices, names: Sequence[str]) -> None:
-    """Refuse a selection that splits one of these circles, by a :class:`SplitCircle` that names who is missing.
+    """Raise :class:`SplitCircle`, with the missing clients, if a selection splits one of these circles.
 
     ``names`` are the clients' names, by number.
     """
@@ -74,5 +74,5 @@ def check_whole(policy: Policy, circles: Circles, chosen: Indices, names: Sequen
 
 
 def policy_name(policy: Policy) -> str:
-    """Return what a policy is called in messages: its class."""
+    """Return the name of a policy in messages: its class."""
     return type(policy).__name__

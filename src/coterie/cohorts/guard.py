@@ -1,9 +1,9 @@
-"""The last refusal: no sum is opened that would tell fewer than T clients apart.
+"""The guard: it refuses to open a sum that would distinguish fewer than T clients.
 
-So et al. 2023 (Multi-RoundSecAgg, eq. 5) ask for strong privacy T: everything a server can compute from
-all the sums it ever saw is a combination of sums over disjoint groups of at least T clients. That holds exactly if
-every class of identical non-zero columns of the participation matrix has at least T members
-(:mod:`coterie.cohorts.classes`). The :class:`Guard` looks only at the classes that a row touches.
+So et al. 2023 (Multi-RoundSecAgg, eq. 5) require strong privacy T: everything that a server can compute from all the
+sums it ever saw is a combination of sums over disjoint groups of at least T clients. This holds exactly if every class
+of identical non-zero columns of the participation matrix has at least T members (:mod:`coterie.cohorts.classes`). The
+:class:`Guard` processes only the classes that a row intersects.
 """
 
 from collections.abc import Collection, Iterator
@@ -13,7 +13,7 @@ from coterie.errors import ConfigError, InputError, Separation, SeparationRisk
 
 
 class Guard:
-    """A watch over the history, row by row: it knows the classes and what was promised to them."""
+    """The classes of a history and the T promised so far, updated row by row."""
 
     def __init__(self) -> None:
         self._classes = Classes[str]()
@@ -28,8 +28,8 @@ class Guard:
     def check(self, aggregated: Collection[str], promised: int) -> None:
         """Raise :class:`SeparationRisk` unless strong T is at least ``promised`` after adding this row.
 
-        A promise can be raised (if every class is large enough already) but never lowered: earlier clients
-        took part because of it.
+        The promised T can be raised (if every class is large enough already) but never lowered: earlier clients took
+        part because of it.
         """
         if promised < 1:
             raise ConfigError(f"the promised T must be at least 1, not {promised}")
@@ -59,17 +59,17 @@ class Guard:
         if 0 < len(newcomers) < promised:
             latest = max((self._latest[known] for known in touched), default=None)
             yield Separation(tuple(sorted(newcomers)), latest)
-        if promised > self._promised:  # a raised promise also covers the classes this row leaves alone
+        if promised > self._promised:  # a raised promise also covers the classes that this row does not intersect
             for known, members in enumerate(self._classes.members):
                 if known not in touched and len(members) < promised:
                     yield Separation(tuple(sorted(members)), self._latest[known])
 
 
 def client_names(clients: Collection[str]) -> tuple[str, ...]:
-    """Put a set of clients into the one order in which it is stored, compared and hashed."""
+    """Return the names of a set of clients in the order in which it is stored, compared and hashed."""
     if isinstance(clients, str) or not all(isinstance(name, str) and name for name in clients):
         raise InputError("a set of clients is a collection of non-empty names")
-    names = tuple(sorted({str(name) for name in clients}))  # numpy's strings become plain ones
+    names = tuple(sorted({str(name) for name in clients}))  # converts numpy strings to str
     try:
         "".join(names).encode()
     except UnicodeEncodeError:

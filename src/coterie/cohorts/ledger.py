@@ -1,19 +1,19 @@
-"""The ledger of participation: what was aggregated, written down before it is revealed.
+"""The ledger of participation: it records which clients are aggregated, before their sum is revealed.
 
-Multi-round privacy (So et al. 2023) is a property of *all* the sums a server ever saw. The history of
-aggregated sets is therefore the privacy state: whoever loses a row of it can no longer tell what the next sum
-gives away. The ledger is durable, append-only and hash-chained, and a round is recorded in this order::
+Multi-round privacy (So et al. 2023) is a property of *all* the sums a server ever saw. The history of aggregated sets
+is therefore the privacy state: without a row of it, the effect of the next sum cannot be computed. The ledger is
+durable, append-only and hash-chained, and a round is recorded in this order::
 
-    reveal(A)    the sum over A is about to be opened: checked against the promise and committed first;
+    reveal(A)    the sum over A is about to be opened: it is checked against the promise and committed first;
                  only then may a share leave any client
     complete()   the sum was opened    or    abort()   it was not, but shares may have left
 
-A crash in between can only count a row that nobody saw, never miss one that somebody saw. Every ``reveal``
-is a row of the participation matrix whatever follows it, for a share that has left cannot be called back.
+A crash in between can add a row that no server saw, but can never miss one that a server saw. Every ``reveal`` is a
+row of the participation matrix whatever follows, because a share cannot be recalled.
 
-A server that starts again after a crash may take up the round it was in with ``resuming=True``: what is recorded
-already is then compared instead of refused. A second sum over the same clients adds nothing to the row space, so
-the promise holds as before; a sum over others would be another row, and is a conflict.
+A server that restarts after a crash may continue its round with ``resuming=True``: an existing entry is then compared
+instead of refused. A second sum over the same clients adds nothing to the row space, so the promise still holds. A sum
+over other clients would be another row, and is a conflict.
 """
 
 import operator
@@ -52,7 +52,7 @@ _INCOMPLETE = (Outcome.REVEALED, Outcome.ABORTED_AFTER_REVEAL)
 
 
 class _State:
-    """What the entries so far add up to."""
+    """The state computed from the entries so far."""
 
     def __init__(self) -> None:
         self.head = START
@@ -77,8 +77,8 @@ class _State:
 class Ledger:
     """The durable history of one population, shared by all servers that aggregate it.
 
-    Methods that write return the new :class:`Head` once it is durable; a copy kept elsewhere lets
-    :meth:`verify` find a truncated or rewritten ledger. Whatever :meth:`reveal` raises, reveal nothing.
+    Methods that write return the new :class:`Head` once it is durable. Keep a copy of it elsewhere: with it,
+    :meth:`verify` detects a truncated or rewritten ledger. If :meth:`reveal` raises any exception, reveal nothing.
     """
 
     def __init__(self, store: LedgerStore) -> None:
@@ -88,24 +88,24 @@ class Ledger:
 
     @classmethod
     def open(cls, location: str | os.PathLike[str], *, create: bool = True, timeout: float = 30.0) -> Self:
-        """Open a ledger: a path is an SQLite file on a local disk, anything with ``://`` an SQLAlchemy URL.
+        """Open a ledger. A path is an SQLite file on a local disk; a text with ``://`` is an SQLAlchemy URL.
 
-        With ``create=False`` a place that holds no ledger is refused, not given one. ``timeout`` is how many
-        seconds a writer waits for its turn.
+        With ``create=False``, a place without a ledger is refused instead of initialised. ``timeout`` is the number of
+        seconds that a writer waits for the lock.
         """
         return cls(LedgerStore.open(location, create=create, timeout=timeout))
 
     @classmethod
     def inspect(cls, location: str | os.PathLike[str], *, timeout: float = 30.0, limit: int | None = None) -> Self:
-        """Open an existing ledger to read it and nothing else: neither the place nor the file need be writable.
+        """Open an existing ledger read-only. Neither the folder nor the file needs to be writable.
 
-        An SQLite file is read as it is now, from a copy that is gone when the ledger is closed. A ledger of more than
-        ``limit`` bytes raises :class:`~coterie.errors.LogTooLarge`.
+        An SQLite file is read in its current state, from a copy that is deleted when the ledger is closed. A ledger of
+        more than ``limit`` bytes raises :class:`~coterie.errors.LogTooLarge`.
         """
         return cls(LedgerStore.open(location, create=False, timeout=timeout, inspecting=True, limit=limit))
 
     def close(self) -> None:
-        """Give the database connections back."""
+        """Close the database connections."""
         self._store.close()
 
     def __enter__(self) -> Self:
@@ -128,18 +128,18 @@ class Ledger:
     ) -> Head:
         """Record that the sum over ``aggregated`` is about to be opened, before any share leaves a client.
 
-        One transaction reads what other servers recorded, checks that with this row strong T of the history
-        is at least ``promised`` (see :class:`~coterie.cohorts.guard.Guard`; T = 1 promises nothing) and
-        writes the row. ``roster`` is the digest of the roster under which the clients take part, ``recipe`` that of the
-        way in which contributions were made, if the roster fixes one.
+        One transaction reads what other servers recorded, checks that strong T of the history with this row is at least
+        ``promised`` (see :class:`~coterie.cohorts.guard.Guard`; T = 1 promises nothing), and writes the row. ``roster``
+        is the digest of the roster under which the clients take part. ``recipe`` is the digest of how contributions are
+        made, if the roster fixes it.
 
-        Raises :class:`~coterie.errors.SeparationRisk` if the promise would be broken, and
-        :class:`LedgerConflict` if the round is already recorded. With ``resuming``, a round that is recorded with
-        exactly these clients, this promise and this roster is no conflict, and nothing more is written.
+        Raises :class:`~coterie.errors.SeparationRisk` if the promise would be broken, and :class:`LedgerConflict` if
+        the round is already recorded. With ``resuming``, a round recorded with exactly these clients, this promise and
+        this roster is not a conflict, and nothing more is written.
         """
         names = client_names(aggregated)
         if not names:
-            raise InputError("there is nothing to reveal about no clients: skip or abort the round")
+            raise InputError("no clients are to be aggregated, so there is nothing to reveal: skip or abort the round")
         return self._record(
             round_number,
             EntryKind.REVEAL,
@@ -157,29 +157,29 @@ class Ledger:
     def abort(self, round_number: int, reason: str, *, resuming: bool = False) -> Head:
         """Record that a round ended without a result, before or after its reveal was recorded.
 
-        The two are told apart by :meth:`outcomes`; once recorded, a reveal stays a row of the matrix.
+        :meth:`outcomes` distinguishes the two. Once recorded, a reveal remains a row of the matrix.
         """
         return self._record(round_number, EntryKind.ABORT, reason=reason, resuming=resuming)
 
     def skip(self, round_number: int, reason: str, *, resuming: bool = False) -> Head:
-        """Record a round in which nobody was selected."""
+        """Record a round in which no clients were selected."""
         return self._record(round_number, EntryKind.SKIP, reason=reason, resuming=resuming)
 
     def head(self) -> Head:
-        """Return the end of the chain; kept outside this database, it shows whether the tail goes missing."""
+        """Return the end of the chain. A copy kept outside this database shows whether the tail is missing."""
         with self._store.reading() as connection:
             return self._store.head(connection)
 
     def entries(self) -> Iterator[Entry]:
-        """Yield all entries in order, each checked against the chain and the life of its round as it is read."""
+        """Yield all entries in order, after checking each against the chain and the state of its round."""
         return self._replay(_State())
 
     def verify(self, expected_head: Head | None = None) -> Head:
         """Check the whole ledger from its first entry and return its head.
 
-        Raises :class:`LedgerTampered`, naming the first entry that shows a change, a removal or a move.
-        A ledger that lost its tail, or was computed anew, is a valid chain: those are found only with an
-        ``expected_head`` that was kept elsewhere. The ledger may have grown since.
+        Raises :class:`LedgerTampered` with the first entry that was changed, removed or moved. A ledger that lost its
+        tail, or was recomputed, is a valid chain: this is detected only with an ``expected_head`` that was kept
+        elsewhere. The ledger may have grown since.
         """
         state = _State()
         for entry in self._replay(state):
@@ -190,10 +190,10 @@ class Ledger:
         return state.head
 
     def outcomes(self) -> dict[int, Outcome]:
-        """Tell how every recorded round stands, in the order of their first entries.
+        """Return the state of every recorded round, in the order of their first entries.
 
-        After a crash, abort the rounds that are still :attr:`Outcome.REVEALED` and that no other server is
-        running. New rounds can go on either way.
+        After a crash, abort the rounds that are still :attr:`Outcome.REVEALED` and that no other server is running. New
+        rounds are possible either way.
         """
         state = _State()
         for _ in self._replay(state):
@@ -201,16 +201,16 @@ class Ledger:
         return state.outcomes
 
     def latest(self) -> int:
-        """Return the highest number that a recorded round has; 0 before the first."""
+        """Return the highest recorded round number; 0 before the first."""
         with self._mutex, self._store.reading() as connection:
             return max(self._catch_up(connection).outcomes, default=0)
 
     def rows(self) -> Iterator[tuple[int, tuple[str, ...]]]:
-        """Yield the rows of P: every revealed round with the sorted names of the clients aggregated."""
+        """Yield the rows of P: every revealed round with the sorted names of its aggregated clients."""
         return ((entry.round, entry.aggregated) for entry in self.entries() if entry.kind is EntryKind.REVEAL)
 
     def revealed(self, round_number: int) -> tuple[str, ...]:
-        """Return the clients of a round's row; nobody, if nothing of it can have been seen."""
+        """Return the clients of a round's row; empty if nothing of the round can have been seen."""
         with self._mutex, self._store.reading() as connection:
             self._catch_up(connection)
             entry = self._store.find(connection, round_number, EntryKind.REVEAL)
@@ -219,18 +219,18 @@ class Ledger:
     def participation(self, clients: Iterable[str] = ()) -> Participation:
         """Return the whole history: rounds in the order of recording, clients sorted by name.
 
-        Every recorded round is there; those that were skipped, or aborted before anything could be seen, with nobody.
-        ``clients`` are known even if they were never aggregated.
+        All recorded rounds are included. Rounds that were skipped, or aborted before anything could be seen, have no
+        clients. ``clients`` are included even if they were never aggregated.
         """
         state = _State()
         rounds: dict[int, tuple[str, ...]] = {}
         recipes: dict[str, None] = {}
-        known: dict[str, str] = {}  # one object for each name, not one each time that it occurs
+        known: dict[str, str] = {}  # interns names: one object per name instead of one per occurrence
         for entry in self._replay(state):
             if entry.kind is EntryKind.REVEAL:
                 recipes[entry.recipe.hex()] = None
             aggregated = tuple([known.setdefault(name, name) for name in entry.aggregated])
-            rounds[entry.round] = aggregated or rounds.get(entry.round, ())  # only a reveal has any
+            rounds[entry.round] = aggregated or rounds.get(entry.round, ())  # only a reveal has clients
         names = sorted(set(clients).union(*rounds.values()))
         number = {name: position for position, name in enumerate(names)}
         members = tuple(tuple(number[name] for name in aggregated) for aggregated in rounds.values())
@@ -241,8 +241,8 @@ class Ledger:
     def frequencies(self, before: int | None = None) -> Counter[str]:
         """Count how often each client was aggregated (f in Algorithm 2 of So et al. 2023).
 
-        With ``before``, only rounds with a lower number count. The counts are kept: what was read once is not read
-        again, but for the rounds from ``before`` on.
+        With ``before``, only rounds with a lower number count. The counts are cached: entries are read once, except for
+        rounds from ``before`` on.
         """
         with self._mutex, self._store.reading() as connection:
             state = self._catch_up(connection)
@@ -253,14 +253,14 @@ class Ledger:
         return +counts
 
     def _replay(self, state: _State) -> Iterator[Entry]:
-        """Yield all entries from the first one on, each after it was applied to ``state``."""
+        """Yield all entries from the first one on, after applying each to ``state``."""
         with self._store.reading() as connection:
             for head, entry in self._store.walk(connection):
                 state.apply(head, entry)
                 yield entry
 
     def _catch_up(self, connection: Connection) -> _State:
-        """Apply what was recorded since this ledger was last read."""
+        """Apply the entries recorded since this ledger was last read."""
         for head, entry in self._store.walk(connection, self._state.head):
             self._state.apply(head, entry)
         return self._state
@@ -277,7 +277,7 @@ class Ledger:
         reason: str = "",
         resuming: bool = False,
     ) -> Head:
-        number = operator.index(round_number)  # numpy's integers become plain ones
+        number = operator.index(round_number)  # converts numpy integers to int
         if not 0 <= number < 2**63:
             raise InputError(f"a round number is between 0 and 2^63 - 1, not {number}")
         with self._mutex, self._store.writing() as connection:
@@ -303,7 +303,7 @@ class Ledger:
                 promised=operator.index(promised),
                 roster=roster,
                 recipe=recipe,
-                # A reason may quote a peer's bytes; it must never keep an abort from being recorded.
+                # A reason may quote a peer's bytes. They must never prevent an abort from being recorded.
                 reason=reason.encode(errors="backslashreplace").decode(),
             )
             return self._store.append(connection, entry)

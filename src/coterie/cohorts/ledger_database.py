@@ -1,6 +1,6 @@
-"""The database that a ledger lives in: opened for servers, or read without a trace for an audit.
+"""The database of a ledger: opened by servers for writing, or read by an audit without changing it.
 
-How an SQLite file is inspected is in :mod:`coterie.cohorts.ledger_inspection`.
+:mod:`coterie.cohorts.ledger_inspection` reads SQLite files for audits.
 """
 
 import os
@@ -20,7 +20,7 @@ from coterie.errors import ConfigError
 
 
 class Database(NamedTuple):
-    """An open database, and what is to be given back in the end."""
+    """An open database, and the resources to release when it is closed."""
 
     engine: Engine
     resources: ExitStack
@@ -35,7 +35,7 @@ def open_database(
     timeout: float,
     limit: int | None = None,
 ) -> Database:
-    """Open the database at a path (an SQLite file) or an SQLAlchemy URL; it holds ``table``, or is given it.
+    """Open the database at a path (an SQLite file) or an SQLAlchemy URL, and create ``table`` if it is missing.
 
     A file of more than ``limit`` bytes is not inspected.
     """
@@ -43,12 +43,12 @@ def open_database(
         is_url = isinstance(location, str) and "://" in location
         url = make_url(str(location)) if is_url else URL.create("sqlite", database=os.fspath(location))
         backend = url.get_backend_name()
-    except (SQLAlchemyError, ImportError, ValueError) as error:  # the last for a port that is no number
+    except (SQLAlchemyError, ImportError, ValueError) as error:  # ValueError: a port that is not a number
         raise ConfigError(f"this database cannot be used for a ledger: {error}") from error
     shown = url.render_as_string(hide_password=True)
     if backend == "sqlite" and url.database and not create and not Path(url.database).is_file():
         raise ConfigError(f"there is no ledger at {shown}")
-    size = 0  # of a file that is inspected
+    size = 0  # of the inspected file
     with ExitStack() as resources:
         try:
             if backend == "sqlite" and url.database and inspecting:
@@ -72,7 +72,7 @@ def _make_engine(url: URL, timeout: float, *, inspecting: bool) -> Engine:
     if url.get_backend_name() == "sqlite":
         options["connect_args"] = {"timeout": timeout}
     if url.get_backend_name() == "postgresql":
-        # After it got its turn, a writer must see what the one before it committed.
+        # After a writer gets the lock, it must see what the previous writer committed.
         options["isolation_level"] = "READ COMMITTED"
         options["execution_options"] = {"postgresql_readonly": inspecting}
     try:
@@ -85,16 +85,16 @@ def _make_engine(url: URL, timeout: float, *, inspecting: bool) -> Engine:
 
 
 def _prepare_sqlite(timeout: float, connection: sqlite3.Connection, _record: object) -> None:
-    # The driver must not open transactions of its own accord: a writer says BEGIN IMMEDIATE itself.
+    # The driver must not open transactions itself: a writer issues BEGIN IMMEDIATE.
     connection.isolation_level = None
-    # FULL: with WAL, a commit is on disk when it returns (NORMAL could lose it when power fails).
+    # FULL: with WAL, a commit is on disk when it returns (NORMAL could lose it in a power failure).
     connection.execute("PRAGMA synchronous = FULL")
     give_up = time.monotonic() + timeout
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as error:
-            # For this one statement SQLite does not wait itself while others have the file open.
+            # For this one statement SQLite does not wait while others have the file open.
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
                 raise
             time.sleep(0.01)
@@ -115,5 +115,5 @@ def _find_table(engine: Engine, table: Table, *, create: bool) -> bool:
     except DBAPIError:
         if not inspect(engine).has_table(table.name):
             raise
-        # else another server created it between our look and our attempt
+        # otherwise another server created it between our check and our attempt
     return inspect(engine).has_table(table.name)

@@ -1,12 +1,13 @@
-"""The inspection of a ledger's SQLite file, which a stranger may have written.
+"""Inspection of a ledger's SQLite file, which may come from an untrusted source.
 
-SQLite itself would write beside a file in WAL mode, and could not open one where it must not write. What a server that
-crashed, or still runs, left in the WAL is not in the file either. So a file is inspected as a copy, with its WAL.
+SQLite itself would write next to a file in WAL mode, and cannot open one in a folder that is not writable. Data in the
+WAL of a running or crashed server is not in the file either. A file is therefore copied together with its WAL, and the
+copy is inspected.
 
-A database is a program as much as a file: a view can have endless rows, a generated column or a default can be larger
-than the file, and damaged pages can refer to each other so that a small file seems to hold a large table. Here the
-tables must be plain, the ledger's columns must be stored, and every page may be used once. Then no more can be read
-than the file holds.
+A database can act like a program: a view can have endless rows, a generated column or a default can be larger than the
+file, and damaged pages can refer to each other so that a small file seems to hold a large table. Here only plain
+tables are accepted, the ledger's columns must be stored, and every page may be used once. Then no more can be read than
+the file holds.
 """
 
 import os
@@ -20,17 +21,17 @@ from pathlib import Path
 from coterie.cohorts.log_size import check_size
 from coterie.errors import ConfigError, InputError
 
-_COPIES = 10  # attempts to copy a file that a server keeps writing to
+_COPIES = 10  # attempts to copy a file while a server writes to it
 _PIECE = 1 << 20  # bytes copied at once
-_OLDEST = (3, 37)  # the first SQLite that has everything used here; it is of 2021
-_STEPS = 1_000_000  # of SQLite's machine for reading the schema: a ledger's takes some hundred
+_OLDEST = (3, 37)  # the first SQLite with everything used here (2021)
+_STEPS = 1_000_000  # steps of SQLite's machine to read the schema; a ledger's schema needs some hundred
 _STORED = re.compile(r"CREATE TABLE\b", re.IGNORECASE)
 
 
 def copy_file(database: str, folder: str, limit: int | None) -> tuple[Path, int]:
-    """Copy an SQLite file and its WAL: once more whenever a server wrote to one of them meanwhile.
+    """Copy an SQLite file and its WAL. Repeat if a server wrote to one of them meanwhile.
 
-    Returns where the copy is, and how many bytes both have.
+    Returns the path of the copy and the size of both in bytes.
     """
     if sqlite3.sqlite_version_info < _OLDEST:
         raise ConfigError(f"a ledger can be inspected with SQLite 3.37 or newer; this is {sqlite3.sqlite_version}")
@@ -41,15 +42,15 @@ def copy_file(database: str, folder: str, limit: int | None) -> tuple[Path, int]
         copied = 0
         for source, target in pairs:
             target.unlink(missing_ok=True)
-            with suppress(FileNotFoundError):  # there need be no WAL, and the last server takes it away
+            with suppress(FileNotFoundError):  # the WAL is optional, and the last server deletes it
                 copied = _copy_bytes(source, target, copied, limit)
         if before == [_stamp(source) for source, _ in pairs]:
             return copy, copied
-    raise ConfigError("the ledger is written to all the time: try again")
+    raise ConfigError("a server keeps writing to the ledger while it is copied: try again")
 
 
 def _copy_bytes(source: str, target: Path, copied: int, limit: int | None) -> int:
-    """Copy a plain file after ``copied`` bytes of others, up to ``limit``: a link may lead to an endless device."""
+    """Copy a plain file after ``copied`` bytes of others, up to ``limit`` (a link may lead to an endless device)."""
     descriptor = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb", buffering=0) as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -72,7 +73,7 @@ def _stamp(path: str) -> tuple[int, int, int] | None:
 
 
 def distrust(connection: sqlite3.Connection, _record: object) -> None:
-    """Prepare a connection to a stranger's file: nothing is written, and nothing in its schema is carried out."""
+    """Prepare a connection to an untrusted file: nothing is written, and nothing in its schema is executed."""
     connection.isolation_level = None
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
     for pragma in ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON", "ignore_check_constraints = ON"):
@@ -80,11 +81,11 @@ def distrust(connection: sqlite3.Connection, _record: object) -> None:
 
 
 def check_plain(connection: sqlite3.Connection, table: str, columns: Collection[str], size: int) -> bool:
-    """Raise :class:`InputError` unless all tables are plain, and no more is in them than fits in ``size`` bytes.
+    """Raise :class:`InputError` unless all tables are plain and their content fits in ``size`` bytes.
 
-    Tells whether there is a ``table`` at all.
+    Returns whether ``table`` exists.
     """
-    connection.set_progress_handler(lambda: 1, _STEPS)  # interrupts: the schema is a table too, and may be endless
+    connection.set_progress_handler(lambda: 1, _STEPS)  # interrupts: the schema is a table too and may be endless
     try:
         schema = connection.execute("SELECT type, name, sql FROM sqlite_schema")
         for kind, name, statement in schema:
@@ -110,7 +111,7 @@ def check_plain(connection: sqlite3.Connection, table: str, columns: Collection[
             f"cannot read the ledger: the database is malformed: {pages[0]:,} pages do not fit in its file"
         )
     (verdict,) = connection.execute(f"PRAGMA quick_check({table})").fetchone()
-    # Whether values are missing is for the chain of digests to say, which names the entry.
+    # Missing values are found by the chain of digests, which names the entry.
     if verdict != "ok" and not str(verdict).startswith("NULL value in"):
         first = str(verdict).removeprefix("*** in database main ***\n").partition("\n")[0]
         raise InputError(f"cannot read the ledger: the database is malformed: {first[:200]}")

@@ -1,13 +1,13 @@
-"""A hash-chained, append-only table of ledger entries in any SQL database.
+"""A hash-chained, append-only table of ledger entries in an SQL database.
 
-Every entry is one JSON document. Its digest is the SHA-256 of exactly the bytes stored, and it contains
-the digest of the entry before it, so changing, removing or exchanging entries breaks the chain at a place
-that can be named. What no chain shows by itself is that its tail is missing, or that somebody with write
-access computed all of it anew: to find that, keep a :class:`Head` somewhere else and check against it.
+Every entry is one JSON document. Its digest is the SHA-256 of exactly the stored bytes, and it contains the digest of
+the previous entry. Changing, removing or exchanging entries therefore breaks the chain at a known place. The chain
+alone does not show that its tail is missing, or that it was recomputed by a party with write access. To detect that,
+keep a :class:`Head` elsewhere and check against it.
 
-Two servers cannot fork the chain. Writers take turns: by an immediate transaction on SQLite, by an advisory
-lock on PostgreSQL. On a database whose locks we do not know, the unique sequence number and predecessor let
-only one of two entries in. Nothing here updates or deletes, so a database can withhold the right to.
+Two servers cannot fork the chain. Writers take turns: by an immediate transaction on SQLite, by an advisory lock on
+PostgreSQL. On other databases, the unique sequence number and predecessor admit only one of two concurrent entries.
+Nothing here updates or deletes, so the database may deny these rights.
 """
 
 import hashlib
@@ -42,14 +42,14 @@ from coterie.errors import InputError, LedgerConflict, LedgerTampered, LocalProt
 
 
 class Head(NamedTuple):
-    """The end of a chain: it fixes every entry up to and including ``sequence``. In words, SEQUENCE:DIGEST."""
+    """The end of a chain. It fixes every entry up to and including ``sequence``. As text: SEQUENCE:DIGEST."""
 
     sequence: int
     digest: str
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a head as ``str`` writes it."""
+        """Parse a head as written by ``str``."""
         if not re.fullmatch(r"[0-9]{1,18}:[0-9a-f]{64}", text):
             raise InputError("the head of a ledger is SEQUENCE:DIGEST, a number and 64 hexadecimal digits")
         sequence, digest = text.split(":")
@@ -64,7 +64,7 @@ START = Head(0, "0" * 64)
 
 
 class EntryKind(StrEnum):
-    """What an entry says about its round."""
+    """The kind of an entry: what happened in its round."""
 
     REVEAL = "reveal"
     COMPLETE = "complete"
@@ -73,9 +73,9 @@ class EntryKind(StrEnum):
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="format", tag=1, omit_defaults=True):
-    """One entry, as it is stored. ``promised`` is 0 and ``aggregated`` empty unless the kind is *reveal*.
+    """One stored entry. ``promised`` is 0 and ``aggregated`` is empty unless the kind is *reveal*.
 
-    An empty ``recipe`` is not stored, so that entries from before there were recipes keep their bytes and their digest.
+    An empty ``recipe`` is not stored, so that entries written before recipes existed keep their bytes and digest.
     """
 
     sequence: int
@@ -100,11 +100,11 @@ _ENTRIES = Table(
     Column("body", LargeBinary, nullable=False),
     UniqueConstraint("round", "kind"),
 )
-_INDEXED = ("sequence", "round", "kind", "previous")  # fields that are columns too, for the constraints
+_INDEXED = ("sequence", "round", "kind", "previous")  # fields that are also columns, for the constraints
 _BODY = cast(_ENTRIES.c.body, LargeBinary).label("body")  # an edit can turn SQLite's bytes into text
 _ROWS_AT_ONCE = 256
 
-# Made once: SQLAlchemy takes longer to put a statement together than SQLite to carry it out.
+# Built once: SQLAlchemy takes longer to build a statement than SQLite to execute it.
 _APPEND = insert(_ENTRIES)
 _LAST = select(_ENTRIES.c.sequence, _ENTRIES.c.digest).order_by(_ENTRIES.c.sequence.desc()).limit(1)
 _LATER = (
@@ -123,7 +123,7 @@ _LOCK_NUMBER = int.from_bytes(b"coterie", "big")
 
 
 class LedgerStore:
-    """The chain in its database. :class:`~coterie.cohorts.ledger.Ledger` gives the entries their meaning."""
+    """The chain in its database. :class:`~coterie.cohorts.ledger.Ledger` interprets the entries."""
 
     def __init__(self, database: Database, timeout: float, *, inspecting: bool, limit: int | None = None) -> None:
         self._database = database
@@ -132,7 +132,7 @@ class LedgerStore:
         self._turn = {
             "sqlite": ["BEGIN IMMEDIATE"],
             "postgresql": [
-                # A commit that returns must be on disk, whatever this database's default is.
+                # A commit must be on disk when it returns, whatever the default of this database.
                 "SELECT set_config('synchronous_commit', 'on', true), "
                 f"set_config('lock_timeout', '{round(timeout * 1000)}', true)",
                 f"SELECT pg_advisory_xact_lock({_LOCK_NUMBER})",
@@ -149,26 +149,26 @@ class LedgerStore:
         inspecting: bool = False,
         limit: int | None = None,
     ) -> Self:
-        """Open the ledger at a path (an SQLite file) or an SQLAlchemy URL; when ``inspecting``, leave no trace.
+        """Open the ledger at a path (an SQLite file) or an SQLAlchemy URL; ``inspecting`` opens it read-only.
 
-        Of a ledger that is inspected, at most ``limit`` bytes are read.
+        At most ``limit`` bytes of an inspected ledger are read.
         """
         database = open_database(location, _ENTRIES, create=create, inspecting=inspecting, timeout=timeout, limit=limit)
         return cls(database, timeout, inspecting=inspecting, limit=limit)
 
     def close(self) -> None:
-        """Give the database connections back."""
+        """Close the database connections."""
         self._database.resources.close()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Lend a connection to read with; readers never wait for writers."""
+        """Provide a connection for reading. Readers never wait for writers."""
         with self._database.engine.connect() as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """Hold everybody else back from appending; commit at the end, undo on any exception."""
+        """Lock out other writers. Commit at the end; roll back on any exception."""
         if self._inspecting:
             raise LocalProtocolError("this ledger was opened to be inspected: nothing can be recorded in it")
         with self._database.engine.connect() as connection:
@@ -176,7 +176,7 @@ class LedgerStore:
                 for statement in self._turn:
                     connection.exec_driver_sql(statement)
             except OperationalError as error:
-                raise LedgerConflict(f"no turn to write to the ledger: {error.orig}") from error
+                raise LedgerConflict(f"cannot get the lock to write to the ledger: {error.orig}") from error
             try:
                 yield connection
                 connection.commit()
@@ -184,17 +184,17 @@ class LedgerStore:
                 raise LedgerConflict("another server wrote to the ledger at the same moment") from error
 
     def head(self, connection: Connection) -> Head:
-        """Return the end of the chain as the database states it, unchecked."""
+        """Return the end of the chain as stored, unchecked."""
         row = connection.execute(_LAST).first()
         return Head(row.sequence, row.digest) if row else START
 
     def walk(self, connection: Connection, start: Head = START) -> Iterator[tuple[Head, Entry]]:
-        """Yield every entry after ``start``, each checked against the last; ``start`` must still be there."""
+        """Yield every entry after ``start``, each checked against its predecessor; ``start`` must still exist."""
         with connection.execute(_LATER, {"start": start.sequence}) as rows:
             yield from _follow(self._counted(rows), start)
 
     def _counted(self, rows: Iterable[Row[*tuple[Any, ...]]]) -> Iterator[Row[*tuple[Any, ...]]]:
-        """Pass rows on, up to the limit: somebody else's database may have endless ones."""
+        """Yield rows up to the limit: an untrusted database may have endless rows."""
         read = 0
         for row in rows:
             if self._limit is not None:
@@ -203,17 +203,17 @@ class LedgerStore:
             yield row
 
     def find(self, connection: Connection, round_number: int, kind: EntryKind) -> Entry | None:
-        """Return the one entry of this kind for a round, inside :meth:`writing` and after :meth:`walk` checked it."""
+        """Return the only entry of this kind for a round. Call it inside :meth:`writing`, after :meth:`walk`."""
         body = connection.scalar(_FOUND, {"round": round_number, "kind": kind})
         return None if body is None else msgspec.json.decode(body, type=Entry)
 
     def revealed_since(self, connection: Connection, round_number: int, end: Head) -> Iterator[Entry]:
-        """Yield the reveals of rounds from ``round_number`` on, among the entries that were read up to ``end``."""
+        """Yield the reveals of rounds from ``round_number`` on, among the entries up to ``end``."""
         bodies = connection.scalars(_REVEALED_SINCE, {"round": round_number, "end": end.sequence})
         return (msgspec.json.decode(body, type=Entry) for body in bodies)
 
     def append(self, connection: Connection, entry: Entry) -> Head:
-        """Add one entry, inside :meth:`writing`; return the new head."""
+        """Add one entry, inside :meth:`writing`, and return the new head."""
         body = msgspec.json.encode(entry)
         head = Head(entry.sequence, hashlib.sha256(body).hexdigest())
         indexed = {name: getattr(entry, name) for name in _INDEXED}
@@ -236,7 +236,7 @@ def _checked(row: Row[*tuple[Any, ...]], before: Head) -> Entry:
     sequence = before.sequence + 1
     if row.sequence != sequence:
         raise LedgerTampered(sequence, "it is missing")
-    body = row.body or b""  # an edit can leave nothing, too
+    body = row.body or b""  # an edit can also leave NULL
     if hashlib.sha256(body).hexdigest() != row.digest:
         raise LedgerTampered(sequence, "its content does not match its digest")
     try:

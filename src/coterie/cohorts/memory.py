@@ -1,20 +1,21 @@
-"""A client's own memory: the roster it trusts, every session it entered, and what it answered in each.
+"""A client's memory: the roster it trusts, every session it entered, and its answers in each.
 
-A server's ledger protects clients only as far as the server is honest. A client therefore keeps, in one small file,
-what no server can talk it out of:
+A server's ledger protects clients only if the server is honest. Each client therefore keeps a small file that no
+server can change:
 
-* **the roster**: who there is, with which identity key and in which circle. The first one is trusted; from then on only
-  versions that follow it link by link, and only add and retire. A retired circle stays retired.
-* **the sessions**: a client enters a session once, ever, and takes each step in it once. That holds against a server
-  that replays its terms, and against a state restored from a backup: answering twice from one state would give
-  away the difference of two inputs, or both kinds of share of one peer.
-* **the sums** it helped to open: each holds its whole circle or nobody of it.
-* **what it fixed** at first use, under names that the transport chooses, such as its weight. The first value stays.
-* **its prekeys**, in the two-trip protocol: each is used once, ever, and its secret is erased then. Under one book
-  a client contributes once and answers for one survivor list. A message that comes again gets the same bytes.
+* **the roster**: all clients with their identity keys and circles. The first one is trusted. Later versions must follow
+  link by link, and may only add clients and retire circles. A retired circle stays retired.
+* **the sessions**: a client enters each session once and takes each step in it once. This protects against a server
+  that replays its terms, and against a state restored from a backup: two answers from one state would reveal the
+  difference of two inputs, or both kinds of share of one peer.
+* **the sums** it helped to open: each contains its whole circle or no member of it.
+* **fixed values**, under names that the transport chooses, such as its weight. The first value is permanent.
+* **prekeys**, in the two-trip protocol: each is used once, and its secret is then erased. Under one book a client
+  contributes once and answers for one survivor list. A repeated message gets the same bytes as before.
 
-What is written is on disk before the answer leaves, unless the file is not durable: then it is written by then, and
-survives the end of the process alone. A crash in between makes the client one that dropped out.
+
+Entries are on disk before the answer leaves the client. In a file that is not durable, they are written by then but
+survive only the end of the process, not a loss of power. A client that crashes in between counts as a dropout.
 """
 
 import hashlib
@@ -47,7 +48,7 @@ _TABLES = {
 
 
 class Answer(NamedTuple):
-    """A sum the client helped to open: the digest of the aggregated set, and whether the client was in it."""
+    """A sum that the client helped to open: the digest of the aggregated set, and whether it includes the client."""
 
     session: bytes
     clients_digest: str
@@ -55,16 +56,16 @@ class Answer(NamedTuple):
 
 
 class MemoryFile(DatabaseFile):
-    """The file that memories are kept in: one client's on its own machine, or those of all clients of a simulation.
+    """The file of one client's memory on its own machine, or of the memories of all clients of a simulation.
 
-    A simulation's file need not be durable: its clients go down together with their server.
+    The file of a simulation need not be durable: its clients and server stop together.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, durable: bool = True) -> None:
         super().__init__(path, _TABLES, "a client's memory", durable=durable)
 
     def of(self, client: Client) -> "ClientMemory":
-        """Return the memory of one client, empty the first time."""
+        """Return the memory of one client; it is empty the first time."""
         with self.reading() as connection:
             known = _known(connection, client.name)
         if known is None:
@@ -74,12 +75,12 @@ class MemoryFile(DatabaseFile):
                 known = _known(connection, client.name)
         identity, roster = known or (b"", None)
         if identity != client.identity:
-            raise ConfigError(f"{self._path} remembers {client.name} by another identity key")
+            raise ConfigError(f"{self._path} has another identity key for {client.name} than the one given")
         return ClientMemory(self, client, roster)
 
 
 class ClientMemory:
-    """What one client remembers; whatever it raises as a :class:`PeerProtocolError` is that client's refusal."""
+    """The memory of one client. A :class:`PeerProtocolError` from it means that the client refuses."""
 
     def __init__(self, file: MemoryFile, client: Client, roster: Roster | None) -> None:
         self._file = file
@@ -91,15 +92,15 @@ class ClientMemory:
 
     @property
     def roster(self) -> Roster | None:
-        """The roster this client trusts; None before the first."""
+        """The roster that this client trusts; None before the first."""
         return self._roster
 
     def trust(self, *rosters: Roster) -> None:
-        """Take over these rosters, one after the other; the last is trusted from then on.
+        """Accept these rosters, one after the other. The last one is the trusted roster from then on.
 
-        The first one ever is taken as it is. Every later one must name the one before it as its predecessor, and only
-        add and retire, so a client that missed some versions is shown them all. The roster trusted already may be
-        shown again, and those before it. This client must be on the last; it may have joined on the way there.
+        The first roster ever is accepted unchecked. Every later one must name the one before it as its predecessor, and
+        may only add clients and retire circles, so a client that missed versions needs all of them. The trusted roster
+        and earlier ones may be passed again. The client must be on the last roster; it may have joined in between.
         """
         name, last = self.client.name, rosters[-1]
         if self.client not in last.clients:
@@ -117,10 +118,10 @@ class ClientMemory:
         self._roster = last
 
     def follows(self, version: bytes) -> bool:
-        """Tell whether the roster with this digest is the one trusted, or one that leads to it link by link.
+        """Return whether the roster with this digest is the trusted one or a linked predecessor of it.
 
-        Versions that this client was never shown are not known to it. The file may hold a roster that was shown to
-        another client, so that a predecessor which is there need not have been compared with its successor.
+        Versions that this client never received do not count. The file may contain a roster that another client
+        received, so a stored predecessor need not have been compared with its successor.
         """
         roster = self._roster
         with self._file.writing() as connection:
@@ -135,9 +136,9 @@ class ClientMemory:
         return roster is not None
 
     def enter(self, session: bytes, roster: bytes | None = None) -> None:
-        """Note that the client enters a session; it does so once, ever, and only under the roster it trusts by now.
+        """Record that the client enters a session. It may do so only once, and only under the roster it trusts.
 
-        ``roster`` is the digest of the one that the session is under; another process may have trusted a later one.
+        ``roster`` is the digest of the session's roster. Another process may have accepted a later one meanwhile.
         """
         with self._file.writing() as connection:
             self._enter(connection, session, roster)
@@ -145,25 +146,25 @@ class ClientMemory:
     def _enter(self, connection: sqlite3.Connection, session: bytes, roster: bytes | None) -> None:
         trusted = _trusted(connection, self.client.name)
         if roster is not None and trusted is not None and trusted.digest != roster:
-            raise _refusal(f"the session is not under the roster that is trusted, version {trusted.version}")
+            raise _refusal(f"the session is not under the trusted roster, version {trusted.version}")
         try:
             connection.execute("INSERT INTO sessions VALUES (?, ?, 0, NULL, NULL)", (self.client.name, session))
         except sqlite3.IntegrityError:
             raise _refusal(f"session {session.hex()[:8]} was entered before") from None
 
     def advance(self, session: bytes, step: int) -> None:
-        """Note that the client answers for the ``step``-th time after it entered; each time once."""
+        """Record the client's ``step``-th answer in a session. Each step is answered once."""
         with self._file.writing() as connection:
             self._advance(connection, session, step)
 
     def agree(self, session: bytes, step: int, aggregated: Collection[str]) -> None:
-        """The same for the answer that helps to open the sum over these clients: the whole circle or nobody of it."""
+        """Record the answer that helps to open the sum over these clients: the whole circle or no member of it."""
         sum_over = self._sum_over(aggregated)
         with self._file.writing() as connection:
             self._advance(connection, session, step, *sum_over)
 
     def _sum_over(self, aggregated: Collection[str]) -> tuple[str, bool]:
-        """Return the digest of a set of clients and whether this client is in it; its circle must not be split."""
+        """Return the digest of a set of clients and whether it has this client. Refuse a set that splits its circle."""
         names = client_names(aggregated)
         circle = self._circle()
         inside = circle.intersection(names)
@@ -173,9 +174,9 @@ class ClientMemory:
         return clients_digest(names), bool(inside)
 
     def pledge(self, round_number: int, digest: bytes) -> bool:
-        """Note what the client puts into a round, before it does; tell whether it is what it put in before, if it did.
+        """Record the client's input to a round before it is used. Return whether it equals the one recorded before.
 
-        A round may be played again after a crash. What noise hides must then be the same, or the noise would be new.
+        A round may be repeated after a crash. The noisy input must then be the same: fresh noise would reveal more.
         """
         with self._file.writing() as connection:
             place = (self.client.name, round_number)
@@ -184,14 +185,14 @@ class ClientMemory:
         return bool(found[0] == digest)
 
     def fix(self, values: Mapping[str, bytes]) -> dict[str, bytes]:
-        """Keep values under these names, for good, and return what is kept: where there was one before, that one."""
+        """Store values under these names permanently. Return the stored values: an earlier one takes precedence."""
         with self._file.writing() as connection:
             rows = [(self.client.name, name, value) for name, value in values.items()]
             connection.executemany("INSERT OR IGNORE INTO fixed VALUES (?, ?, ?)", rows)
             return {name: value for name in values if (value := self._kept(connection, name)) is not None}
 
     def fixed(self, name: str) -> bytes | None:
-        """Return what was fixed under a name; None before the first time."""
+        """Return the value fixed under a name; None if there is none."""
         with self._file.writing() as connection:
             return self._kept(connection, name)
 
@@ -201,7 +202,7 @@ class ClientMemory:
         return None if found is None else bytes(found[0])
 
     def answers(self) -> list[Answer]:
-        """All sums the client helped to open, for comparison with a server's ledger."""
+        """Return all sums that the client helped to open, for comparison with a server's ledger."""
         with self._file.writing() as connection:
             rows = connection.execute(
                 "SELECT session, aggregated, taking_part FROM sessions"
@@ -230,7 +231,7 @@ class ClientMemory:
 
     @property
     def population(self) -> bytes:
-        """The digest of the first roster, which prekeys are signed for: it stays the same when the roster changes."""
+        """The digest of the first roster. Prekeys are signed for it, because it does not change with the roster."""
         roster = self._roster
         if roster is None:
             raise _refusal(f"{self.client.name} was never shown a roster")
@@ -248,12 +249,12 @@ class ClientMemory:
         return roster.predecessor or roster.digest
 
     def prekeys(self) -> list[bytes]:
-        """Return what the server is given of every unused prekey, oldest first."""
+        """Return the public part of every unused prekey, oldest first, for the server."""
         with self._file.reading() as connection:
             return prekey_tables.unused(connection, self.client.name)
 
     def keep_prekeys(self, made: Sequence[KeptPrekey], *, renew: bool = False) -> list[bytes]:
-        """Keep new prekeys and return all unused ones; with ``renew``, erase those there were before."""
+        """Store new prekeys and return all unused ones. With ``renew``, erase the earlier ones first."""
         with self._file.writing() as connection:
             if renew:
                 prekey_tables.discard(connection, self.client.name)
@@ -274,10 +275,10 @@ class ClientMemory:
         answered: Answered,
         fresh: Sequence[KeptPrekey] = (),
     ) -> None:
-        """Record a contribution, in one transaction: all of this is on disk before it leaves, or none.
+        """Record a contribution in one transaction, before it leaves the client.
 
-        The session is entered, the prekey ``key`` is used and its secret erased, ``fresh`` prekeys are kept, and so are
-        the reply and the state after it.
+        The session is entered, the prekey ``key`` is used and its secret erased, and ``fresh`` prekeys, the reply and
+        the state after it are stored.
         """
         kept = answered if self._file.durable else answered._replace(reply=None)
         with self._file.writing() as connection:
@@ -289,7 +290,7 @@ class ClientMemory:
     def answer_survivors(
         self, book: bytes, survivors: bytes, aggregated: Collection[str], step: int, answered: Answered
     ) -> None:
-        """Record the answer to a survivor list, named by its digest: one list for a book, ever, and each step once."""
+        """Record the answer to a survivor list, given by its digest: one list per book, and each step once."""
         sum_over = self._sum_over(aggregated)
         with self._file.writing() as connection:
             session = prekey_tables.fix_survivors(connection, self.client.name, book, survivors)
@@ -297,17 +298,17 @@ class ClientMemory:
             prekey_tables.record(connection, self.client.name, book, answered)
 
     def last_answer(self, book: bytes) -> Answered | None:
-        """Return the last message that was answered under a book; None if this client never contributed to it."""
+        """Return the last answered message of a book; None if this client never contributed to it."""
         with self._file.reading() as connection:
             return prekey_tables.last_answer(connection, self.client.name, book)
 
     def erase_states(self) -> None:
-        """Erase the secrets of all sessions with prekeys; what was answered stays known."""
+        """Erase the secrets of all sessions with prekeys. The answers stay recorded."""
         with self._file.writing() as connection:
             prekey_tables.erase_states(connection, self.client.name)
 
     def _circle(self) -> frozenset[str]:
-        """Name the circle of this client, retired or not: its members were summed together, and stay together."""
+        """Return the circle of this client, retired or not: its members were summed together and stay together."""
         roster = self._roster
         if roster is None:
             return frozenset()
@@ -315,16 +316,16 @@ class ClientMemory:
         for circle in roster.circles:
             if mine in circle:
                 return frozenset(roster.clients[mate].name for mate in circle)
-        raise _refusal(f"{self.client.name} waits for a circle, and is in no sum before it has one")
+        raise _refusal(f"{self.client.name} is not in a circle yet, and cannot be in a sum before that")
 
 
 def clients_digest(clients: Collection[str]) -> str:
-    """SHA-256 of a set of clients, independent of their order."""
+    """Return SHA-256 of a set of clients, independent of their order."""
     return hashlib.sha256(msgspec.json.encode(client_names(clients))).hexdigest()
 
 
 def _known(connection: sqlite3.Connection, client: str) -> tuple[bytes, Roster | None] | None:
-    """Return the identity key and the trusted roster that a client is remembered by; None if it is not."""
+    """Return the identity key and the trusted roster of a client; None if it is not in the file."""
     found = connection.execute(
         "SELECT identity, body FROM clients LEFT JOIN rosters ON digest = roster WHERE name = ?", (client,)
     ).fetchone()
@@ -338,12 +339,12 @@ def _trusted(connection: sqlite3.Connection, client: str) -> Roster | None:
 
 @lru_cache(maxsize=4)
 def _read(body: bytes) -> Roster:
-    """Read a roster once for all clients of a simulation."""
+    """Parse a roster, cached for all clients of a simulation."""
     return Roster.from_bytes(body)
 
 
 def _check_link(before: Roster, after: Roster) -> None:
-    """Refuse a roster that may not be trusted right after the one before."""
+    """Raise a refusal unless ``after`` may be trusted directly after ``before``."""
     if after.version != before.version + 1:
         raise _refusal(f"roster version {after.version} does not follow version {before.version}, the last shown")
     try:

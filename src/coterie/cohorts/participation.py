@@ -1,4 +1,4 @@
-"""Participation: who was aggregated in which round, the history that an audit judges."""
+"""Participation: which clients were aggregated in which round. This is the history that an audit examines."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from numpy.typing import ArrayLike, NDArray
 from coterie.errors import InputError
 
 Label = int | str
-"""How a log names a round."""
+"""The name of a round in a log."""
 
 
 def as_label(text: str) -> Label:
-    """Take whole numbers for numbers, so that rounds can be put in order."""
+    """Convert a text of digits to a number, so that rounds can be sorted."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else text
 
 
 @dataclass(frozen=True)
 class UnusedLine:
-    """A line of a log that could not be used, and why."""
+    """A line of a log that could not be used, with the reason."""
 
     line: int
     text: str
@@ -30,7 +30,7 @@ class UnusedLine:
 
 @dataclass(frozen=True)
 class Mentions:
-    """Mentions of clients in rounds that a log should not have: how many there are, and the first of them."""
+    """Irregular mentions of clients in rounds: their number, and the first of them."""
 
     count: int = 0
     first: tuple[tuple[Label, str], ...] = ()
@@ -38,25 +38,25 @@ class Mentions:
 
 @dataclass(frozen=True)
 class LogReading:
-    """How a log was understood: what was taken for what, and what was left out."""
+    """How a log was interpreted: the meaning of its columns, and what was left out."""
 
     format: str
     rounds: str = ""
-    """Where the rounds are, as in "column server_round"."""
+    """The place of the rounds, such as "column server_round"."""
     clients: str = ""
-    """Where the clients are."""
+    """The place of the clients."""
     left_out: tuple[tuple[str, int], ...] = ()
-    """What rows say that do not count, as in "status = dropped", and how many there are."""
+    """The values of rows that do not count, such as "status = dropped", with the number of such rows."""
     ignored: tuple[str, ...] = ()
-    """Columns that were not looked at."""
+    """Columns that were ignored."""
     order: str = ""
-    """What the rounds are sorted by: "number", "date" and so on, or "place in the log" if they are not."""
+    """The order of the rounds: "number", "date" and so on, or "place in the log" if they are not sorted."""
     duplicates: Mentions = Mentions()
-    """Clients that a round has more than once; they count once."""
+    """Clients that a round lists more than once; they count once."""
     contradictions: Mentions = Mentions()
-    """Clients that by one row are in a round's sum and by another are not; they count as aggregated."""
+    """Clients that are in a round's sum by one row and not by another; they count as aggregated."""
     sha256: str = ""
-    """The digest of the bytes that were read, before any unpacking; a ledger has its head instead."""
+    """The digest of the bytes of the log, before unpacking; a ledger has its head instead."""
     size: int = 0
     """Their number."""
     head: str = ""
@@ -65,7 +65,7 @@ class LogReading:
 
 @dataclass(frozen=True)
 class Participation:
-    """Who was aggregated in which round, in order; ``members`` holds positions in ``clients``."""
+    """The aggregated clients of every round, in order. ``members`` holds positions in ``clients``."""
 
     clients: tuple[str, ...]
     rounds: tuple[Label, ...]
@@ -73,21 +73,21 @@ class Participation:
     problems: tuple[UnusedLine, ...] = ()
     notes: tuple[str, ...] = ()
     reading: LogReading | None = None
-    """How it was read, if it comes from a log."""
+    """How the log was read, if this comes from a log."""
     recipes: tuple[str, ...] = ()
-    """Digests of the ways in which contributions were made, where a ledger names them; empty text where it does not.
+    """Digests of the recipes (how contributions were made) that a ledger names; an empty text if it names none.
 
-    With more than one, the matrix does not tell what the sums give away: the same clients, summed twice with two
-    recipes, are two equations.
+    With more than one, the matrix does not show what the sums reveal: the same clients, summed under two recipes, give
+    two independent equations.
     """
     further_problems: int = 0
-    """Lines that could not be used, beyond those listed."""
+    """The number of unusable lines that are not listed."""
 
     @classmethod
     def from_matrix(
         cls, matrix: ArrayLike, clients: Sequence[str] | None = None, rounds: Sequence[Label] | None = None
     ) -> Participation:
-        """Take a 0/1 matrix with a row for each round and a column for each client."""
+        """Make a history from a 0/1 matrix with a row for each round and a column for each client."""
         array = np.asarray(matrix)
         if array.ndim != 2 or array.dtype.kind not in "biuf" or not np.isin(array, (0, 1)).all():
             raise InputError("a participation matrix has two dimensions and no entries but 0 and 1")
@@ -97,7 +97,7 @@ class Participation:
             raise InputError(f"{array.shape[0]} rounds and {array.shape[1]} clients need as many unique names")
         if not all(name.strip() for name in names):
             raise InputError("a client has no name")
-        everyone = list(range(len(names)))  # one object for each client, not one each time that it takes part
+        everyone = list(range(len(names)))  # shares one object per client instead of one per participation
         members = (tuple(map(everyone.__getitem__, np.flatnonzero(row).tolist())) for row in array)
         return cls(names, labels, tuple(members))
 
@@ -115,6 +115,6 @@ class Participation:
         return matrix
 
     def __iter__(self) -> Iterator[tuple[Label, list[str]]]:
-        """Go through the rounds: label and the names of those aggregated."""
+        """Iterate over the rounds: label, and names of the aggregated clients."""
         for label, members in zip(self.rounds, self.members, strict=True):
             yield label, [self.clients[member] for member in members]

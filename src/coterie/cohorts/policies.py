@@ -1,13 +1,13 @@
-"""Policies: who takes part in a round.
+"""Policies: which clients take part in a round.
 
-A policy sees which clients are available and how often each was aggregated before, and names this round's
-cohort, or nobody, in which case the round is skipped. Only :class:`MultiRound` keeps clients together over many
-rounds. The others are the baselines So et al. 2023 measure it against, and :class:`BalancedHalves` shows how little a
-weaker definition of privacy promises. :data:`POLICIES` is the one table of them all.
+A policy receives the available clients and the number of times each was aggregated, and returns the cohort of this
+round, or nobody, in which case the round is skipped. Only :class:`MultiRound` and user partition keep clients together
+over many rounds. The others are the baselines of So et al. 2023; :class:`BalancedHalves` shows how little a weaker
+definition of privacy promises. :data:`POLICIES` is the table of all policies.
 
-A policy says what it promises by its ``circles`` (:mod:`coterie.cohorts.declaration`).
+A policy declares what it promises by its ``circles`` (:mod:`coterie.cohorts.declaration`).
 
-Frequencies count what was *aggregated*, not what was selected: the participation ledger is their source.
+Frequencies count *aggregated* clients, not selected ones. Their source is the participation ledger.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ Mode = Literal["uniform", "fair", "fairest"]
 
 
 class Policy(Protocol):
-    """Anything that can choose a cohort."""
+    """Selects the cohort of a round."""
 
     def select(self, available: Mask, frequencies: Indices, rng: np.random.Generator) -> Indices:
-        """Choose among ``available`` clients; their numbers, ascending. Nobody means: skip this round.
+        """Return the numbers of the selected clients, ascending; none to skip this round.
 
-        ``available`` and ``frequencies`` have one entry for each client, and ``rng`` is the only source of
-        randomness. Selection is public: the server knows it, so ``rng`` need not be a secret.
+        ``available`` and ``frequencies`` have one entry for each client, and ``rng`` is the only source of randomness.
+        The server learns the selection, so ``rng`` need not be secret.
         """
         ...
 
@@ -52,20 +52,20 @@ class Policy(Protocol):
 class MultiRound:
     """Unions of fixed circles (So et al. 2023, Algorithms 1 and 2): strong T over any number of rounds.
 
-    The family B of all unions of k circles is never listed: a uniform row of B inside the available clients
-    is a uniform k-subset of the complete circles. A round with fewer than k complete circles is skipped.
-    Every ``mode`` chooses from the same family, so privacy and skipped rounds do not depend on it:
+    The family B of all unions of k circles is never enumerated: a uniform row of B within the available clients is a
+    uniform k-subset of the complete circles. A round with fewer than k complete circles is skipped. All modes choose
+    from the same family, so privacy and skipped rounds do not depend on the ``mode``:
 
     * ``uniform`` (λ = 0): a uniform row, for clients that are all available equally often.
-    * ``fair`` (λ = 1): a uniform row among those that contain the least-frequent client. Algorithm 2 looks
-      for that client among all available ones and has no row left if one of its circle mates is missing;
-      here it is sought in complete circles only, ties broken at random.
+    * ``fair`` (λ = 1): a uniform row among those that contain the least-frequent client. Algorithm 2 looks for that
+      client among all available ones, and has no row left if a member of its circle is missing. Here only complete
+      circles are searched, with ties broken at random.
     * ``fairest``: the k least-frequent complete circles, ties broken at random. The experiments published
       with the paper do this; F is lower still.
 
-    ``survival`` below 1 is the probability that a selected client lasts to the end of the round. Circles that
-    break in the round contribute nothing, so 1/s^T times as many are selected, as far as they are complete;
-    ``cohort`` then holds on average and is no longer an upper bound.
+    ``survival`` below 1 is the probability that a selected client stays until the end of the round. Circles that break
+    in the round contribute nothing, so 1/s^T times as many are selected, as far as they are complete. ``cohort`` is
+    then an average and no longer an upper bound.
     """
 
     circles: Circles
@@ -76,30 +76,30 @@ class MultiRound:
     def __post_init__(self) -> None:
         if self.mode not in get_args(Mode):
             raise ConfigError(f"unknown mode {self.mode!r}; known are {', '.join(get_args(Mode))}")
-        _ = self.chosen, self.wanted  # refuse parameters that contradict each other now, not in a round
+        _ = self.chosen, self.wanted  # raises an error now, not in a round, if parameters contradict each other
 
     @cached_property
     def chosen(self) -> int:
-        """Number k of circles that make up a cohort."""
+        """The number k of circles in a cohort."""
         return circles_per_round(self.circles.sizes, self.cohort)
 
     @cached_property
     def wanted(self) -> int:
-        """Number of circles to select, with those that in-round loss is expected to break."""
+        """The number of circles to select, including those expected to break in the round."""
         return circles_wanted(self.circles.sizes, self.cohort, self.survival)
 
     @property
     def largest(self) -> int:
-        """The most clients that it selects at once."""
+        """The maximum number of clients in a selection."""
         return int(np.sort(self.circles.sizes)[::-1][: self.wanted].sum())
 
     @property
     def smallest(self) -> int:
-        """The fewest clients that it selects, if any."""
+        """The minimum number of clients in a selection that is not empty."""
         return int(np.sort(self.circles.sizes)[: self.chosen].sum())
 
     def select(self, available: Mask, frequencies: Indices, rng: np.random.Generator) -> Indices:
-        """Choose whole circles; see :class:`Policy`."""
+        """Select whole circles; see :class:`Policy`."""
         _check(available, frequencies, self.circles.span)
         complete = np.flatnonzero(self.circles.complete(available))
         if complete.size < self.chosen:
@@ -123,13 +123,13 @@ class Random:
 
     @property
     def largest(self) -> int:
-        """The most clients that it selects at once."""
+        """The maximum number of clients in a selection."""
         return self.cohort
 
     smallest = largest
 
     def select(self, available: Mask, frequencies: Indices, rng: np.random.Generator) -> Indices:
-        """Choose K available clients; see :class:`Policy`."""
+        """Select K available clients; see :class:`Policy`."""
         _check(available, frequencies)
         candidates = np.flatnonzero(available)
         if candidates.size < self.cohort:
@@ -145,13 +145,13 @@ class WeightedRandom:
 
     @property
     def largest(self) -> int:
-        """The most clients that it selects at once."""
+        """The maximum number of clients in a selection."""
         return self.cohort
 
     smallest = largest
 
     def select(self, available: Mask, frequencies: Indices, rng: np.random.Generator) -> Indices:
-        """Choose the K least-used available clients; see :class:`Policy`."""
+        """Select the K available clients with the lowest frequencies; see :class:`Policy`."""
         _check(available, frequencies)
         candidates = np.flatnonzero(available)
         if candidates.size < self.cohort:
@@ -161,23 +161,23 @@ class WeightedRandom:
 
 @dataclass(frozen=True)
 class Iid:
-    """Each available client independently with one probability. Strong T = 1; the cohort's size varies.
+    """Each available client independently, with one probability. Strong T = 1; the cohort size varies.
 
-    :meth:`aiming_at` gives the probability K / Σ(1 - p_i) that makes the expected size K.
+    :meth:`aiming_at` computes the probability K / Σ(1 - p_i) for an expected size of K.
     """
 
     probability: float
 
     @classmethod
     def aiming_at(cls, cohort: int, dropout: Reals) -> Iid:
-        """Return the policy whose cohorts have ``cohort`` clients on average, given everyone's dropout."""
+        """Return the policy whose cohorts have ``cohort`` clients on average, given the dropout of all clients."""
         expected = float(np.sum(1.0 - dropout))
         if not 0 < cohort < expected:
             raise ConfigError(f"i.i.d. selection of {cohort} needs more than the {expected:.4g} expected")
         return cls(cohort / expected)
 
     def select(self, available: Mask, frequencies: Indices, rng: np.random.Generator) -> Indices:
-        """Toss one coin for each available client; see :class:`Policy`."""
+        """Draw independently for each available client; see :class:`Policy`."""
         _check(available, frequencies)
         return np.flatnonzero(available & (rng.random(available.size) < self.probability))
 
@@ -186,10 +186,10 @@ class Iid:
 class BalancedHalves:
     """WEAK: K/2 clients from each half of the population. Strong T = 1.
 
-    The vector with +1 on one half and -1 on the other is orthogonal to every row, so no single model is ever
-    in the row space and weak T is at least 2. But differences x_i - x_j within a half and sums x_i + x_j
-    across the halves are: whoever knows one model learns them all. The policy is here to show how little
-    weak privacy promises, and is not meant for use.
+    The vector with +1 on one half and -1 on the other is orthogonal to every row, so no single model is ever in the row
+    space, and weak T is at least 2. But differences x_i - x_j within a half and sums x_i + x_j across the halves are in
+    it: with one model, all others can be computed. The policy demonstrates how little weak privacy promises. Do not
+    use it.
     """
 
     cohort: int
@@ -200,13 +200,13 @@ class BalancedHalves:
 
     @property
     def largest(self) -> int:
-        """The most clients that it selects at once."""
+        """The maximum number of clients in a selection."""
         return self.cohort
 
     smallest = largest
 
     def select(self, available: Mask, frequencies: Indices, rng: np.random.Generator) -> Indices:
-        """Choose K/2 available clients below and K/2 above the middle; see :class:`Policy`."""
+        """Select K/2 available clients of each half; see :class:`Policy`."""
         _check(available, frequencies)
         candidates, middle = np.flatnonzero(available), available.size // 2
         halves = candidates[candidates < middle], candidates[candidates >= middle]
@@ -217,9 +217,9 @@ class BalancedHalves:
 
 @dataclass(frozen=True, eq=False)
 class PolicySettings:
-    """What a policy is made for: clients with these dropout probabilities, and cohorts of K = ``cohort``.
+    """The parameters of a policy: the clients' dropout probabilities, and K = ``cohort``.
 
-    The rest concerns multi-round selection; ``similar`` puts clients of like availability into a circle.
+    The others apply to multi-round selection only; ``similar`` composes circles of clients of similar availability.
     """
 
     dropout: Reals
@@ -232,11 +232,10 @@ class PolicySettings:
 
 @dataclass(frozen=True)
 class PolicyKind:
-    """A way to choose cohorts, as a configuration names it.
+    """A kind of policy, as a configuration names it.
 
-    ``compose`` puts the clients into the circles that the policy keeps together for good, circles of one where it
-    keeps nobody together: the size of the smallest is the strong T promised. ``build`` makes the policy over such
-    circles, drawn just now or taken from a roster.
+    ``compose`` returns the permanent circles of the policy: circles of one if it keeps no clients together. The size of
+    the smallest is the promised strong T. ``build`` makes the policy for such circles, new ones or those of a roster.
     """
 
     description: str
@@ -312,7 +311,7 @@ POLICIES: dict[str, PolicyKind] = {
         lambda _, settings: BalancedHalves(settings.cohort),
     ),
 }
-"""Every policy by name. One of your own is one more entry; the ledger holds it to its promise, as it does all."""
+"""Every policy by name. To add one, add an entry; the ledger checks every policy against its promise."""
 
 
 def make_policy(name: str, settings: PolicySettings, rng: np.random.Generator) -> Policy:
@@ -324,14 +323,14 @@ def make_policy(name: str, settings: PolicySettings, rng: np.random.Generator) -
 
 
 def largest_cohort(policy: Policy, population: int) -> int:
-    """Return the most clients that a policy can select at once: everybody, unless it says better."""
+    """Return the maximum number of clients that a policy can select; all clients if it does not define it."""
     return int(getattr(policy, "largest", population))
 
 
 def simulate(policy: Policy, dropout: Reals, rounds: int, rng: np.random.Generator) -> Mask:
-    """Participation matrix, rounds × clients, when client i is unavailable with p_i in each round.
+    """Return the participation matrix (rounds x clients) if client i is unavailable with p_i in each round.
 
-    Selected clients count as aggregated: nobody drops inside a round. Skipped rounds are rows of zeros.
+    Selected clients count as aggregated: there is no dropout within a round. Skipped rounds are rows of zeros.
     """
     participation = np.zeros((rounds, dropout.size), dtype=np.bool_)
     frequencies = np.zeros(dropout.size, dtype=np.int64)

@@ -1,23 +1,22 @@
-"""The roster: which clients there are and which circle each belongs to, for good.
+"""The roster: all clients of a population, and the permanent circle of each.
 
-Circles protect their members only while they stay as they are (So et al. 2023; the participation matrix must
-have identical columns for the members of a circle). So a population changes in two ways only:
+Circles protect their members only while they do not change (So et al. 2023): the members of a circle need identical
+columns in the participation matrix. So there are two kinds of change only:
 
-* Clients **join** a queue. When T of them wait, they become a new circle. A newcomer is never put into an
-  existing circle: it missed that circle's earlier rounds, so its column differs from its mates', and strong T
-  falls to the number of newcomers.
-* A client **leaves**, and its circle is retired for good. If the others went on without it, the sum before
-  minus the sum after would be the leaver's own model. If they were regrouped, they would carry their old
-  circle's column among clients with other columns, and strong T would fall to the number that moved together.
+* Clients **join** a queue. When T of them wait, they become a new circle. A newcomer never enters an existing circle:
+  it missed the circle's earlier rounds, so its column differs from the others', and strong T would fall to the number
+  of newcomers.
+* A client **leaves**, and its circle is retired permanently. If the others continued without it, the sum before minus
+  the sum after would be the leaver's own model. If they were regrouped, they would have their old circle's column
+  among clients with other columns, and strong T would fall to the number that moved together.
 
-A roster also fixes the **recipe**: how a client makes its contribution from its data, apart from the model it is given.
-If the server could change the recipe from round to round, sums over one and the same circle would become independent
-equations, and would give away single contributions although no circle was ever split. The recipe is opaque bytes here;
-the transport that needs one gives them their meaning.
+A roster also fixes the **recipe**: how a client makes its contribution from its data, apart from the model that it
+receives. If the server could change the recipe from round to round, sums over the same circle would be independent
+equations and would reveal single contributions although no circle was ever split. Here the recipe is opaque bytes; the
+transport that needs one interprets them.
 
 The roster is therefore append-only: clients keep their number, circles keep their members, and a change is a new
-version that names its predecessor by digest. :class:`~coterie.cohorts.memory.ClientMemory` lets a client hold the
-server to it.
+version with the digest of its predecessor. With :class:`~coterie.cohorts.memory.ClientMemory`, a client enforces this.
 """
 
 from __future__ import annotations
@@ -39,19 +38,19 @@ _PLAIN = re.compile(r"[\w.@+-]+", re.ASCII)
 
 
 class Client(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A client's name and its identity (public) key, which may be empty where identities are not checked."""
+    """A client's name and its identity (public) key. The key may be empty if identities are not checked."""
 
     name: str
     identity: bytes = b""
 
 
 class Roster(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, kw_only=True):
-    """One version of the population; a value, checked whenever it is made or read.
+    """One version of the population. It is immutable, and checked whenever it is created or parsed.
 
     A client's number is its position in ``clients``. ``circles`` lists the numbers of each circle's members in
-    ascending order, ``retired`` the positions of circles that are no longer used, ``queue`` the clients that
-    wait for a circle, first come first. ``privacy`` is the T promised to everybody. ``recipe`` says how
-    contributions are made, for good; it is empty where clients need not be told.
+    ascending order, ``retired`` the positions of circles that are no longer used, and ``queue`` the clients that wait
+    for a circle, in order of arrival. ``privacy`` is the promised T. ``recipe`` fixes permanently how contributions are
+    made; it may be empty.
     """
 
     privacy: int
@@ -84,8 +83,8 @@ class Roster(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     def found(cls, clients: Iterable[Client], circles: Circles, privacy: int, recipe: bytes = b"") -> Self:
         """Make version 0. Clients are numbered in the order of their names; ``circles`` uses these numbers.
 
-        Clients that are left over make some circles larger. To let them wait instead, start with nobody and
-        :meth:`join` everybody: ``Roster(privacy=T, clients=()).join(clients)``.
+        Remaining clients make some circles larger. To let them wait instead, start with an empty roster and
+        :meth:`join` all clients: ``Roster(privacy=T, clients=()).join(clients)``.
         """
         ordered = tuple(sorted(clients, key=lambda client: client.name))
         if circles.members.size != len(ordered) or circles.span != len(ordered):
@@ -95,7 +94,7 @@ class Roster(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """Read what :meth:`to_bytes` wrote, and check it."""
+        """Parse and check what :meth:`to_bytes` wrote."""
         try:
             return msgspec.msgpack.decode(data, type=cls)
         except ValueError as error:
@@ -104,24 +103,24 @@ class Roster(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     def to_bytes(self) -> bytes:
         """Encode canonically: no maps, so that equal rosters have equal bytes.
 
-        An empty recipe is left out: rosters from before there were recipes keep their bytes, and their digest.
+        An empty recipe is left out, so that rosters written before recipes existed keep their bytes and digest.
         """
         fields = msgspec.structs.astuple(self)
         return msgspec.msgpack.encode(fields if self.recipe else fields[:-1])
 
     @property
     def digest(self) -> bytes:
-        """SHA-256 of the canonical encoding: what session terms and successors refer to."""
+        """SHA-256 of the canonical encoding. Session terms and successors refer to it."""
         return hashlib.sha256(_DOMAIN + self.to_bytes()).digest()
 
     @property
     def recipe_digest(self) -> bytes:
-        """SHA-256 of the recipe, by which a ledger names it; empty without one."""
+        """SHA-256 of the recipe, as stored in a ledger; empty without a recipe."""
         return hashlib.sha256(self.recipe).digest() if self.recipe else b""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Everybody's name, by number."""
+        """The names of all clients, by number."""
         return tuple(client.name for client in self.clients)
 
     @property
@@ -131,14 +130,14 @@ class Roster(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
         return tuple(circle for number, circle in enumerate(self.circles) if number not in gone)
 
     def usable(self) -> Circles:
-        """The active circles, in the form policies use."""
+        """The active circles, as :class:`Circles` for policies."""
         return Circles.of(self.active)
 
     def join(self, newcomers: Iterable[Client]) -> Self:
-        """Queue the newcomers, in this order, and turn every T waiting clients into a circle.
+        """Append the newcomers to the queue, in this order, and turn every T waiting clients into a circle.
 
-        Whoever was in a circle once is refused, also after that circle was retired: that would be regrouping.
-        A client that left the queue before it had a circle may come back.
+        A client that was in a circle before is refused, even if that circle is retired: it would be regrouped. A client
+        that left the queue before it had a circle may come back.
         """
         numbers = {name: number for number, name in enumerate(self.names)}
         grouped = {number for circle in self.circles for number in circle}
@@ -160,10 +159,10 @@ class Roster(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
         return self._next(clients=tuple(clients), circles=(*self.circles, *formed), queue=tuple(queue[full:]))
 
     def leave(self, leavers: Collection[str]) -> Self:
-        """Retire the circles of the leavers for good, and take leavers out of the queue.
+        """Retire the circles of the leavers permanently, and remove leavers from the queue.
 
-        Their mates are stranded: nobody's participation so far matches theirs, so there is no circle they
-        could ever join. Put reliable clients together and choose T with this in mind.
+        The other members of these circles cannot take part any more: no other client has the same participation so far,
+        so there is no circle that they could join. Group reliable clients together, and choose T with this in mind.
         """
         numbers = {name: number for number, name in enumerate(self.names)}
         if unknown := sorted(set(leavers) - numbers.keys()):
@@ -176,9 +175,9 @@ class Roster(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
         )
 
     def check_successor(self, later: Roster) -> None:
-        """Refuse ``later`` as a later version of this roster unless it only adds and retires.
+        """Raise :class:`ConfigError` unless ``later`` differs from this roster only by additions and retirements.
 
-        The links between versions are checked where the two follow each other directly.
+        The link between versions is checked if ``later`` directly follows this version.
         """
         if later.version <= self.version:
             raise ConfigError(f"version {later.version} does not come after version {self.version}")
@@ -196,7 +195,7 @@ class Roster(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
             raise ConfigError("a retired circle was taken into use again: one of its members has left")
 
     def circle_of(self, name: str) -> tuple[Client, ...] | None:
-        """The active circle of a client, itself included; empty while it waits; None if it takes no part."""
+        """Return the active circle of a client, itself included; empty while it waits; None if it takes no part."""
         number = self.names.index(name) if name in self.names else -1
         if number in self.queue:
             return ()
@@ -206,7 +205,7 @@ class Roster(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
         return None
 
     def lines(self) -> list[str]:
-        """Say who is in which circle and who waits, one line each; a name that could be other words is quoted."""
+        """Return one line for each circle, with its members, and one for the queue. Ambiguous names are quoted."""
         gone = set(self.retired)
         names = [name if _PLAIN.fullmatch(name) else repr(name) for name in self.names]
         lines = [

@@ -1,13 +1,13 @@
 """The cost of a choice of T, computed before the first round.
 
-Everything follows from one distribution: the number M of circles that are complete in a round. A round is
-skipped when M < k; otherwise k of the M complete circles are chosen uniformly. Theorem 1 of So et al. 2023
-treats N/T equal circles and one dropout probability, where M is binomial; here circles and dropout
-probabilities may differ, so M is Poisson-binomial.
+Everything follows from one distribution: the number M of circles that are complete in a round. A round is skipped if
+M < k; otherwise k of the M complete circles are chosen uniformly. Theorem 1 of So et al. 2023 covers N/T equal circles
+and one dropout probability, where M is binomial. Here circles and dropout probabilities may differ, so M is
+Poisson-binomial.
 
-Clients go missing in two ways, which have two words here. A client is **absent** if it is not there when a round
-begins: its circle is then not selected. A client is **lost** if it drops out in the round, after it was selected: its
-circle is then left out of the sum. What the paper calls dropout is absence.
+Two terms are kept apart. A client is **absent** if it is unavailable when a round begins: its circle is not selected.
+A client is **lost** if it drops out in the round, after it was selected: its circle is left out of the sum. The
+paper's dropout is absence.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 KEPT_SHARE = 0.95
-"""A recommended T aggregates at least this share of the clients that the best T does."""
+"""A recommended T aggregates at least this share of the clients that the best T aggregates."""
 USEFUL_SHARE = 0.5
-"""No T is recommended unless one of them aggregates this share of the cohort on average."""
+"""No T is recommended unless one aggregates this share of the cohort on average."""
 LEAST_HONEST = 2
-"""A recommended T leaves so many honest members in every circle: one alone is not hidden."""
+"""A recommended T leaves at least this many honest members in every circle: a single one would not be hidden."""
 
 
 @dataclass(frozen=True, eq=False)
 class Forecast:
     """Long-run metrics of uniform selection over one partition.
 
-    ``rates`` holds, for each circle, the probability of being selected in a round. Nobody is lost in the round here:
-    ``cardinality`` is how many clients are selected on average.
+    ``rates`` holds each circle's probability of being selected in a round. Losses in the round are not considered:
+    ``cardinality`` is the average number of clients selected.
     """
 
     rates: Reals
@@ -51,19 +51,19 @@ class Forecast:
 
 @dataclass(frozen=True)
 class TradeOff:
-    """What one value of T gives and costs: one row of the plan.
+    """The benefits and costs of one value of T: one row of the plan.
 
-    A cohort has ``chosen`` of the ``circles``; ``selected`` are picked, more than ``chosen`` where over-selection makes
-    up for loss in the round, and sessions have from ``fewest_clients`` to ``most_clients``. ``family`` is the number of
-    different cohorts of ``chosen`` circles. ``cardinality`` is C, the clients selected in a round on average;
-    ``skipped`` is the share of rounds without enough complete circles, which C counts as 0. ``aggregated`` is what loss
-    in the round leaves of C, in rounds that do not end without a result, and ``convergence`` is that as a share of the
-    cohort K: the convergence bound counts so much of a round for each round. ``variance`` is :func:`expected_variance`.
-    ``fairness_gap`` is F under uniform selection. ``over_selection`` is the factor 1/s^T that would make up for the
-    loss. Where unequal circles leave fewer than ⌊K/T⌋ in a cohort, ``cohort_needed`` is the larger K that would hold
-    ⌊K/T⌋ of them; otherwise it is K.
+    A cohort has ``chosen`` of the ``circles``. ``selected`` circles are selected: more than ``chosen`` if
+    over-selection compensates for loss in the round. Sessions have from ``fewest_clients`` to ``most_clients``.
+    ``family`` is the number of different cohorts of ``chosen`` circles. ``cardinality`` is C, the average number of
+    clients selected in a round. ``skipped`` is the share of rounds without enough complete circles; they count as 0 in
+    C. ``aggregated`` is what loss in the round leaves of C, in rounds that do not end without a result. ``convergence``
+    is ``aggregated`` as a share of the cohort K: each round counts for this much in the convergence bound. ``variance``
+    is :func:`expected_variance`. ``fairness_gap`` is F under uniform selection. ``over_selection`` is the factor 1/s^T
+    that would compensate for the loss. If unequal circles leave fewer than ⌊K/T⌋ in a cohort, ``cohort_needed`` is the
+    larger K that would hold ⌊K/T⌋ of them; otherwise it is K.
 
-    ``privacy`` is T. Of the members of a circle at most ``colluders`` collude, so ``honest`` = T - c are left.
+    ``privacy`` is T. At most ``colluders`` members of a circle collude, so ``honest`` = T - c are left.
     """
 
     privacy: int
@@ -92,16 +92,16 @@ class TradeOff:
 
 
 def selection_rates(availability: Reals, chosen: int, wanted: int | None = None) -> Reals:
-    """Probability that each circle is selected when k = ``chosen`` complete circles are drawn uniformly.
+    """Return each circle's probability of being selected if k = ``chosen`` complete circles are drawn uniformly.
 
-    With more than k ``wanted``, w, a round that has k complete circles selects w of them, or all if there are fewer:
-    then min(w, m + 1) stands for the second k below.
+    If more than k circles are ``wanted``, w, a round with k complete circles selects w of them, or all if there are
+    fewer: min(w, m + 1) then replaces the second k below.
 
-    Circle b is complete with probability a_b, and then it is one of m + 1 complete circles where m counts the
-    others, so its rate is a_b · E[1{m + 1 >= k} · k / (m + 1)]. The Poisson-binomial m has the
-    characteristic function ∏_{c≠b} (1 - a_c + a_c e^{iω}), and its discrete Fourier transform gives the
-    distribution exactly (Hong 2013); the expectation is taken before transforming back (Parseval), so each
-    distinct a_b costs one pass. Rounding leaves errors of about 1e-13 for 1,000 circles, 1e-11 for 100,000.
+    Circle b is complete with probability a_b. It is then one of m + 1 complete circles, where m counts the others, so
+    its rate is a_b · E[1{m + 1 >= k} · k / (m + 1)]. The Poisson-binomial m has the characteristic function
+    ∏_{c≠b} (1 - a_c + a_c e^{iω}), and its discrete Fourier transform gives the distribution exactly (Hong 2013). The
+    expectation is taken before transforming back (Parseval), so each distinct a_b costs one pass. Rounding errors are
+    about 1e-13 for 1,000 circles and 1e-11 for 100,000.
     """
     values, inverse, counts = np.unique(availability, return_inverse=True, return_counts=True)
     # An odd number of frequencies avoids ω = π, the only one at which a factor (with a = 1/2) can vanish.
@@ -118,21 +118,21 @@ def selection_rates(availability: Reals, chosen: int, wanted: int | None = None)
 
 
 def forecast(circles: Circles, cohort: int, absent: float | Reals) -> Forecast:
-    """C, F and the share of skipped rounds for uniform selection from these circles.
+    """Return C, F and the share of skipped rounds for uniform selection from these circles.
 
     With N/T circles of T clients and one probability p of being absent this is Theorem 1 of So et al. 2023:
     C = K · (1 - Σ_{i > N/T - K/T} C(N/T, i) q^i (1-q)^{N/T-i}), q = 1 - (1-p)^T, and F = 0. In general
     C = Σ_b |b| r_b and F = max r_b - min r_b with the rates r_b of :func:`selection_rates`.
 
-    Fairness-aware selection skips the same rounds, so with equal circles its C is the same; its F is lower,
-    and has no closed form.
+    Fairness-aware selection skips the same rounds, so with equal circles its C is the same. Its F is lower and has no
+    closed form.
     """
     everyone = np.broadcast_to(_probability(absent), (circles.span,))
     return _forecast(circles.sizes, circles.availability(everyone), circles_per_round(circles.sizes, cohort))
 
 
 def family_size(population: int, cohort: int, privacy: int) -> int:
-    """Count the different cohorts, C(N/T, K/T), exactly.
+    """Return the exact number of different cohorts, C(N/T, K/T).
 
     For N = 120, K = 12, T = 3 it is 91,390; the 91,389 printed in Table 1 of So et al. is a truncated float.
     """
@@ -143,18 +143,18 @@ def family_size(population: int, cohort: int, privacy: int) -> int:
 def selection_variance(circles: int, chosen: int) -> float:
     """Return β/(4E²G²) = (D - k) / (k (D - 1)) of the convergence bound, for k of D circles.
 
-    Theorem 2 of So et al. prints (N - K) / (K (N - 1)), the variance of drawing K *individual* clients
-    without replacement. Whole circles are drawn, and with circle mates as alike as the bound must allow, the
-    variance is that of drawing k of D circles, (N - K) T / (K (N - T)) for equal ones: 0.474 instead of
-    0.076 at N = 120, K = 12, T = 6.
+    Theorem 2 of So et al. prints (N - K) / (K (N - 1)), the variance of drawing K *individual* clients without
+    replacement. But whole circles are drawn. If members of a circle are as similar as the bound must allow, the
+    variance is that of drawing k of D circles, (N - K) T / (K (N - T)) for equal ones: 0.474 instead of 0.076 at
+    N = 120, K = 12, T = 6.
     """
     return 0.0 if chosen == circles else (circles - chosen) / (chosen * (circles - 1))
 
 
 def expected_variance(circles: int, selected: int, intact: float) -> float:
-    """Return :func:`selection_variance` on average, where each selected circle stays whole with probability ``intact``.
+    """Return the average :func:`selection_variance` if each selected circle stays complete with probability ``intact``.
 
-    Rounds in which none does are left out: they change nothing.
+    Rounds in which no circle stays complete are left out: they change nothing.
     """
     whole = np.arange(1, selected + 1)
     weights = np.exp(log_binomial(selected, intact, whole))
@@ -163,11 +163,11 @@ def expected_variance(circles: int, selected: int, intact: float) -> float:
 
 
 def intact_share(sizes: Indices, survival: float) -> float:
-    """Share of the selected clients that circle-aligned unmasking keeps, s^T for circles of T.
+    """Return the share of the selected clients that circle-aligned unmasking keeps: s^T for circles of T.
 
-    A client that survives the round with probability s = ``survival`` is aggregated only if all its circle
-    mates survive too. Of K selected clients K·s^T are aggregated on average; selecting 1/s^T times as many
-    makes up for it.
+    A client that survives the round with probability s = ``survival`` is aggregated only if all other members of its
+    circle survive too. Of K selected clients K·s^T are aggregated on average; selecting 1/s^T times as many
+    compensates for it.
     """
     return float(np.average(sum_chances(sizes, 1, survival, None), weights=sizes))
 
@@ -175,14 +175,14 @@ def intact_share(sizes: Indices, survival: float) -> float:
 def expected_aggregated(
     sizes: Indices, availability: Reals, chosen: int, selected: int, survival: float, needs: Needs | None
 ) -> float:
-    """Clients aggregated in a round on average, where up to ``selected`` circles are picked, at least ``chosen``.
+    """Return the average number of clients aggregated in a round that selects ``chosen`` to ``selected`` circles.
 
-    Rounds whose sum is too small, or has too few clients left to confirm it, count as 0
-    (:func:`~coterie.cohorts.counted_sums.sum_chances` says which losses are counted, and where it is a bound). Where
-    over-selection picks more than 16 different numbers of circles, neighbouring numbers share the chance of the least.
+    Rounds whose sum is too small, or has too few clients left to confirm it, count as 0;
+    :func:`~coterie.cohorts.counted_sums.sum_chances` describes the losses considered and its bounds. If over-selection
+    leads to more than 16 different numbers of circles, neighbouring numbers share the probability of the smallest.
     """
     numbers = np.unique(np.linspace(chosen, selected, min(16, selected - chosen + 1) if needs else 1).astype(int))
-    least = [selection_rates(availability, int(number), selected) for number in numbers]  # in rounds with so many
+    least = [selection_rates(availability, int(number), selected) for number in numbers]  # by number of circles
     found = 0.0
     for place, number in enumerate(numbers.tolist()):
         rates = least[place] - least[place + 1] if place + 1 < len(least) else least[place]
@@ -191,9 +191,9 @@ def expected_aggregated(
 
 
 def circles_wanted(sizes: Indices, cohort: int, survival: float) -> int:
-    """How many circles to select so that those of a cohort are left when some break in the round; all, if too few.
+    """Return how many circles to select so that a cohort is left after expected losses; all if there are too few.
 
-    With ``survival`` = 1 they are the circles of the cohort.
+    With ``survival`` = 1 it is the number of circles in a cohort.
     """
     chosen, intact = circles_per_round(sizes, cohort), intact_share(sizes, survival)
     return math.ceil(chosen / intact) if intact * sizes.size > chosen else int(sizes.size)
@@ -212,19 +212,18 @@ def trade_off(
     levels: Iterable[int] | None = None,
     compose: Callable[[int], Circles] | None = None,
 ) -> list[TradeOff]:
-    """One row for each feasible T in ``levels`` (by default 1..K), ascending in T (So et al., Figure 3).
+    """Return one row for each feasible T in ``levels`` (by default 1..K), ascending in T (So et al., Figure 3).
 
-    T is feasible if a circle fits into the cohort. ``absent`` is one probability, or one for each client; in that case
-    ``compose`` says how the clients are grouped for a given T. A client that was selected is ``lost`` in the round with
-    one probability. ``over_select`` selects more circles to make up for that, as
-    :class:`~coterie.cohorts.policies.MultiRound` does. ``colluders`` says how many of a circle of T may collude.
-    ``needs`` says how many clients a session's sum needs, and how many must confirm it; sums with fewer aggregate
-    nobody.
+    T is feasible if a circle fits into the cohort. ``absent`` is one probability, or one for each client; in the latter
+    case ``compose`` groups the clients for a given T. ``lost`` is the probability that a selected client is lost in the
+    round. ``over_select`` selects more circles to compensate, as :class:`~coterie.cohorts.policies.MultiRound` does.
+    ``colluders`` returns how many members of a circle of T may collude. ``needs`` returns how many clients a session's
+    sum needs, and how many must confirm it; sums with fewer aggregate no client.
 
-    At most one row is recommended. It is chosen by the clients that are really aggregated in a round on average, up to
-    K: the largest T that aggregates at least :data:`KEPT_SHARE` of what the best T does. Only those T take part in this
-    that leave :data:`LEAST_HONEST` honest members in every circle, and whose sessions are ``playable`` with as many
-    clients as they have. If even the best does not aggregate :data:`USEFUL_SHARE` of K, none is recommended.
+    At most one row is recommended. The criterion is the average number of clients aggregated in a round, up to K: the
+    recommended T is the largest that aggregates at least :data:`KEPT_SHARE` of what the best T does. Only those T are
+    considered that leave :data:`LEAST_HONEST` honest members in every circle, and whose sessions are ``playable`` with
+    their number of clients. If even the best does not aggregate :data:`USEFUL_SHARE` of K, none is recommended.
     """
     if not 1 <= cohort <= population:
         raise ConfigError(f"a cohort of {cohort} cannot be drawn from {population} clients")
@@ -260,7 +259,7 @@ def trade_off(
 def _probability(absent: float | Reals) -> Reals:
     checked = np.asarray(absent, dtype=np.float64)
     if not np.all((checked >= 0.0) & (checked <= 1.0)):
-        raise ConfigError("being absent has a probability: it lies between 0 and 1")
+        raise ConfigError("absent must be a probability from 0 to 1, or one for each client")
     return checked
 
 
@@ -296,7 +295,7 @@ def _row(
         skipped=ahead.skipped,
         fairness_gap=ahead.fairness_gap,
         variance=expected_variance(sizes.size, selected, intact),
-        over_selection=1.0 / max(intact, sys.float_info.min),  # s^T of a huge T may be too small for a float
+        over_selection=1.0 / max(intact, sys.float_info.min),  # s^T of a large T may underflow
         cohort_needed=max(cohort, int(largest[: cohort // privacy].sum())),
     )
 

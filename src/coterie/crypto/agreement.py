@@ -1,4 +1,4 @@
-"""Two clients agree on a key: X25519, then HKDF-SHA-256 bound to a context."""
+"""Key agreement between two clients: X25519, then HKDF-SHA-256 bound to a context."""
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -10,14 +10,14 @@ from coterie.errors import VerificationError
 
 KEY_BYTES = 32
 
-#: The order of the field that public keys are numbers of; other bytes for the same number are refused.
+#: The order of the field. A public key is a number below it; other encodings of the same number are refused.
 _FIELD = 2**255 - 19
-#: Any private key will do to recognise a public key of low order.
+#: An arbitrary private key, to detect public keys of low order.
 _PROBE = X25519PrivateKey.from_private_bytes(bytes(range(KEY_BYTES)))
 
 
 def check_public(public: bytes) -> None:
-    """Refuse a public key that is malformed or of low order: agreeing with it would fix the secret."""
+    """Raise :class:`VerificationError` if a public key is malformed or of low order (the secret would be fixed)."""
     _exchange(_PROBE, public)
 
 
@@ -31,7 +31,7 @@ def _exchange(private: X25519PrivateKey, public: bytes) -> bytes:
 
 
 class PrivateKey:
-    """An X25519 private key, made from 32 secret bytes; shows nothing of itself."""
+    """An X25519 private key, made from 32 secret bytes. Its repr shows nothing."""
 
     __slots__ = ("_key", "public")
 
@@ -48,13 +48,13 @@ class PrivateKey:
         return "PrivateKey(...)"
 
     def secret(self) -> bytes:
-        """Return the 32 bytes this key was made from, to be shared out or parked."""
+        """Return the 32 bytes of this key, to be shared or stored."""
         return self._key.private_bytes_raw()
 
     def agree(self, peer_public: bytes, context: bytes, size: int = KEY_BYTES) -> bytes:
-        """Derive ``size`` bytes known only to the owners of the two keys.
+        """Derive ``size`` bytes that only the owners of the two keys can compute.
 
-        Both public keys enter the derivation, in an order both sides compute, so that a key is tied to this pair.
+        Both public keys enter the derivation, in an order that both sides compute, so the result is bound to this pair.
         A peer key that is malformed or of low order (it would fix the secret) is refused.
         """
         shared = _exchange(self._key, peer_public)

@@ -1,10 +1,10 @@
-"""Domain separation: one unambiguous byte string for "what is this for, and between whom"."""
+"""Domain separation: an unambiguous byte string for the purpose and the parties of a derivation."""
 
 import hashlib
 
 import msgspec
 
-#: Leads every context, so that nothing derived here collides with another program or a later version.
+#: The prefix of every context, so that nothing derived here collides with another program or a later version.
 PROTOCOL = "coterie/secagg/2"
 FINGERPRINT_BYTES = 16
 
@@ -18,10 +18,10 @@ def bind(purpose: str, *parts: bytes | int) -> bytes:
 
 
 def digest(context: bytes) -> bytes:
-    """SHA-256 of a context: a name for it that nobody can forge."""
+    """Return SHA-256 of a context, as a name that cannot be forged."""
     return hashlib.sha256(context).digest()
 
 
 def fingerprint(context: bytes, secret: bytes) -> bytes:
-    """Commit to a secret of at least 128 unknown bits; nobody finds another with the same 16 bytes."""
+    """Return a commitment of 16 bytes to a secret of at least 128 unknown bits. It is infeasible to find another."""
     return hashlib.sha256(context + secret).digest()[:FINGERPRINT_BYTES]

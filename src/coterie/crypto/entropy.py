@@ -1,4 +1,4 @@
-"""Sources of secrets: the operating system, or a labelled stream that makes test vectors replay."""
+"""Sources of secret randomness: the operating system, or a labelled stream for reproducible test vectors."""
 
 import hashlib
 import os
@@ -9,7 +9,7 @@ from coterie.errors import LocalProtocolError
 
 
 class Entropy(Protocol):
-    """A source of secret random bytes, passed explicitly to whatever needs them."""
+    """A source of secret random bytes. It is passed explicitly to the code that needs it."""
 
     def draw(self, label: str, size: int) -> bytes:
         """Return ``size`` fresh bytes for the purpose ``label``."""
@@ -17,17 +17,17 @@ class Entropy(Protocol):
 
 
 class SystemEntropy:
-    """The operating system's generator. Use this one."""
+    """The operating system's generator. Use it for real data."""
 
     def draw(self, label: str, size: int) -> bytes:
-        """Return ``size`` bytes from the operating system; the label plays no part."""
+        """Return ``size`` bytes from the operating system; the label is ignored."""
         return os.urandom(size)
 
 
 class LabelledStream:
     """Bytes that depend on a seed and the label only; they are secret if the seed is.
 
-    Labels may be drawn in any order, each once: drawing one twice would hand out the same "random" bytes again.
+    Labels may be drawn in any order, each once: a second draw would return the same "random" bytes again.
     """
 
     def __init__(self, seed: bytes) -> None:
@@ -46,4 +46,4 @@ class LabelledStream:
 
 
 class DeterministicEntropy(LabelledStream):
-    """A stream whose seed is public: for test vectors and replays, never for real data."""
+    """A stream with a public seed, for test vectors and replays. Never use it for real data."""

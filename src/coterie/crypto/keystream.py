@@ -1,9 +1,9 @@
 """Masks: AES-128-CTR expanded straight into a vector of ring elements.
 
-A word of uniform keystream reduced modulo 2^k (k at most the word size) is uniform modulo 2^k, so masks are
-added as whole machine words and the sum is reduced once, at the end. Work proceeds in chunks that stay in the
-cache, with all seeds applied to a chunk before the next is touched: the vector crosses memory once, and the
-cost is that of AES plus an addition. AES and the addition both release the interpreter lock.
+A word of uniform keystream reduced modulo 2^k (k at most the word size) is uniform modulo 2^k. So masks are added as
+whole machine words, and the sum is reduced once at the end. The vector is processed in chunks that fit into the cache,
+and all seeds are applied to a chunk before the next one. The vector crosses memory once, and the cost is that of AES
+plus an addition. AES and the addition both release the interpreter lock.
 """
 
 from collections.abc import Iterable
@@ -35,7 +35,7 @@ def apply_masks(vector: Words, added: Iterable[bytes], subtracted: Iterable[byte
     counter = (start * width // BLOCK_BYTES).to_bytes(BLOCK_BYTES, "big")
     plus = [_stream(seed, counter) for seed in added]
     minus = [_stream(seed, counter) for seed in subtracted]
-    # `update_into` asks for one block of slack behind the output.
+    # `update_into` requires one block of slack after the output.
     buffer = np.empty(CHUNK_BYTES + BLOCK_BYTES, np.uint8)
     output = buffer.data
     words = CHUNK_BYTES // width
@@ -52,7 +52,7 @@ def apply_masks(vector: Words, added: Iterable[bytes], subtracted: Iterable[byte
 
 
 def generate(seeds: Iterable[bytes], size: int) -> None:
-    """Expand every seed to ``size`` bytes and keep none of them: the floor under the time that masking takes."""
+    """Expand every seed to ``size`` bytes and discard them: a lower bound for the time of masking."""
     streams = [_stream(seed, bytes(BLOCK_BYTES)) for seed in seeds]
     output = np.empty(CHUNK_BYTES + BLOCK_BYTES, np.uint8).data
     for first in range(0, size, CHUNK_BYTES):

@@ -1,7 +1,7 @@
-"""Authenticated encryption between two clients, carried by a server that can neither read nor alter it.
+"""Authenticated encryption between two clients. The server that carries the message can neither read nor alter it.
 
-AES-256-GCM. The nonce is random and travels in front: a caller that repeats a step from a parked state with
-fresh entropy then still never encrypts two messages under one (key, nonce). The context is associated data.
+AES-256-GCM. The nonce is random and is sent in front of the ciphertext. A caller that repeats a step from a stored
+state with fresh entropy therefore never encrypts two messages under one (key, nonce). The context is associated data.
 """
 
 from cryptography.exceptions import InvalidTag
@@ -21,7 +21,7 @@ def seal(key: bytes, plaintext: bytes, context: bytes, entropy: Entropy, label: 
 
 
 def unseal(key: bytes, sealed: bytes, context: bytes) -> bytes:
-    """Return the plaintext, or refuse if anything was altered or meant for another context."""
+    """Return the plaintext. Raise :class:`VerificationError` if it was altered or made for another context."""
     try:
         return AESGCM(key).decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], context)
     except (InvalidTag, ValueError):

@@ -29,7 +29,7 @@ Exponents = NDArray[np.uint16]
 
 
 def share_size(secret_size: int) -> int:
-    """Bytes of one share of a secret of ``secret_size`` bytes."""
+    """Return the size in bytes of one share of a secret of ``secret_size`` bytes."""
     symbols = secret_size // 2
     return 2 * symbols + (symbols + 7) // 8
 
@@ -59,8 +59,8 @@ def split(
 def combine(points: Sequence[int], shares: Sequence[bytes]) -> bytes:
     """Recover a secret from exactly as many shares as its threshold (Lagrange interpolation at zero).
 
-    Wrong or too few shares give a wrong secret or an error: the caller must check the result against something
-    it knows.
+    Wrong or too few shares give a wrong secret or an error. The caller must check the result against a known value,
+    such as a fingerprint.
     """
     symbols = _multiply(_weights(tuple(points))[None, :], _decode(shares))[0]
     if (symbols == PRIME - 1).any():
@@ -71,7 +71,7 @@ def combine(points: Sequence[int], shares: Sequence[bytes]) -> bytes:
 
 @lru_cache(maxsize=256)
 def _weights(points: tuple[int, ...]) -> Symbols:
-    """Lagrange weights at zero: prod_{j != i} x_j / (x_j - x_i), as sums of logarithms."""
+    """Return the Lagrange weights at zero, prod_{j != i} x_j / (x_j - x_i), as sums of logarithms."""
     powers, logarithms = _tables()
     xs = np.array(points)
     differences = (xs[None, :] - xs[:, None]) % PRIME
@@ -88,7 +88,7 @@ def _multiply(left: Symbols, right: Symbols) -> Symbols:
 
 
 def _uniform(entropy: Entropy, label: str, count: int) -> Symbols:
-    """Exactly uniform field elements by rejection: one 32-bit word in 2^32 is drawn again."""
+    """Return exactly uniform field elements by rejection: one 32-bit word in 2^32 is drawn again."""
     accepted: list[NDArray[np.uint32]] = []
     missing, attempt = count, 0
     while missing:
@@ -101,7 +101,7 @@ def _uniform(entropy: Entropy, label: str, count: int) -> Symbols:
 
 
 def _encode(values: Symbols, counts: Sequence[int]) -> list[tuple[bytes, ...]]:
-    """Cut each row of field elements into shares of ``counts`` symbols and encode them."""
+    """Split each row of field elements into shares of ``counts`` symbols and encode them."""
     columns = []
     for part in np.split(values, np.cumsum(counts)[:-1], axis=1):
         low = (part & 0xFFFF).astype("<u2").view(np.uint8)
@@ -112,7 +112,7 @@ def _encode(values: Symbols, counts: Sequence[int]) -> list[tuple[bytes, ...]]:
 
 
 def _decode(shares: Sequence[bytes]) -> Symbols:
-    """One row of field elements for each share."""
+    """Return one row of field elements for each share."""
     size = len(shares[0])
     if any(len(share) != size for share in shares):
         raise VerificationError("shares differ in size")
@@ -128,9 +128,9 @@ def _decode(shares: Sequence[bytes]) -> Symbols:
 
 @cache
 def _tables() -> tuple[Symbols, Exponents]:
-    """Powers of the generator, and their inverse, the discrete logarithm (of 0 there is none).
+    """Return the powers of the generator, and their inverse, the discrete logarithm (undefined for 0).
 
-    The group has order 2^16, so exponents are 16-bit words and reduce by wrapping around.
+    The group has order 2^16, so exponents are 16-bit words and are reduced by wrapping around.
     """
     powers = np.ones(PRIME - 1, np.int64)
     filled = 1

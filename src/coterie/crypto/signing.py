@@ -1,4 +1,4 @@
-"""Long-term Ed25519 identities: who a client is, across sessions."""
+"""Long-term Ed25519 identities of clients, across sessions."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,12 +14,12 @@ from coterie.errors import VerificationError
 SIGNATURE_BYTES = 64
 IDENTITY_BYTES = 32
 
-_MOST_REMEMBERED = 1 << 12  # signatures, of about half a kilobyte each with what they sign
+_MOST_REMEMBERED = 1 << 12  # signatures in the cache, of about half a kilobyte each with what they sign
 _remembering: ContextVar[bool] = ContextVar("remembering", default=False)
 
 
 class Identity:
-    """A client's signing key; only its public half ever leaves."""
+    """A client's signing key. Only its public half ever leaves the client."""
 
     __slots__ = ("_key", "public")
 
@@ -36,7 +36,7 @@ class Identity:
         return f"Identity(public={self.public.hex()[:12]}...)"
 
     def secret(self) -> bytes:
-        """Return the 32 secret bytes, to be stored by the owner."""
+        """Return the 32 secret bytes, for storage by the owner."""
         return self._key.private_bytes_raw()
 
     def sign(self, context: bytes) -> bytes:
@@ -45,17 +45,16 @@ class Identity:
 
 
 def verify(public: bytes, signature: bytes, context: bytes) -> None:
-    """Refuse unless ``signature`` is by the owner of ``public`` and over exactly this ``context``."""
+    """Raise :class:`VerificationError` unless ``signature`` is by the owner of ``public`` over exactly this context."""
     (_verify_once if _remembering.get() else _verify)(public, signature, context)
 
 
 @contextmanager
 def each_signature_once() -> Iterator[None]:
-    """Within, do not compute again that a signature verifies if it did so before in this process, to the last byte.
+    """Inside this context, cache successful verifications of signatures in this process.
 
-    A session's clients all check the same signatures. Where one process plays many of them, as in a simulation, that is
-    nearly all of their time. What is remembered is that this key signed these very bytes, which no one can change; a
-    signature that did not verify is not remembered.
+    All clients of a session verify the same signatures. If one process simulates many clients, this takes nearly all of
+    their time. The cache stores that this key signed exactly these bytes, which cannot change. Failures are not cached.
     """
     before = _remembering.set(True)
     try:

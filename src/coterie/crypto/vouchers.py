@@ -1,7 +1,7 @@
-"""Vouchers: a machine's authentication key says whose identity key is its own.
+"""Vouchers: signatures by a machine's authentication key on its identity key.
 
-Deployments give each machine an ECDSA key on P-384 to authenticate with, made by OpenSSH or as PEM. A machine that
-signs its identity with that key lets everybody who knows the public keys check a roster for themselves.
+Deployments give each machine an ECDSA key on P-384 for authentication, made by OpenSSH or as PEM. A machine signs its
+identity with that key. Anyone who has the public keys can then verify a roster.
 """
 
 from pathlib import Path
@@ -25,7 +25,7 @@ _PEM_END = b"-----END PUBLIC KEY-----"
 
 
 def vouch(key_file: Path, context: bytes) -> tuple[bytes, bytes]:
-    """Sign a context with the key in a file; return the public half, in DER, and the signature."""
+    """Sign a context with the key in a file. Return the public key, in DER, and the signature."""
     try:
         content = key_file.read_bytes()
         load = load_ssh_private_key if b"OPENSSH PRIVATE KEY" in content else load_pem_private_key
@@ -38,7 +38,7 @@ def vouch(key_file: Path, context: bytes) -> tuple[bytes, bytes]:
 
 
 def check_voucher(public: bytes, signature: bytes, context: bytes) -> None:
-    """Refuse unless the owner of ``public``, in DER or PEM, signed exactly this context."""
+    """Raise :class:`VerificationError` unless the owner of ``public`` (DER or PEM) signed exactly this context."""
     try:
         _load(public).verify(signature, context, ECDSA(SHA384()))
     except (InvalidSignature, ValueError, UnsupportedAlgorithm):
@@ -48,7 +48,7 @@ def check_voucher(public: bytes, signature: bytes, context: bytes) -> None:
 def read_public_keys(content: bytes) -> list[bytes]:
     """Return the public keys of a file in DER: PEM blocks one after the other, or lines as in ``authorized_keys``.
 
-    Only a newline ends a line, as for OpenSSH: nothing else ends a comment.
+    Only a newline ends a line, as in OpenSSH: nothing else ends a comment.
     """
     try:
         if _PEM_END in content:

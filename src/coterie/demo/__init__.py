@@ -1,4 +1,10 @@
-"""A secure aggregation worth watching, and every claim about it checked."""
+"""A demonstration of one secure aggregation, in which every result is checked.
+
+Each client's private vector is an artificial fingerprint, because a picture shows at a glance what is protected.
+Clients drop out in every step. :class:`Demo` runs the real protocol (:mod:`coterie.secagg`) in this process, compares
+the sum and the mean with those computed in the clear, and returns a :class:`DemoReport` and the :class:`Vectors` to
+plot; :func:`draw` plots them. Start with :mod:`coterie.demo.session`. The command ``coterie demo`` prints the report.
+"""
 
 from coterie.demo.picture import draw
 from coterie.demo.report import Cost, DemoPlan, DemoReport, ServerView, Settings, StepView, Vectors

@@ -1,4 +1,4 @@
-"""Made-up fingerprints: private vectors that anybody recognises at a glance, and that look alike in a sum."""
+"""Artificial fingerprints: private vectors that are easy to recognise alone and unrecognisable in a sum."""
 
 from functools import lru_cache
 
@@ -11,11 +11,11 @@ _Field = npt.NDArray[np.complex64]
 _ASPECT = 0.8  # width over height
 _MINUTIAE = 16
 CONTRAST = 0.8
-"""Paper is around -CONTRAST and ink around CONTRAST; the grain of the scan is on top."""
+"""Paper is around -CONTRAST and ink around CONTRAST, plus the noise of a scan."""
 
 
 def shape_of(length: int) -> tuple[int, int]:
-    """Rows and columns of the picture whose first ``length`` pixels are a fingerprint."""
+    """Return the rows and columns of a picture whose first ``length`` pixels are a fingerprint."""
     columns = max(1, round((length * _ASPECT) ** 0.5))
     return -(-length // columns), columns
 
@@ -23,9 +23,9 @@ def shape_of(length: int) -> tuple[int, int]:
 def fingerprint(length: int, rng: np.random.Generator) -> Pixels:
     """Return the first ``length`` pixels, row by row, of a random fingerprint, with values from -1 to 1.
 
-    Ridges are the level lines of the phase of a complex field (the AM-FM model of Larkin and Fletcher 2007): a
-    carrier that runs around a core, times a factor (z - m) or its conjugate for each minutia m, which makes the
-    phase turn once around m, so that a ridge ends or forks there.
+    Ridges are level lines of the phase of a complex field (the AM-FM model of Larkin and Fletcher 2007). The field is a
+    carrier around a core, multiplied by (z - m) or its conjugate for each minutia m. The factor turns the phase once
+    around m, so a ridge ends or forks there.
     """
     plane, finger = _grid(length)
     core = complex(rng.uniform(-0.12, 0.12), rng.uniform(-0.25, 0.0))
@@ -45,7 +45,7 @@ def fingerprint(length: int, rng: np.random.Generator) -> Pixels:
 
 @lru_cache(maxsize=1)
 def _grid(length: int) -> tuple[_Field, Pixels]:
-    """The place of each pixel in the complex plane, and how much of it the finger covers."""
+    """Return the position of each pixel in the complex plane, and how much of the pixel the finger covers."""
     rows, columns = shape_of(length)
     row, column = np.divmod(np.arange(length), columns)
     x = ((2 * column + 1) / columns - 1) * _ASPECT

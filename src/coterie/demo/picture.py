@@ -1,4 +1,4 @@
-"""The picture of a demonstration: what the server saw of one client, and what it learned about all."""
+"""The picture of a demonstration: what the server received from one client, and the mean that it computed."""
 
 from pathlib import Path
 
@@ -11,10 +11,10 @@ SECRET, NOISE, MEAN = BLUE, RUST, GREEN
 
 
 def draw(report: DemoReport, vectors: Vectors, path: Path) -> None:
-    """Write the picture to ``path`` as a PNG; :class:`ImportError` where matplotlib is not installed.
+    """Write the picture to ``path`` as a PNG. Raise :class:`ImportError` if matplotlib is not installed.
 
-    Three columns: one client's vector, the bytes the server received in its place, and the mean it learned. Below
-    them: how often each value occurs in the first two, and one row of pixels of the mean beside the plain mean.
+    It has three columns: one client's vector, the bytes that the server received from it, and the mean. Below them
+    are the histograms of the first two, and one row of pixels of the secure mean next to the plain mean.
     """
     levels, modulus = (1 << (report.precision_bits - 1)) - 1, 1 << report.ring_bits
     settings, view = report.settings, report.view
@@ -28,7 +28,7 @@ def draw(report: DemoReport, vectors: Vectors, path: Path) -> None:
         shape,
         [
             Column(
-                f"1  {view.client} has a secret",
+                f"1  The private vector of {view.client}",
                 "its vector, as pixels",
                 SECRET,
                 vectors.quantised,
@@ -37,7 +37,7 @@ def draw(report: DemoReport, vectors: Vectors, path: Path) -> None:
                 "How often each value occurs: paper on the left,\nink on the right. The secret has a shape.",
             ),
             Column(
-                "2  The server received noise",
+                "2  What the server received from it",
                 "the same vector, as it arrived",
                 NOISE,
                 vectors.received,
@@ -47,8 +47,8 @@ def draw(report: DemoReport, vectors: Vectors, path: Path) -> None:
                 f"secret: {view.correlation:+.4f}; by chance alone: ±{view.chance:.4f}.",
             ),
             Column(
-                f"3  It learned the mean of {len(report.aggregated):,}",
-                "all together, and nobody in particular",
+                f"3  The mean of {len(report.aggregated):,} clients",
+                "computed from their sum",
                 MEAN,
                 vectors.decoded_mean,
                 (-CONTRAST, CONTRAST),

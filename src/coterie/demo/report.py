@@ -1,4 +1,4 @@
-"""Settings and findings of a demonstration: plain data that goes into a table, a text, a plot and a file."""
+"""Settings and results of a demonstration, as plain data for tables, texts, plots and files."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,9 +17,9 @@ LEAST_LENGTH = 64
 
 @dataclass(frozen=True)
 class Settings:
-    """What to run; ``dropout`` is the share of all clients that leave, spread evenly over the steps.
+    """Settings. ``dropout`` is the share of all clients that drop out, spread evenly over the steps.
 
-    The seed decides the inputs, how they are rounded and who drops out when; it never makes a secret.
+    The seed determines the inputs, their rounding, and which clients drop out when. Secrets never depend on it.
     """
 
     clients: int = 100
@@ -54,7 +54,7 @@ class Settings:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The steps in which clients speak; in two trips, without the confirmation that many losses call for."""
+        """The steps in which clients send messages. In two trips, a confirmation may be added after many losses."""
         if self.two_trips:
             return (Step.CONTRIBUTE, Step.REVEAL)
         confirm = (Step.CONFIRM,) if self.active else ()
@@ -62,34 +62,34 @@ class Settings:
 
     @property
     def leaving(self) -> int:
-        """How many clients drop out in all."""
+        """The number of clients that drop out."""
         return round(self.dropout * self.clients)
 
 
 @dataclass(frozen=True)
 class DemoPlan:
-    """Who shares with whom, and how rarely that is proven to fail.
+    """The communication graph and threshold, with bounds on their failure probabilities.
 
-    The bounds are base-2 logarithms: 0 promises nothing, and ``-inf``, ``null`` in JSON, means that it cannot fail.
+    The bounds are base-2 logarithms. 0 means no guarantee; ``-inf`` (``null`` in JSON) means that it cannot fail.
     """
 
     topology: Topology
     degree: float
-    """The number of a client's neighbours; on a random graph, its expectation."""
+    """The number of a client's neighbours; for a random graph, its expectation."""
     threshold: int
     collusion: float
-    """The share of the clients that may help the server."""
+    """The share of the clients that may collude with the server."""
     privacy_failure_log2: float = 0.0
     reliability_failure_log2: float = 0.0
     shortcoming: str | None = None
-    """Why nothing is promised."""
+    """The reason why there is no guarantee."""
 
 
 @dataclass(frozen=True)
 class StepView:
-    """One step as far as it has come. Bytes and client time are medians over the clients.
+    """The state of one step. Bytes and client time are medians over the clients.
 
-    Client time is processor time; in the masking step it includes rounding the input to integers.
+    Client time is processor time. In the masking step it includes rounding the input to integers.
     """
 
     step: str
@@ -106,11 +106,11 @@ class StepView:
 
 @dataclass(frozen=True)
 class Cost:
-    """What the session cost a typical client and the server, beside summing without protection.
+    """The cost of the session for a typical client and the server, compared with an unprotected sum.
 
-    ``session_ms`` is for everybody, played on one machine. ``plain_upload_bytes`` is the vector as float32,
-    ``plain_integer_bytes`` the same rounded to the demonstration's precision but not masked, ``plain_ms`` the time
-    to add the aggregated float32 vectors up.
+    ``session_ms`` is the time of all parties on one machine. ``plain_upload_bytes`` is the size of the vector as
+    float32, ``plain_integer_bytes`` its size rounded to the demonstration's precision but not masked. ``plain_ms`` is
+    the time to add the aggregated float32 vectors.
     """
 
     upload_bytes: int
@@ -125,10 +125,10 @@ class Cost:
 
 @dataclass(frozen=True)
 class ServerView:
-    """What the server received of its clients' vectors, in numbers.
+    """Measurements on what the server received.
 
-    ``correlation`` is between one client's input and what was received in its place; for vectors that have nothing
-    to do with each other it is around ``chance``, 1 / sqrt(length).
+    ``correlation`` is between one client's input and the masked vector received from it. For independent vectors it is
+    around ``chance`` = 1 / sqrt(length).
     """
 
     client: str
@@ -139,7 +139,7 @@ class ServerView:
 
 @dataclass(frozen=True)
 class DemoReport:
-    """Everything the demonstration shows."""
+    """The results of a demonstration."""
 
     settings: Settings
     plan: DemoPlan
@@ -148,7 +148,7 @@ class DemoReport:
     steps: tuple[StepView, ...]
     aggregated: tuple[str, ...]
     stranded: tuple[str, ...]
-    """Survivors left out because one of their circle had dropped out."""
+    """Survivors that were excluded because a member of their circle dropped out."""
     exact: bool
     mean_error: float
     mean_error_bound: float
@@ -159,7 +159,7 @@ class DemoReport:
 
 @dataclass(frozen=True, eq=False)
 class Vectors:
-    """What is plotted: one client's vector before and after masking, and the mean without and with protection."""
+    """The vectors to plot: one client's vector before and after masking, and the mean without and with protection."""
 
     quantised: npt.NDArray[np.signedinteger[Any]]
     received: RingVector

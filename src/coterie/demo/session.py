@@ -1,7 +1,7 @@
-"""A secure aggregation worth watching: many clients, dropouts at every step, and every claim checked.
+"""The session of a demonstration: many clients, dropouts in every step, and a check of every result.
 
-Each client's private vector is a made-up fingerprint. The session is the real protocol over the real bytes, with
-the operating system's randomness.
+Each client's private vector is an artificial fingerprint. The session runs the real protocol on encoded messages,
+with randomness from the operating system.
 """
 
 import statistics
@@ -35,9 +35,9 @@ SESSION_BYTES = 16
 
 
 def make_plan(settings: Settings, missing: int) -> DemoPlan:
-    """Find a graph and a threshold that withstand ``missing`` clients; the complete graph and a majority if none do.
+    """Find a graph and a threshold that tolerate ``missing`` clients, or a complete graph and a majority otherwise.
 
-    All who are missing from the sum are counted as dropouts, also the members of broken circles that stay.
+    All clients that are missing from the sum count as dropouts, including members of broken circles that stay.
     """
     known = searches()
     if settings.topology not in known:
@@ -64,14 +64,14 @@ def make_plan(settings: Settings, missing: int) -> DemoPlan:
 
 
 def schedule(settings: Settings, names: Sequence[str]) -> dict[Step, tuple[str, ...]]:
-    """Choose who drops out in which step: the same number in each, up to one."""
+    """Choose which clients drop out in which step. The numbers per step differ by at most one."""
     order = np.random.default_rng([settings.seed, 0]).permutation(len(names))[: settings.leaving]
     leaving = [names[client] for client in order]
     return {step: tuple(leaving[first :: len(settings.steps)]) for first, step in enumerate(settings.steps)}
 
 
 class Demo(Watch):
-    """One demonstration; :meth:`rows` may be called from another thread while :meth:`run` runs."""
+    """One demonstration. :meth:`rows` may be called from another thread while :meth:`run` runs."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -88,7 +88,7 @@ class Demo(Watch):
             session=entropy.draw("session", SESSION_BYTES),
             clients=names,
             bits=self.quantizer.ring.bits,
-            length=settings.length + 1,  # the weight travels in front
+            length=settings.length + 1,  # the first entry is the weight
             topology=self.plan.topology,
             threshold=self.plan.threshold,
             circles=circles,
@@ -111,10 +111,10 @@ class Demo(Watch):
         self._aggregate: Aggregate | None = None
 
     def run(self) -> tuple[DemoReport, Vectors]:
-        """Play the session and check its result.
+        """Run the session and check its result.
 
-        Raises :class:`~coterie.errors.RoundAborted` if too many clients left, and
-        :class:`~coterie.errors.VerificationError` if the sum is not what it should be, which never happens.
+        Raises :class:`~coterie.errors.RoundAborted` if too many clients dropped out, and
+        :class:`~coterie.errors.VerificationError` if the sum is wrong, which would be a bug.
         """
         try:
             aggregate = self._aggregate = self.session.run()
@@ -136,7 +136,7 @@ class Demo(Watch):
         plain /= len(clients)
         plain_seconds = time.perf_counter() - began
 
-        # Means in float64, so that rounding to integers is the only error there is.
+        # Means in float64: rounding to integers is then the only error.
         plain_mean = sum((self.pixels[name].astype(np.float64) for name in clients), np.zeros(length)) / len(clients)
         decoded = self.quantizer.decode(aggregate.total, Layout(((length,),), ("float64",)), len(clients))
         decoded_mean = decoded.mean[0].astype(np.float64)
@@ -184,7 +184,7 @@ class Demo(Watch):
         return self.report, Vectors(quantised, received, plain_mean, decoded_mean)
 
     def rows(self) -> tuple[StepView, ...]:
-        """The steps as far as they have come, and the unmasking."""
+        """Return the current state of each step, and of the unmasking."""
         costs, present = dict(self.session.report.steps), list(self.terms.clients)
         rows = []
         first, *others = self.settings.steps
@@ -223,19 +223,19 @@ class Demo(Watch):
         return self.quantizer.encode(self.pixels[name], self._rng("rounding", name)).vector
 
     def answered(self, step: Step, done: int, asked: int) -> None:
-        """Note how far a step has come."""
+        """Record the progress of a step."""
         self._progress[step] = done, asked
         if step is Step.REVEAL:
             self._receiving_seconds = self.session.report.steps[step].server_seconds
 
     def arrived(self, step: Step, client: str, message: bytes) -> None:
-        """Keep what the server receives of one client."""
+        """Record a message's sender, and keep the masked input of one client."""
         self._arrived[step].add(client)
         if step is self.settings.masking and not self._shown and client in self._candidates:
             self._shown, self._shown_upload = client, message
 
     def _expected(self, leaving: Mapping[Step, Collection[str]]) -> frozenset[str]:
-        """Name the clients to be aggregated if nobody else leaves; whoever is aggregated in the end is among them."""
+        """Return the clients that are aggregated if there are no other dropouts; others are never aggregated."""
         early = (Step.ADVERTISE, Step.SHARE, Step.MASK, Step.CONTRIBUTE)
         gone = {name for step in early for name in leaving.get(step, ())}
         survivors = [number for number, name in enumerate(self.terms.clients) if name not in gone]
@@ -250,7 +250,7 @@ def _circles(settings: Settings) -> tuple[int, ...] | None:
 
 
 def _missing(names: Sequence[str], circles: Sequence[int] | None, leaving: Mapping[Step, Collection[str]]) -> int:
-    """Count the clients that leave at some point and, where there are circles, all of theirs."""
+    """Count the clients that drop out at some point, together with the other members of their circles."""
     circles = circles or range(len(names))
     gone = {name for step in leaving.values() for name in step}
     broken = {circle for name, circle in zip(names, circles, strict=True) if name in gone}

@@ -1,45 +1,46 @@
-"""Failures on an assignment graph: what can go wrong, and bounds on how likely it is.
+"""Failures on an assignment graph, and bounds on their probabilities.
 
 The adversary is the server together with at most ``c`` colluding clients. Clients drop out at any step of the session:
 at most ``d`` of them, or each with a probability, independently of the others. The sum is over a set ``A`` of clients:
-those that did not drop out or, where only whole circles are aggregated, the circles of which nobody did. One dropout
-takes a whole circle out of ``A``, so many more clients than drop out can be missing from it. What bounds their number
-is a rule of the clients: they refuse a sum of fewer than ``m`` clients (``minimum`` of the session's terms). So at most
-``n - m`` clients are *missing* from any sum that is opened, whatever the circles are and however many drop out.
+the survivors or, if only whole circles are aggregated, the circles without a dropout. One dropout removes a whole
+circle from ``A``, so many more clients can be missing from ``A`` than drop out. Clients bound their number: they refuse
+a sum of fewer than ``m`` clients (``minimum`` of the session's terms). So at most ``n - m`` clients are *missing* from
+any opened sum, for all circles and any number of dropouts.
 
-Who drops out, who colludes and which circles there are must not depend on the graph, which is drawn from a seed that
-nobody can steer. All probabilities are over the graph alone and therefore hold for all such sets, uniformly random ones
-among them. (A server that picks those who drop out *after* it has seen a sparse graph is outside this model; on the
-complete graph nothing is random and it gains nothing. So are clients that leave because too few of their neighbours are
-there: these depend on the graph. That happens at most as often as a client is starved.)
+The sets of dropouts, colluders and circles must not depend on the graph, which is drawn from a seed that no party
+controls. All probabilities are over the graph alone and therefore hold for all such sets, including uniformly random
+ones. (A server that chooses the dropouts *after* it has seen a sparse graph is outside this model. On the complete
+graph nothing is random, and it gains nothing. Clients that leave because they have too few neighbours are outside it
+too, because they depend on the graph. That happens at most as often as a client is starved.)
 
-These things can go wrong:
+Four things can go wrong:
 
 * **split**: the honest clients in ``A`` do not form a connected graph. Removing the masks can then open the sums of
-  its parts, not only the total (Choi et al. 2020, Theorem 2). Colluders know their masks, so they join nobody: clients,
-  who do not know who colludes, see that ``A`` is connected and cannot see that its honest part is not.
-* **exposed**: the adversary obtains ``threshold`` shares of both secrets of an honest client. Honest holders give out
-  the one kind that the survivor set calls for, of which there is one (a passive server announces one; an active one
-  needs a quorum for it), so the other must come from colluding neighbours: ``colluding >= t``.
+  its parts, not only the total (Choi et al. 2020, Theorem 2). Colluders know their masks, so they do not connect
+  others. Clients can check that ``A`` is connected, but not its honest part, because they do not know the colluders.
+* **exposed**: the adversary obtains ``threshold`` shares of both secrets of an honest client. Honest holders reveal
+  only the kind that the survivor set requires. There is one survivor set (a passive server announces one; an active
+  one needs a quorum for it), so the other kind must come from colluding neighbours: ``colluding >= t``.
 * **starved**: fewer than ``threshold`` holders of a client's secrets are left (Theorem 1). A client that stays
-  holds one of its own shares, so ``t - 1`` neighbours must stay with it; for one that drops out, ``t`` must. Members
-  of a broken circle that stay are holders like all others, though they are not in ``A``.
-* **lonely**, against an active server: a client has at most ``min(c, t - 1)`` neighbours in ``A``, who may all collude.
+  holds one of its own shares, so ``t - 1`` neighbours must stay with it; for one that drops out, ``t`` must stay.
+  Members of a broken circle that stay are holders like all others, although they are not in ``A``.
+* **lonely**, against an active server: a client has at most ``min(c, t - 1)`` neighbours in ``A``, which may all
+  collude.
 
 **Privacy** fails if the honest part of an ``A`` that clients accept is split, or an honest client is exposed. Clients
 accept an ``A`` of ``m`` clients or more. At most ``n - m`` clients are not in it, and at most ``c`` of it collude, so
 the honest part is what is left of the graph when some set of at most ``n - m + c`` clients is taken out, and this set
 does not depend on the graph. :meth:`Law.split` bounds the probability that such a rest is disconnected, and does not
 decrease with the number of clients taken out; so its value at ``n - m + c`` is a bound for every ``A``, for all
-circles, and for every law of dropping out.
+circles, and for every distribution of dropouts.
 
-**Reliability** fails if a client is starved, or where clients refuse the sum: a client is lonely, ``A``, colluders
+**Reliability** fails if a client is starved, or if clients refuse the sum: a client is lonely, ``A``, colluders
 included, is split, or, against an active server, fewer than ``q`` survivors are left to sign, ``2 q > n + c``. These
-bounds are for at least ``m`` clients in ``A``; :mod:`coterie.graphs.losses` says how often there are fewer, which
-clients refuse.
+bounds are for at least ``m`` clients in ``A``; :mod:`coterie.graphs.losses` bounds how often there are fewer, in which
+case clients refuse the sum.
 
 The bounds are the sums of the probabilities of these events over all clients (union bound). They are rounded up at
-every step (:mod:`coterie.graphs.tails`), so that a printed bound is never below what was proven.
+every step (:mod:`coterie.graphs.tails`), so that a printed bound is never below the proven one.
 """
 
 import math
@@ -68,18 +69,18 @@ from coterie.graphs.tails import (
 from coterie.graphs.topology import Complete, ErdosRenyi, Harary, Topology, edge_probability
 
 FEWEST_CLIENTS = 3
-"""Of two clients, each can tell the other's input from the sum."""
+"""With two clients, each could compute the other's input from the sum."""
 
 
 @dataclass(frozen=True, slots=True)
 class ThreatModel:
-    """What a session must withstand, and how rarely it may fail.
+    """What a session must tolerate, and the acceptable failure probabilities.
 
     At most ``floor(dropout * clients)`` clients drop out of the session, or if they are ``independent``, each of them
     with probability ``dropout``. At most ``floor(collusion * clients)`` collude with the server. Privacy may fail with
     probability ``2^-privacy_bits``, reliability with ``2^-reliability_bits``. ``active`` means a server that deviates
-    from the protocol. Clients refuse a sum of fewer than ``minimum`` clients. It may be left out (0) where there are no
-    circles and the number of dropouts is fixed: then everybody who does not drop out is in the sum.
+    from the protocol. Clients refuse a sum of fewer than ``minimum`` clients. It may be left out (0) if there are no
+    circles and the number of dropouts is fixed: then all survivors are in the sum.
     """
 
     clients: int
@@ -117,32 +118,32 @@ class ThreatModel:
 
     @property
     def dropped(self) -> int:
-        """The most clients that drop out; where they do so independently, how many do on average."""
+        """The maximum number of clients that drop out; their average number if they drop out independently."""
         return part_of(self.dropout, self.clients)
 
     @property
     def colluding(self) -> int:
-        """The most clients that collude with the server."""
+        """The maximum number of clients that collude with the server."""
         return part_of(self.collusion, self.clients)
 
     @property
     def missing(self) -> int:
-        """The most clients that are not in a sum."""
+        """The maximum number of clients that are not in a sum."""
         return self.clients - self.minimum if self.minimum else self.dropped
 
     @property
     def quorum(self) -> int:
-        """The signatures on one survivor set that clients of a lying server ask for."""
+        """The number of signatures on one survivor set that clients require from an active server."""
         return quorum_of(self.clients, self.colluding)
 
     @property
     def thresholds(self) -> range:
-        """All thresholds worth considering: one share alone opens nothing, and ``n - d`` holders are left."""
+        """All thresholds to consider: one share alone must open nothing, and ``n - d`` holders are left."""
         return range(2, self.clients - (0 if self.independent else self.dropped) + 1)
 
     @property
     def honest_survivors(self) -> int:
-        """The least number of clients in a sum that do not collude."""
+        """The minimum number of clients in a sum that do not collude."""
         return self.clients - self.missing - self.colluding
 
 
@@ -156,11 +157,11 @@ class Law(ABC):
 
     @abstractmethod
     def neighbours(self, marked: int) -> Logs:
-        """Return the law of how many of a client's neighbours lie in a fixed set of ``marked`` others."""
+        """Return the distribution of the number of a client's neighbours in a fixed set of ``marked`` others."""
 
     @abstractmethod
     def split(self, lost: int) -> float:
-        """Bound the log probability that the graph is disconnected once at most ``lost`` clients are taken out."""
+        """Bound the log probability that the graph is disconnected after removing at most ``lost`` clients."""
 
     @abstractmethod
     def few_stay(self, most: int) -> float:
@@ -199,7 +200,7 @@ class Law(ABC):
         )
 
     def starved(self, threshold: int) -> float:
-        """Bound the log probability that a client is starved, where each drops out with a probability.
+        """Bound the log probability that a client is starved, if each client drops out with a probability.
 
         Neighbours drop out independently of the graph and of each other. A client that stays needs ``t - 1`` of them,
         one that drops out needs ``t``.
@@ -212,7 +213,7 @@ class Law(ABC):
 
     @property
     def connected(self) -> bool:
-        """Whether a split of the honest part of a sum alone is as rare as privacy asks."""
+        """Whether the probability of a split of the honest part of a sum alone meets the privacy target."""
         return _log2_total(self._honest_split) <= -self.model.privacy_bits
 
     def private(self, threshold: int) -> bool:
@@ -272,7 +273,7 @@ class RegularLaw(Law):
         super().__init__(model, topology, self.regular_degree)
 
     def neighbours(self, marked: int) -> Logs:
-        """Return a hypergeometric law: on a uniformly permuted ring, neighbours are a uniform subset."""
+        """Return a hypergeometric distribution: on a uniformly permuted ring, neighbours are a uniform subset."""
         return log_hypergeometric(self.model.clients - 1, marked, self.regular_degree)
 
     def few_stay(self, most: int) -> float:
@@ -293,11 +294,10 @@ class RegularLaw(Law):
     def split(self, lost: int) -> float:
         """Bound a split of the ring by two runs of lost clients, each of length ``k/2`` or more.
 
-        Two clients left with fewer than ``k/2`` lost ones between them are neighbours, so a split needs two
-        cuts: two windows of ``k/2`` places each, all lost, and not adjacent since somebody is left on either
-        side. There are ``n (n-k-1) / 2`` such pairs of windows. With ``b`` clients lost, their places are a uniform
-        subset of the ring, so a given pair is lost with probability
-        ``C(n-k, b-k) / C(n, b) = C(b, k) / C(n, k)``, which grows with ``b``.
+        Two clients with fewer than ``k/2`` lost ones between them are neighbours, so a split needs two cuts: two
+        windows of ``k/2`` places each, all lost, and not adjacent because clients are left on either side. There are
+        ``n (n-k-1) / 2`` such pairs of windows. With ``b`` clients lost, their places are a uniform subset of the ring,
+        so a given pair is lost with probability ``C(n-k, b-k) / C(n, b) = C(b, k) / C(n, k)``, which grows with ``b``.
         """
         clients, degree = self.model.clients, self.regular_degree
         if degree == clients - 1 or lost < degree:
@@ -315,7 +315,7 @@ class RandomLaw(Law):
         super().__init__(model, topology, self.probability * (model.clients - 1))
 
     def neighbours(self, marked: int) -> Logs:
-        """Return a binomial law: every pair is joined independently."""
+        """Return a binomial distribution: every pair is connected independently."""
         return log_binomial(marked, self.probability)
 
     def few_stay(self, most: int) -> float:
@@ -329,7 +329,7 @@ class RandomLaw(Law):
 
     @cached_property
     def _colluding(self) -> Logs:
-        """More edges help everything but this, and graphs have a few more than asked for: never fewer."""
+        """More edges help everything but this. Graphs have slightly more edges than requested, never fewer."""
         return log_binomial(self.model.colluding, edge_probability(self.probability))
 
     def split(self, lost: int) -> float:
@@ -354,6 +354,6 @@ def _log2_total(*logs: float) -> float:
 
 
 def part_of(fraction: float, total: int) -> int:
-    """Return how many of ``total`` clients a fraction of them is, rounded down."""
+    """Return how many of ``total`` clients a fraction is, rounded down."""
     # The summand undoes the rounding of products such as 0.29 * 100, whose floor is 28.
     return math.floor(fraction * total + 1e-9)

@@ -32,17 +32,17 @@ def step_dropout(dropout: float) -> float:
 def majority_threshold(shares: int) -> int:
     """Return ``floor(shares / 2) + 1``, the least threshold ``t`` with ``2 t > shares``.
 
-    With it nobody can collect ``t`` shares of both secrets of a client from holders who give out one each. On
-    the complete graph (``shares = n``) this is the threshold of SecAgg (Bonawitz et al. 2017).
+    With it no party can collect ``t`` shares of both secrets of a client from holders that reveal one each. On the
+    complete graph (``shares = n``) this is the threshold of SecAgg (Bonawitz et al. 2017).
     """
     return shares // 2 + 1
 
 
 def quorum_of(clients: int, colluders: int) -> int:
-    """Return the least ``q`` with ``2 q > n + c``, so many signatures that no two sets of signers share only colluders.
+    """Return the least ``q`` with ``2 q > n + c``: any two sets of ``q`` signers then share an honest client.
 
-    Whoever asks for ``q`` signatures of ``n`` clients on one statement then knows that no other statement has as many:
-    ``2 q - n > c`` clients would have signed both, and one of them is honest.
+    If ``q`` of ``n`` clients signed one statement, no other statement has as many signatures: ``2 q - n > c`` clients
+    would have signed both, and one of them is honest.
     """
     return (clients + colluders) // 2 + 1
 
@@ -133,7 +133,7 @@ def reliability_union_log2(clients: int, probability: float, dropout: float, thr
     """Return log2 of ``n P(X < t - 1)``, X ~ Bin(n-1, p (1-q)^4): Theorem 5 without its Chernoff step.
 
     Like the theorem it counts, beside the surviving neighbours X, the client's own share, which a client that
-    drops out itself does not deliver; :mod:`coterie.graphs.failures` tells the two cases apart.
+    drops out does not deliver; :mod:`coterie.graphs.failures` distinguishes the two cases.
     """
     _check(clients, dropout, probability, threshold)
     neighbours = log_binomial(clients - 1, probability * (1 - dropout), relative_error=_PRODUCT)

@@ -1,6 +1,6 @@
-"""From a threat model to a graph and a threshold, with the bounds proven for them.
+"""Search for a graph and a threshold that meet a threat model, with proven failure bounds.
 
-:mod:`coterie.graphs.failures` says what the bounds mean and proves them.
+:mod:`coterie.graphs.failures` defines and proves the bounds.
 """
 
 from bisect import bisect_left
@@ -24,8 +24,8 @@ _PROBABILITY_STEPS = 10**6
 class Guarantee:
     """A topology and a threshold with the bounds proven for them.
 
-    The failure bounds are base-2 logarithms of probabilities: ``-inf`` is "cannot happen", 0.0 "no promise".
-    ``degree`` is the number of neighbours of a client, on a random graph its expectation.
+    The failure bounds are base-2 logarithms of probabilities: ``-inf`` means impossible, 0.0 means no guarantee.
+    ``degree`` is the number of neighbours of a client; for a random graph, its expectation.
     """
 
     topology: Topology
@@ -60,12 +60,12 @@ def search_complete(model: ThreatModel) -> Guarantee:
 def search_harary(model: ThreatModel) -> Guarantee:
     """Return the smallest even degree of a Harary graph that meets the targets (Bell et al. 2020).
 
-    For a given degree, larger thresholds help privacy and smaller ones reliability, so those that meet both
-    targets form an interval. Of these the one nearest to a majority of the shares is taken: below it, holders who
-    were told two stories could give out both secrets of a client; above it, each further share only takes away a
-    dropout that could have been survived. A threshold is never below 2.
+    For a given degree, larger thresholds improve privacy and smaller ones reliability, so those that meet both targets
+    form an interval. The one nearest to a majority of the shares is chosen. Below it, holders that were given two
+    different survivor sets could reveal both secrets of a client; above it, each further share only reduces the number
+    of dropouts that a session tolerates. A threshold is never below 2.
 
-    Where only ``degree >= clients - 1`` will do, the result is the complete graph under another name.
+    If only ``degree >= clients - 1`` meets the targets, the result is equivalent to the complete graph.
     """
     complete = search_complete(model)
     for degree in range(2, model.clients - 1, 2):
@@ -78,11 +78,11 @@ def search_harary(model: ThreatModel) -> Guarantee:
 def search_erdos_renyi(model: ThreatModel) -> Guarantee:
     """Return the smallest connection probability of an Erdős–Rényi graph that meets the targets.
 
-    For a fixed threshold ``t``, reliability and connectivity only improve with ``p``: bisection finds the least
-    ``p(t)`` that suffices for them, and it grows with ``t``. So does the distance, in standard deviations, between
-    the ``p c`` colluding neighbours of a client and ``t``; the least ``t`` that is also private at
-    ``p(t)`` gives the least ``p``. The threshold is then chosen as in :func:`search_harary`. Reliability is
-    judged by exact binomial tails, which are 10 to 20 times smaller than Theorem 5 of CCESA at its own parameters.
+    For a fixed threshold ``t``, reliability and connectivity only improve with ``p``. Bisection finds the least
+    ``p(t)`` that suffices for them, which grows with ``t``. So does the distance, in standard deviations, between the
+    ``p c`` colluding neighbours of a client and ``t``. The least ``t`` that is also private at ``p(t)`` gives the least
+    ``p``. The threshold is then chosen as in :func:`search_harary`. Reliability uses exact binomial tails, which are 10
+    to 20 times smaller than Theorem 5 of CCESA at its own parameters.
     """
     complete = search_complete(model)  # with p = 1 there is a solution if and only if there is one here
     steps = range(1, _PROBABILITY_STEPS + 1)

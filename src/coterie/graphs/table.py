@@ -1,4 +1,4 @@
-"""The topologies that a session can use: one table, which the planner, the settings, the demo and the wire read.
+"""The table of topologies that a session can use. Planner, settings, demo and wire format read it.
 
 A new topology is one file with a frozen, tagged struct that has a ``graph`` method, and one row here::
 
@@ -8,7 +8,7 @@ A new topology is one file with a frozen, tagged struct that has a ``graph`` met
     TOPOLOGIES["star"] = TopologyKind(Star)
 
 With its failure law and a search for its parameters it can also be planned, shown and measured. All parties of a
-session need the row: a client refuses terms with a topology that it does not know.
+session need the row: a client refuses terms with an unknown topology.
 """
 
 from collections.abc import Callable
@@ -32,23 +32,23 @@ from coterie.graphs.topology import Complete, ErdosRenyi, Harary, Topology
 
 @dataclass(frozen=True)
 class TopologyKind:
-    """A kind of topology: its class, and what planner, sessions and settings have to know about it."""
+    """A kind of topology: its class, and its properties for planner, sessions and settings."""
 
     kind: type[Topology]
     title: str = ""
-    """What its graph is called in a sentence; the name of the class if empty."""
+    """The name of its graph in a sentence; by default the name of the class."""
     complete: bool = False
-    """Whether every two clients share secrets, whatever its parameters. If some parameters have that effect, the class
-    says which, by a method ``is_complete(size)``."""
+    """Whether every two clients share secrets for all parameters. If that depends on the parameters, the class has a
+    method ``is_complete(size)``."""
     law: Callable[[ThreatModel, Any], Law] | None = None
-    """Its failure law: how rarely sessions on it fail. Without one nothing is promised for sessions on it."""
+    """Its failure law, which bounds the failure probabilities of sessions. Without one there is no guarantee."""
     search: Callable[[ThreatModel], Guarantee] | None = None
-    """Finds its cheapest parameters, where there is such a search."""
+    """The search for its cheapest parameters, if there is one."""
     rule: Callable[[ThreatModel], tuple[Guarantee, str]] | None = None
-    """Where its paper has a rule for its parameters: the result, and a sentence about it. The planner prefers it to the
-    search if nobody colludes, the server is honest but curious, and no target is given."""
+    """The rule of its paper for the parameters, if any: the result, and a sentence about it. The planner prefers
+    it to the search if no clients collude, the server is honest but curious, and no target is set."""
     connect: Callable[[float], Topology] | None = None
-    """Makes it from the probability that two clients share secrets, where it has that parameter (``probability``)."""
+    """Makes it from the probability that two clients share secrets, if it has that parameter (``probability``)."""
 
 
 #: By name, which is also the tag of the class.
@@ -67,12 +67,12 @@ TOPOLOGIES: dict[str, TopologyKind] = {
 
 
 def searches() -> dict[str, Callable[[ThreatModel], Guarantee]]:
-    """Return the searches of all topologies that parameters can be planned for, by name."""
+    """Return the searches of all topologies that support planning, by name."""
     return {name: kind.search for name, kind in TOPOLOGIES.items() if kind.search}
 
 
 def topology_name(topology: Topology) -> str:
-    """Return the name of a topology in the table; refuse one that is not there."""
+    """Return the name of a topology in the table. Raise :class:`ConfigError` if it is not there."""
     for name, entry in TOPOLOGIES.items():
         if type(topology) is entry.kind:
             return name
@@ -85,9 +85,9 @@ def topology_kind(topology: Topology) -> TopologyKind | None:
 
 
 def is_complete(topology: Topology, size: int) -> bool:
-    """Tell whether all of ``size`` clients are neighbours, whatever the seed and whatever the topology is called.
+    """Return whether all of ``size`` clients are neighbours for every seed.
 
-    This is what its row says, or its class about its parameters. If neither says anything, it is not.
+    The answer comes from the topology's row or from its method ``is_complete``. Without either, it is false.
     """
     entry = topology_kind(topology)
     if entry and entry.complete:
@@ -97,7 +97,7 @@ def is_complete(topology: Topology, size: int) -> bool:
 
 
 def assess(model: ThreatModel, topology: Topology, threshold: int) -> Guarantee:
-    """Return the failure bounds of ``topology`` with ``threshold`` under ``model``, whatever its targets."""
+    """Return the failure bounds of ``topology`` with ``threshold`` under ``model``; they need not meet its targets."""
     if not 1 <= threshold <= model.clients:
         raise ConfigError(f"a threshold lies in 1..{model.clients}, the number of clients, not {threshold}")
     entry = topology_kind(topology)
@@ -107,7 +107,7 @@ def assess(model: ThreatModel, topology: Topology, threshold: int) -> Guarantee:
 
 
 def read_topology(_: type[Topology], fields: Any) -> Topology:  # noqa: ANN401 - whatever came over the wire
-    """Make a topology of its fields, as they were encoded; a decoding hook of msgspec."""
+    """Decode a topology from its fields; a decoding hook of msgspec."""
     name = fields.get("type") if isinstance(fields, dict) else None
     if name not in TOPOLOGIES:
         raise ConfigError(f"no topology is called {name!r}; there are {', '.join(TOPOLOGIES)}")

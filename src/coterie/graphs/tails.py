@@ -1,11 +1,11 @@
-"""Binomial and hypergeometric probabilities as natural logarithms that are never too small.
+"""Binomial and hypergeometric probabilities as natural logarithms, rounded up.
 
-Failure probabilities of 2^-40 and far below are sums over tails of these laws. They are kept as logarithms
+Failure probabilities of 2^-40 and far below are sums over tails of these distributions. They are kept as logarithms
 throughout, so nothing underflows; an impossible event is ``-inf``.
 
-What is proven with these numbers is a bound, so rounding must not make it smaller than the truth. Every function
-here returns an **upper bound** of the logarithm that it names: the computed value plus a slack that is larger than
-all rounding errors. The slack is small because no large numbers cancel. Logarithms of factorials would (log n! is
+These numbers prove bounds, so rounding must not make them too small. Every function here returns an **upper bound** of
+the logarithm that it names: the computed value plus a slack that is larger than all rounding errors. The slack is small
+because no large numbers cancel. Logarithms of factorials would (log n! is
 1.5e8 at n = 10^7, and one rounding of it is 3e-8), so probabilities come from Loader's form (2000): with Stirling's
 error ``e(n) = log n! - log(sqrt(2 pi n) (n/e)^n)`` and the deviance ``D(x, m) = x log(x/m) + m - x``,
 
@@ -129,7 +129,7 @@ def log_hypergeometric(population: int, marked: int, draws: int) -> Logs:
     """
     law = np.full(draws + 1, -math.inf)
     hits = np.arange(max(0, draws - (population - marked)), min(draws, marked) + 1)
-    if hits.size == 1:  # nothing is left to chance
+    if hits.size == 1:  # the result is certain
         law[hits] = 0.0
         return law
     share = draws / population

@@ -1,12 +1,12 @@
-"""Assignment graphs: who agrees on pairwise masks with whom, and who holds whose shares.
+"""Assignment graphs: which clients agree on pairwise masks, and which clients hold whose shares.
 
 Three published protocols are one protocol on three graphs: the complete graph (Bonawitz et al. 2017, SecAgg),
 the Erdős–Rényi graph G(n, p) (Choi et al. 2020, CCESA) and the Harary graph on a randomly permuted ring
 (Bell et al. 2020, SecAgg+).
 
-A graph is a pure function of the topology, the number of clients and a seed known to everybody, so that each
-client can recompute its own neighbourhood instead of taking the server's word for it. All randomness comes
-from SHAKE-256; a graph therefore depends on no platform, library version or global state.
+A graph is a pure function of the topology, the number of clients and a public seed. Each client can therefore recompute
+its own neighbourhood instead of trusting the server. All randomness comes from SHAKE-256, so a graph does not depend
+on the platform, library versions or global state.
 """
 
 import hashlib
@@ -24,11 +24,11 @@ from coterie.errors import ConfigError
 
 @runtime_checkable
 class Topology(Protocol):
-    """A rule for who is joined to whom, given the number of clients and a seed.
+    """A rule that connects clients, given their number and a seed.
 
-    A topology is a frozen, tagged struct: its fields are sent in a session's terms under its tag. One of your own takes
-    part if it has a row in :data:`coterie.graphs.table.TOPOLOGIES`. It may have a method ``is_complete(size)``, which
-    tells whether all of so many clients are neighbours, whatever the seed.
+    A topology is a frozen, tagged struct: its fields are sent in a session's terms under its tag. To add one,
+    add a row to :data:`coterie.graphs.table.TOPOLOGIES`. It may have a method ``is_complete(size)``, which returns
+    whether all of ``size`` clients are neighbours for every seed.
     """
 
     def graph(self, size: int, seed: bytes) -> "Graph":
@@ -116,10 +116,10 @@ class Graph:
         return self._offsets[node + 1] - self._offsets[node]
 
     def connected(self, members: Collection[int]) -> bool:
-        """Tell whether the subgraph induced on ``members`` is connected; none or one alone always is.
+        """Return whether the subgraph induced on ``members`` is connected; true for none or one.
 
-        A connected survivor graph is what makes every proper partial sum of the survivors independent of all
-        that was sent (Choi et al. 2020, Lemma 1).
+        If the survivor graph is connected, every proper partial sum of the survivors is independent of all messages
+        (Choi et al. 2020, Lemma 1).
         """
         unreached = set(members)
         if not unreached:
@@ -134,7 +134,7 @@ class Graph:
         return not unreached
 
     def degrees_within(self, members: Collection[int]) -> NDArray[np.int64]:
-        """Return for every node how many of its neighbours are among ``members``."""
+        """Return for every node the number of its neighbours among ``members``."""
         inside = np.zeros(self.size, np.int64)
         inside[list(members)] = 1
         counted = np.concatenate(([0], np.cumsum(inside[self._targets])))
@@ -151,7 +151,7 @@ class Graph:
 
 
 class CompleteGraph(Graph):
-    """The graph in which all are neighbours; it takes no memory, however many there are."""
+    """The graph in which all nodes are neighbours. It takes no memory for any size."""
 
     __slots__ = ("_size",)
 
@@ -172,7 +172,7 @@ class CompleteGraph(Graph):
         return self._size - 1
 
     def connected(self, members: Collection[int]) -> bool:
-        """Tell that they are."""
+        """Return true."""
         for member in members:
             self._check(member)
         return True
@@ -189,10 +189,10 @@ class CompleteGraph(Graph):
 
 
 def build(topology: Topology, size: int, seed: bytes) -> Graph:
-    """Return the graph that ``seed`` selects among all those of this topology on ``size`` clients.
+    """Return the graph of this topology on ``size`` clients that ``seed`` selects.
 
-    Equal arguments give equal graphs everywhere; the last few are remembered, because in one process many
-    clients ask for the same one.
+    Equal arguments give equal graphs everywhere. The last few graphs are cached, because in one process many clients
+    need the same one.
     """
     if size < 1:
         raise ConfigError(f"a graph needs at least one client, not {size}")
@@ -202,7 +202,7 @@ def build(topology: Topology, size: int, seed: bytes) -> Graph:
 @lru_cache(maxsize=4)
 def _build(topology: Topology, size: int, seed: bytes) -> Graph:
     if not isinstance(topology, Topology):
-        raise ConfigError(f"{type(topology).__name__} is no topology")
+        raise ConfigError(f"{type(topology).__name__} is not a topology: it needs a method graph(size, seed)")
     graph = topology.graph(size, seed)
     if graph.size != size:
         raise ConfigError(f"{type(topology).__name__} made a graph of {graph.size} clients, not of {size}")
@@ -210,7 +210,7 @@ def _build(topology: Topology, size: int, seed: bytes) -> Graph:
 
 
 def edge_probability(probability: float) -> float:
-    """Return the probability of an edge in an Erdős–Rényi graph: as asked for, rounded up to a multiple of 2^-32."""
+    """Return the probability of an edge in an Erdős–Rényi graph: as requested, rounded up to a multiple of 2^-32."""
     return math.ceil(probability * 2**32) / 2**32
 
 
@@ -219,8 +219,8 @@ def _from_matrix(adjacency: NDArray[np.bool_]) -> Graph:
 
 
 def _erdos_renyi(size: int, probability: float, seed: bytes) -> Graph:
-    # Clients i < j are joined if word j - i - 1 of stream i, uniform in [0, 2^32), is below p * 2^32; that
-    # bound is rounded up, so that the graph is never sparser than asked for.
+    # Clients i < j are connected if word j - i - 1 of stream i, uniform in [0, 2^32), is below p * 2^32. That
+    # bound is rounded up, so that the graph is never sparser than requested.
     last_hit = np.uint32(edge_probability(probability) * 2**32 - 1)
     adjacency = np.zeros((size, size), dtype=np.bool_)
     for row in range(size - 1):
@@ -231,7 +231,7 @@ def _erdos_renyi(size: int, probability: float, seed: bytes) -> Graph:
 
 
 def _harary(size: int, degree: int, seed: bytes) -> Graph:
-    # Sorting by independent uniform words permutes uniformly; a stable sort settles ties the same everywhere.
+    # Sorting by independent uniform words permutes uniformly; a stable sort breaks ties in the same way everywhere.
     words = np.frombuffer(_expand("harary", size, 0, seed, 8 * size), dtype="<u8")
     ring = np.argsort(words, kind="stable")
     steps = np.concatenate((np.arange(-(degree // 2), 0), np.arange(1, degree // 2 + 1)))

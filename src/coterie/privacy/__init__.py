@@ -1,8 +1,12 @@
-"""Differential privacy on top of secure aggregation: noise in the ring, and an account of what it is worth.
+"""Differential privacy on top of secure aggregation: noise in the ring, and privacy accounting.
 
-Each client clips its update, rounds it, and adds its share of the noise before masking (:class:`NoisyQuantizer`); the
-sum carries enough of it even if as many clients drop out as a session allows (:class:`Noise`). What a run has spent is
-a :class:`PrivacySpending`.
+Each client clips its update, rounds it, and adds its share of the noise before masking (:class:`NoisyQuantizer`). The
+sum has enough noise even if as many clients drop out as a session allows (:class:`Noise`). :class:`PrivacySpending`
+records what a run has spent and computes epsilon with the ``dp-accounting`` library.
+
+Start with :mod:`~coterie.privacy.encoding` (clipping, rounding and sensitivity), then :mod:`~coterie.privacy.noise`
+(how large a share is), :mod:`~coterie.privacy.distributions` (discrete Gaussian and Skellam),
+:mod:`~coterie.privacy.sampling` (exact sampling) and :mod:`~coterie.privacy.accounting`.
 """
 
 from coterie.privacy.accounting import ASSUMPTIONS, PrivacySpending, Release, sampled_gaussian_epsilon

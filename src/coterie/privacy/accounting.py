@@ -1,8 +1,8 @@
-"""Accounts of what the noise is worth: (epsilon, delta), composed over rounds by the ``dp-accounting`` library.
+"""Privacy accounting: (epsilon, delta), composed over rounds by the ``dp-accounting`` library.
 
 A :class:`Release` is one opened sum, as data. For each kind of noise a theorem bounds the Rényi divergence of order a
 between the sums with and without one client's update by xi + rho a. ``dp-accounting`` composes these bounds and
-converts them; nothing of that is done here.
+converts them; this module does neither.
 """
 
 from collections.abc import Iterable
@@ -30,19 +30,19 @@ ASSUMPTIONS = (
     "Whatever else is published, such as metrics measured on the clients' data, is not covered. Test examples are "
     "taken to be nobody's: where they are clients' own, scores on them are such metrics.",
 )
-"""What has to hold for every figure computed here."""
+"""The assumptions behind every number computed here."""
 
-#: Orders tried in the conversion: any will do, the best is taken. Larger ones serve smaller epsilons.
+#: Orders tried in the conversion; the best one is used. Larger ones serve smaller epsilons.
 INTEGER_ORDERS = (*range(2, 65), *(2**i for i in range(7, 17)))
 FRACTIONAL_ORDERS = tuple(1 + i / 20 for i in range(1, 20))
 
 
 @lru_cache(maxsize=1024)
 def sampled_gaussian_epsilon(rate: float, multiplier: float, steps: int, delta: float) -> float:
-    """Return the epsilon of so many sums with Gaussian noise, each over examples that are in it with ``rate`` (DP-SGD).
+    """Return the epsilon of ``steps`` noisy sums over examples sampled with probability ``rate`` (DP-SGD).
 
-    ``multiplier`` is the noise's deviation in units of the norm that examples are clipped to (Abadi et al. 2016); the
-    unit of privacy is one example, there or not.
+    ``multiplier`` is the noise's deviation in units of the clipping norm (Abadi et al. 2016). The unit of privacy is
+    one example, present or not.
     """
     if steps == 0:
         return 0.0
@@ -56,7 +56,7 @@ def sampled_gaussian_epsilon(rate: float, multiplier: float, steps: int, delta: 
 
 @dataclass(frozen=True)
 class Release:
-    """One opened sum: the noise it carries at least, and what one client can change in it."""
+    """One opened sum: the minimum noise in it, and the maximum influence of one client."""
 
     noise: Noise
     sensitivity: Sensitivity
@@ -69,11 +69,10 @@ class Release:
 
 @dataclass(frozen=True)
 class PrivacySpending:
-    """All releases so far, equal ones counted together; a value that is stored with a run and read back.
+    """All releases so far, equal ones counted together. It is a value that is stored with a run and read back.
 
-    A round must be spent before its sum is opened: what has left the clients cannot be taken back. Spending every
-    round bounds the loss of all clients; spending only the rounds in which one client was aggregated, the loss of
-    that client.
+    A round must be spent before its sum is opened, because a sum cannot be taken back. Spending every round bounds the
+    loss of all clients. Spending only the rounds in which one client was aggregated bounds the loss of that client.
     """
 
     releases: tuple[tuple[Release, int], ...] = ()
@@ -88,7 +87,7 @@ class PrivacySpending:
         return sum(rounds for _, rounds in self.releases)
 
     def spend(self, release: Release, rounds: int = 1) -> "PrivacySpending":
-        """Return the spending after ``rounds`` more of this release."""
+        """Return the spending after ``rounds`` more rounds with this release."""
         counts = dict(self.releases)
         counts[release] = counts.get(release, 0) + rounds
         return PrivacySpending(tuple(counts.items()))
@@ -100,7 +99,7 @@ class PrivacySpending:
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What the figures rest on, in words."""
+        """The assumptions behind the numbers, as text."""
         kinds = sorted({release.noise.kind for release, _ in self.releases})
         least = min((release.noise.least for release, _ in self.releases), default=None)
         counted = () if least is None else (f"The stated number of honest clients in an opened sum is {least}.",)
@@ -112,7 +111,7 @@ class PrivacySpending:
 
     @classmethod
     def decode(cls, data: bytes) -> "PrivacySpending":
-        """Read what :meth:`encode` wrote; :class:`InputError` for anything else."""
+        """Parse what :meth:`encode` wrote; :class:`InputError` for anything else."""
         try:
             return msgspec.json.decode(data, type=cls)
         except ValueError as error:
@@ -126,7 +125,7 @@ class PrivacySpending:
 def composed_epsilon(bound: Concentrated, rounds: int, delta: float) -> float:
     """Return the least epsilon for which ``rounds`` releases within this bound are (epsilon, ``delta``)-private.
 
-    What two neighbours are is in the bound already: it says how far apart the releases of neighbours can be.
+    The bound already contains the definition of neighbours: it limits how far apart their releases can be.
     """
     _check_delta(delta)
     return float(_compose([(bound, rounds)], integer_orders=False).get_epsilon(delta))

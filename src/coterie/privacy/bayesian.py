@@ -1,13 +1,13 @@
 """Bayesian differential privacy (Triastcyn and Faltings 2020): an estimate from the data, and **no guarantee**.
 
-The bound of differential privacy is for the worst example that there could be. This accountant asks instead how far a
-*typical* example moved the gradients that were released, measured on the private data itself. What comes out holds, at
-best, for examples drawn from the same distribution as those measured; it says nothing of an unusual one, which is whom
-differential privacy is for. It is computed from private data without noise, so publishing it reveals something too.
+The bound of differential privacy covers the worst possible example. This accountant estimates instead how far a
+*typical* example moved the released gradients, measured on the private data itself. At best the result holds for
+examples drawn from the same distribution as those measured. It says nothing about an unusual example, which is what
+differential privacy protects. It is computed from private data without noise, so publishing it reveals something too.
 
-With no cost at all it returns its floor, ln(1/delta) / (largest order): .3598 for the orders below and delta = 1e-5. A
-value near that says that nothing was measured, not that much is protected. (The values of about .36 printed by CGD are
-this floor; see ``docs/confined.md``.)
+Without any cost it returns its floor, ln(1/delta) / (largest order): .3598 for the orders below and delta = 1e-5. A
+value near the floor means that nothing was measured, not that much is protected. (The values of about .36 printed by
+CGD are this floor; see ``docs/confined.md``.)
 """
 
 import math
@@ -19,13 +19,13 @@ from coterie.arithmetic import FloatArray
 from coterie.errors import ConfigError
 
 ORDERS = (2, 4, 8, 16, 32)
-"""Of the moments, as in the code published with CGD."""
+"""The orders of the moments, as in the code published with CGD."""
 CONFIDENCE = 1e-15
-"""How improbable it is that an expectation is larger than estimated, were its samples normally distributed."""
+"""The probability that an expectation is larger than estimated, for normally distributed samples."""
 
 
 def floor_epsilon(delta: float) -> float:
-    """Return what the accountant returns when nothing was released."""
+    """Return the result of the accountant if nothing was released."""
     return bayesian_epsilon(np.zeros(len(ORDERS)), delta)
 
 
@@ -37,14 +37,14 @@ def bayesian_epsilon(costs: FloatArray, delta: float) -> float:
 
 
 def moments(ratios: FloatArray, rate: float) -> FloatArray:
-    """Return for every order a and ratio r the log-moment of a Gaussian release; examples are in it with ``rate``.
+    """Return the log-moment of a Gaussian release for every order a and ratio r; ``rate`` is the sampling rate.
 
-    With r the distance that the example makes, in deviations of the noise, it is
+    With r the change by the example, in deviations of the noise, it is
 
         log E exp((k^2 - k) r^2 / 2), k ~ B(a + 1, rate),
 
-    the moment in the direction that is never the smaller one (Mironov, Talwar, Zhang 2019). At the largest r there can
-    be, it is that of the moments accountant.
+    the moment in the direction that is never the smaller one (Mironov, Talwar, Zhang 2019). At the largest possible r,
+    it equals that of the moments accountant.
     """
     from scipy.special import logsumexp, xlog1py, xlogy  # slow to load, and only needed here
 
@@ -58,11 +58,11 @@ def moments(ratios: FloatArray, rate: float) -> FloatArray:
 
 
 def step_costs(distances: FloatArray, noise: float, rate: float, horizon: int, most: float) -> FloatArray:
-    """Return the cost of one step, for each order, estimated from the distances that some examples make.
+    """Return the cost of one step for each order, estimated from the distances of some examples.
 
-    One and the same example may be in all ``horizon`` steps, so the expectation over examples is of the moment to that
-    power (Hölder; Triastcyn and Faltings 2020, Theorem 3), with an upper confidence bound in place of the mean. No cost
-    is above that of ``most``, the largest distance there can be; of fewer than two examples nothing is known but that.
+    The same example may be in all ``horizon`` steps, so the expectation over examples is of the moment to that power
+    (Hölder; Triastcyn and Faltings 2020, Theorem 3), with an upper confidence bound instead of the mean. No cost is
+    above that of ``most``, the largest possible distance; with fewer than two examples, that cost is returned.
     """
     worst = _worst_costs(most / noise, rate)
     if distances.size < 2:

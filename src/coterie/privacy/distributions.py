@@ -1,8 +1,8 @@
-"""Distributions of noise on the integers: how each is drawn, and what sums of it are worth.
+"""Distributions of integer noise: how each is sampled, and the privacy of its sums.
 
 A kind of noise is a class and a line in :data:`DISTRIBUTIONS`. The sum of Skellam variables is Skellam: what holds for
 one of variance m s holds for the sum of m of variance s (Agarwal, Kairouz, Liu 2021). The sum of discrete Gaussians is
-not a discrete Gaussian, only very close to one (Kairouz, Liu, Steinke 2021), and its bound pays for the difference.
+not a discrete Gaussian, only very close to one (Kairouz, Liu, Steinke 2021), and its bound includes the difference.
 """
 
 import math
@@ -73,7 +73,7 @@ class DiscreteGaussian:
         return int(context.ldexp(context.exp(-(magnitude**2) / (2 * context.mpf(self.variance))), bits))
 
     def bound(self, shares: int, sensitivity: Sensitivity) -> Concentrated:
-        """Return what the sum of m = ``shares`` is worth (Kairouz, Liu, Steinke 2021, Proposition 14; s >= 1/2).
+        """Return the privacy of the sum of m = ``shares`` (Kairouz, Liu, Steinke 2021, Proposition 14; s >= 1/2).
 
         With D2 and D1 the sensitivities, d the size, s the variance of a share and v = m s: xi = 0 and
 
@@ -133,7 +133,7 @@ class Skellam:
         return int(context.nint(context.ldexp(ratio, bits)))
 
     def bound(self, shares: int, sensitivity: Sensitivity) -> Concentrated:
-        """Return what the sum of m = ``shares`` is worth (Agarwal, Kairouz, Liu 2021, in several dimensions).
+        """Return the privacy of the sum of m = ``shares`` (Agarwal, Kairouz, Liu 2021, in several dimensions).
 
         With D2 and D1 the sensitivities, s the variance of a share and v = m s, the divergence of integer order a > 1
         is at most a D2^2 / 2v + ((2a - 1) D2^2 + 6 D1) / 4v^2, that is
@@ -173,8 +173,8 @@ class Skellam:
 
 
 def _with_precision(bits: int) -> "mpmath.MPContext":
-    """Return a context of its own: the precision of mpmath's global one is shared by all threads."""
-    import mpmath  # only needed here, and not by those who read what kinds of noise there are
+    """Return a separate context: the precision of mpmath's global one is shared by all threads."""
+    import mpmath  # needed for sampling only
 
     context = mpmath.MPContext()
     context.prec = bits

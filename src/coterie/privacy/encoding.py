@@ -1,7 +1,7 @@
-"""Clipping, rounding and noise between a client's arrays and the masked vector, with a sensitivity that is certain.
+"""Clipping, rounding and noise for a client's arrays, with a guaranteed bound on the sensitivity.
 
-Differential privacy needs a bound on what one client can change. An update is clipped to an L2 norm first; rounding
-its entries to integers then makes it longer, which a bound must not overlook. :class:`NoisyQuantizer` does it all, on
+Differential privacy needs a bound on what one client can change. An update is first clipped to an L2 norm. Rounding its
+entries to integers can then make it longer, which the bound must include. :class:`NoisyQuantizer` does all of it, on
 top of :class:`~coterie.arithmetic.quantize.Quantizer`: clip the norm, round at random, check the norm of the integers
 and round again in the rare case that it is too large (Kairouz, Liu, Steinke 2021, "conditional rounding"), add noise.
 """
@@ -25,13 +25,13 @@ _ATTEMPTS = 8
 def clip_norm(arrays: Arrays, norm: float) -> list[FloatArray]:
     """Scale the arrays, taken together as one vector, to an L2 norm of at most ``norm``; x min(1, norm / ||x||).
 
-    Arrays that are short enough come back as they are; others as float64, lest rounding to a shorter type makes
-    them too long again. NaN and infinity are an :class:`InputError`.
+    Arrays that are short enough are returned unchanged; others as float64, because rounding to a shorter type could
+    make them too long again. NaN and infinity raise :class:`InputError`.
     """
     checked_norm(norm)
     listed = [arrays] if isinstance(arrays, np.ndarray) else list(arrays)
     Layout.of(listed)
-    largest = float(np.max([0.0, *(np.abs(array).max() for array in listed if array.size)]))  # NaN if any entry is
+    largest = float(np.max([0.0, *(np.abs(array).max() for array in listed if array.size)]))  # NaN if any entry is NaN
     if not math.isfinite(largest):
         raise InputError("an update with NaN or infinite entries cannot be clipped")
     if largest == 0:
@@ -48,15 +48,15 @@ def clip_norm(arrays: Arrays, norm: float) -> list[FloatArray]:
 class NoisyQuantizer:
     """Means of up to ``quantizer.clients`` updates of ``size`` entries and L2 norm ``norm``, with noise.
 
-    *Weights.* The sum of the weights travels without noise, so all weights are 1 and it is the number of clients,
-    which is public anyway.
+    *Weights.* The sum of the weights has no noise. So all weights are 1, and the sum is the number of clients, which is
+    public anyway.
 
     *Overflow.* The noise in a sum stays below H = :meth:`Noise.headroom` but for a probability of 2^-40. The ring is
     that of a quantiser for ceil(H / Q) further clients, where Q is the largest integer of one client: it has room
-    for H on top of the clients' entries. A sum that wraps around nevertheless is wrong but no less private, for
+    for H on top of the clients' entries. A sum that wraps around nevertheless is wrong but no less private, because
     reducing it is post-processing.
 
-    *Rounding* may use any generator: the bound on the sensitivity holds for every outcome, also a known one.
+    *Rounding* may use any generator: the bound on the sensitivity holds for every outcome, even a known one.
     """
 
     quantizer: Quantizer
@@ -70,11 +70,11 @@ class NoisyQuantizer:
         if self.noise.least > self.quantizer.clients:
             raise ConfigError(f"{self.quantizer.clients} clients cannot include {self.noise.least} honest ones")
         object.__setattr__(self, "norm", checked_norm(self.norm))
-        _ = self.sensitivity, self._wide  # whatever is impossible shows now
+        _ = self.sensitivity, self._wide  # raises errors now instead of in a round
 
     @cached_property
     def sensitivity(self) -> Sensitivity:
-        """What one client can change in the sum; :meth:`encode` makes sure of it."""
+        """The maximum change of the sum by one client, which :meth:`encode` enforces."""
         return Sensitivity.of(self.quantizer, self.norm, self.size)
 
     @property
@@ -124,7 +124,7 @@ class NoisyQuantizer:
         return Quantizer(plain.clip, plain.precision, plain.clients + self._noise_clients)
 
     def _round(self, arrays: list[FloatArray], rng: np.random.Generator) -> Encoded:
-        """Round until the norm of the integers keeps the bound: once, but for a chance of 2^-20."""
+        """Round until the norm of the integers is within the bound: once, except with probability 2^-20."""
         size = Layout.of(arrays).size
         if size != self.size:
             raise InputError(f"expected arrays of {self.size} entries in all, not {size}")

@@ -1,16 +1,16 @@
-"""Noise that every client adds to its own ring vector, so that the sum carries what privacy needs.
+"""Noise that every client adds to its own ring vector, so that the sum has the noise that privacy needs.
 
-No party is trusted to add noise to the sum, so each client adds a share of it before masking, and secure aggregation
-adds the shares up. They are added in the ring, as integers: sums of integers are exact, and masks hide them as they
-hide everything else.
+No party is trusted to add noise to the sum. Each client therefore adds a share of it before masking, and secure
+aggregation adds the shares. They are integers in the ring: sums of integers are exact, and masks hide them like
+everything else.
 
-*How large a share.* The noise is added before anybody knows who will drop out. If every sum that may be opened
-contains at least m honest clients, a share of variance V / m gives each of them at least V. A larger sum has the same
-and further independent noise, which is post-processing and cannot weaken a guarantee proven for m shares.
-:func:`least_aggregated` finds m from the ``minimum`` that a session enforces. When a later cohort is smaller, m and
-the shares are worked out anew.
+*The size of a share.* The noise is added before it is known which clients will drop out. If every sum that may be
+opened contains at least m honest clients, shares of variance V / m give each sum at least V. A larger sum has further
+independent noise, which is post-processing and cannot weaken a guarantee proven for m shares. :func:`least_aggregated`
+computes m from the ``minimum`` that a session enforces. If a later cohort is smaller, m and the shares are computed
+again.
 
-*Which distribution.* See :mod:`coterie.privacy.distributions`.
+*The distribution.* See :mod:`coterie.privacy.distributions`.
 """
 
 import math
@@ -23,7 +23,7 @@ from coterie.errors import ConfigError
 from coterie.privacy.distributions import DISTRIBUTIONS, Distribution, tail_bound
 from coterie.privacy.sampling import Integers, sample
 
-LEAST_VARIANCE = 0.5  # the theorem on sums of discrete Gaussians begins here
+LEAST_VARIANCE = 0.5  # the theorem on sums of discrete Gaussians requires it
 MOST_VARIANCE = 2.0**80  # proposals stay below 2^53 and are exact in float64
 TAIL_BITS = 40
 """A sum wraps around, or is taken for damaged, with a probability of at most 2^-40."""
@@ -31,10 +31,10 @@ TAIL_BITS = 40
 
 @dataclass(frozen=True)
 class Noise:
-    """What one client adds to each entry, in units of the ring, and how many such shares a sum has at least.
+    """A client's share of the noise in each entry, in units of the ring, and the minimum number of shares in a sum.
 
-    ``variance`` is a client's share; ``least`` the number of *honest* clients that every opened sum contains.
-    Clients who collude with the server know their own share and count for nothing.
+    ``variance`` is that of one share; ``least`` is the number of *honest* clients in every opened sum. Clients that
+    collude with the server know their own share, so they do not count.
     """
 
     kind: str
@@ -66,7 +66,7 @@ class Noise:
 
     @property
     def guaranteed_variance(self) -> float:
-        """What every opened sum carries at least, and what is accounted for."""
+        """The minimum variance in every opened sum. Accounting uses it."""
         return self.least * self.variance
 
     def excess(self, count: int) -> float:
@@ -78,7 +78,7 @@ class Noise:
         return sample(self.distribution, size, entropy)
 
     def headroom(self, clients: int, size: int) -> int:
-        """Return what no entry of the noise in a sum of ``clients`` exceeds, but for a probability of 2^-40.
+        """Return a bound on every entry of the noise in a sum of ``clients``, except with probability 2^-40.
 
         The bound is a union over both signs and all ``size`` entries.
         """
@@ -86,7 +86,7 @@ class Noise:
 
 
 def least_aggregated(batches: Sequence[int], minimum: int) -> int:
-    """Return the fewest clients that whole batches of these sizes can have, if they have ``minimum`` or more."""
+    """Return the smallest possible number of clients in whole batches of these sizes that is ``minimum`` or more."""
     sums = 1  # bit n is set if some batches have n clients together
     for size in _sizes(batches):
         sums |= sums << size
@@ -97,7 +97,7 @@ def least_aggregated(batches: Sequence[int], minimum: int) -> int:
 
 
 def left_after_dropouts(batches: Sequence[int], dropouts: int) -> int:
-    """Return how many clients are left at worst: ``dropouts`` leave, each from another batch, largest first.
+    """Return how many clients are left in the worst case: ``dropouts`` in different batches, largest first.
 
     A batch that lost a member is not aggregated. As the ``minimum`` of a session, this number lets every round
     succeed in which no more drop out, and sets how many shares the noise can count on.

@@ -1,8 +1,8 @@
 """Random integers from a log-concave distribution on Z: exact, vectorised, and drawn from a cryptographic keystream.
 
-Noise that protects somebody is a secret, so its randomness must be as hard to predict as a key; and a proof of
-differential privacy speaks of one distribution, so a sampler that is off by the rounding errors of floating point
-proves nothing (Mironov 2012). Both are met here for any symmetric log-concave probability mass p with its mode at 0.
+Protecting noise is a secret, so its randomness must be as hard to predict as a key. A proof of differential privacy is
+about one distribution, so a sampler with the rounding errors of floating point proves nothing (Mironov 2012). This
+module meets both requirements for any symmetric log-concave probability mass p with its mode at 0.
 
 *Method.* Rejection from a staircase, after the sampler of Canonne, Kamath and Steinke (2020), with their chain of
 coins merged into one. Let g(k) = log p(k) / p(0), and let t be a power of two with g(t) <= -log 2. Draw
@@ -13,14 +13,14 @@ propose X = V t + U with that sign, -0 excepted, and accept with probability 2^V
 g falls away from 0 and is concave, so g(Vt + U) <= g(Vt) <= V g(t) <= -V log 2. As X was proposed with a chance
 proportional to 2^-V, it comes out with one proportional to p(X).
 
-*Exactness.* The coin is a real number in [0, 1) of which 64 bits are drawn first. Float64 decides where coin and
-probability are further apart than :data:`MARGIN`, far above the error of the computation. In between (once in 2^39
-proposals) more bits are drawn and compared with a probability computed to as many. Every proposal is thus decided
-as with real numbers. It also follows that a seed gives the same integers on any machine, whatever its ``exp``.
+*Exactness.* The coin is a real number in [0, 1) of which 64 bits are drawn first. Float64 decides if coin and
+probability differ by more than :data:`MARGIN`, far above the error of the computation. Otherwise (once in 2^39
+proposals) more bits are drawn and compared with a probability computed to as many. Every proposal is thus decided as
+with real numbers. A seed therefore gives the same integers on any machine, whatever its ``exp``.
 
-*What remains.* V stops at 63, which cuts off |X| >= 64 t: less than 2^-300 of the mass for the distributions of
-:mod:`coterie.privacy.noise`. And AES-128 in counter mode stands in for true randomness. The number of proposals is
-independent of the values accepted and each takes the same time, so the duration tells nothing about the noise.
+*Limits.* V stops at 63, which cuts off |X| >= 64 t: less than 2^-300 of the mass for the distributions of
+:mod:`coterie.privacy.noise`. AES-128 in counter mode replaces true randomness. The number of proposals is independent
+of the accepted values and each takes the same time, so the duration reveals nothing about the noise.
 """
 
 import math
@@ -36,7 +36,7 @@ Integers: TypeAlias = npt.NDArray[np.int64]
 Doubles: TypeAlias = npt.NDArray[np.float64]
 
 MARGIN = 2.0**-40
-"""Float64 decides where coin and probability differ by more; its error is below 2^-43."""
+"""Float64 decides if coin and probability differ by more; its error is below 2^-43."""
 
 _CHUNK = 2**14  # proposals at a time, so that everything stays in the cache
 _LOG_2 = math.log(2)
@@ -73,7 +73,7 @@ def sample(distribution: LogConcave, size: int, entropy: Entropy, *, margin: flo
         gaps -= coins * 2.0**-64
         accepted = gaps > margin
         for i in np.flatnonzero(np.abs(gaps) <= margin).tolist():
-            accepted[i] = _settle(distribution, int(magnitudes[i]), int(steps[i]), int(coins[i]), refinements)
+            accepted[i] = _decide_exactly(distribution, int(magnitudes[i]), int(steps[i]), int(coins[i]), refinements)
         negative = within >= 2**63
         accepted &= (steps < _MAX_STEPS) & ~(negative & (magnitudes == 0))
         np.negative(magnitudes, out=magnitudes, where=negative)
@@ -84,7 +84,7 @@ def sample(distribution: LogConcave, size: int, entropy: Entropy, *, margin: flo
 
 
 def stair_width(distribution: LogConcave) -> int:
-    """Return the least power of two t with g(t) <= -0.7, which is below -log 2 whatever float64 does."""
+    """Return the least power of two t with g(t) <= -0.7, which is below -log 2 despite rounding in float64."""
     stair = 1
     while distribution.log_ratio(np.array([float(stair)]))[0] > -0.7:
         stair *= 2
@@ -92,7 +92,7 @@ def stair_width(distribution: LogConcave) -> int:
 
 
 class _Keystream:
-    """AES-128-CTR under one seed, read on and on."""
+    """AES-128-CTR under one seed, read continuously."""
 
     def __init__(self, seed: bytes) -> None:
         self._seed = seed
@@ -106,7 +106,7 @@ class _Keystream:
         return words
 
 
-def _settle(distribution: LogConcave, magnitude: int, steps: int, coin: int, refinements: _Keystream) -> bool:
+def _decide_exactly(distribution: LogConcave, magnitude: int, steps: int, coin: int, refinements: _Keystream) -> bool:
     """Decide whether the coin that begins with these 64 bits is below 2^steps p(k) / p(0), exactly."""
     bits = 64
     while True:

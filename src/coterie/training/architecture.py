@@ -1,9 +1,11 @@
-"""A model's architecture as one name, for a client that takes no other.
+"""Digests of model architectures, so that a client can refuse any model but the agreed one.
 
-A server that may send any model can send one that was built to give examples away, whatever sum it is shown
-(``coterie attack imprint``). A client, or its operator, keeps the digest of the architecture that was agreed on, and
-looks at every model before training it. What that does not see is numbers: a model of the agreed shape, with numbers
-that the server made up, passes. Nor does it see code: classes, functions and hooks go by their names.
+A malicious server can send a model that is built to reveal examples, even if it sees only sums (``coterie attack
+imprint``). A client or its operator therefore stores the digest of the agreed architecture and checks every model
+before training it.
+
+The check does not cover parameter values: a model of the agreed architecture passes whatever its values are. It does
+not cover code either: classes, functions and hooks are compared by name.
 """
 
 from collections.abc import Iterator
@@ -20,30 +22,30 @@ from coterie.secagg.messages import SERVER
 def architecture(model: nn.Module) -> str:
     """Return a digest, in hexadecimal, of a model's layers and arrays.
 
-    Of layers, it has how they print themselves, their classes, options and hooks; of arrays (parameters and buffers),
-    names, shapes, types, which are trained, and which are one and the same. The code behind a name, of a module's
-    ``forward`` above all, is not part of it: it must come from somebody the client trusts. Another version of torch
-    may give layers other options, and the model another digest.
+    The digest covers the layers (printed form, classes, options, hooks) and the arrays (parameters and buffers: name,
+    shape, type, whether trained, whether shared). It does not cover the code behind a name, such as a module's
+    ``forward``; that code must come from a party the client trusts. Another version of torch may define other options
+    for a layer, and then the digest changes.
     """
-    said = chain(_layers(model), _arrays(model))
-    return digest(bind("architecture", repr(model).encode(), *(line.encode() for line in said))).hex()
+    parts = chain(_layers(model), _arrays(model))
+    return digest(bind("architecture", repr(model).encode(), *(line.encode() for line in parts))).hex()
 
 
 def check_architecture(model: nn.Module, pinned: str) -> None:
-    """Refuse a model of another architecture than the one pinned, before anything is computed with it."""
+    """Raise :class:`PeerProtocolError` if the model's digest is not ``pinned``. Call it before using the model."""
     if architecture(model) != pinned:
         raise PeerProtocolError(SERVER, "sent a model of another architecture than the one agreed on")
 
 
 def _layers(model: nn.Module) -> Iterator[str]:
-    """Name classes, options and hooks: many layers print neither their heads nor what follows a linear map."""
+    """Yield classes, options and hooks. The printed form lacks some of them, such as the number of attention heads."""
     for name, module in model.named_modules(remove_duplicate=False):
-        yield f"{name!r} {_told(type(module))}"
+        yield f"{name!r} {_canonical(type(module))}"
         for option, value in sorted(vars(module).items()):
             if option.endswith("_hooks") and value:
-                yield f"{option} {_told(list(value.values()))}"
+                yield f"{option} {_canonical(list(value.values()))}"
             elif not option.startswith("_") and option != "training":
-                yield f"{option} {_told(value)}"
+                yield f"{option} {_canonical(value)}"
 
 
 def _arrays(model: nn.Module) -> Iterator[str]:
@@ -55,17 +57,17 @@ def _arrays(model: nn.Module) -> Iterator[str]:
         yield f"{name!r} {tuple(array.shape)} {array.dtype} {array.requires_grad} {shared!r} {hooks}"
 
 
-def _told(value: object) -> str:
-    """Return a value in words that are the same in every process: no addresses, and no numbers of arrays."""
+def _canonical(value: object) -> str:
+    """Return a text for the value that is the same in every process: no memory addresses, no array contents."""
     match value:
         case None | bool() | int() | float() | str():
             return repr(value)
         case list() | tuple():
-            return f"[{', '.join(map(_told, value))}]"
+            return f"[{', '.join(map(_canonical, value))}]"
         case dict():
-            return _told([part for pair in value.items() for part in pair])
+            return _canonical([part for pair in value.items() for part in pair])
         case Enum():
-            return f"{_told(type(value))}.{value.name}"
+            return f"{_canonical(type(value))}.{value.name}"
         case _:
             named = value if hasattr(value, "__qualname__") else type(value)
             return f"{named.__module__}.{named.__qualname__}"

@@ -1,4 +1,4 @@
-"""Evaluation of a model on examples that nobody trained on."""
+"""Evaluation of a model on examples that were not used for training."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ from coterie.training.local import Data, Problem, one_thread
 
 @dataclass(frozen=True)
 class Score:
-    """Mean loss and, where targets are labels, the share of examples whose label has the largest output."""
+    """Mean loss and, for labels, accuracy: the share of examples whose label has the largest output."""
 
     loss: float
     accuracy: float | None
     samples: int
     error: float | None = None
-    """Mean absolute error in the unit of the targets, where that is known."""
+    """Mean absolute error in the unit of the targets; None if the unit is unknown."""
 
 
 def evaluate(
@@ -32,9 +32,9 @@ def evaluate(
     *,
     scale: npt.NDArray[np.float64] | None = None,
 ) -> Score:
-    """Score the problem's model in this state on ``data``, every example weighing the same.
+    """Score the problem's model in this state on ``data``. All examples have the same weight.
 
-    ``scale`` is how many units 1 stands for in each example's target.
+    ``scale`` converts each example's target to its unit: the number of units that 1 stands for.
     """
     if len(data) == 0:
         raise InputError("there are no examples to evaluate the model with")
@@ -53,7 +53,7 @@ def evaluate(
 def predict(
     problem: Problem, state: Sequence[FloatArray], data: Data, batch_size: int = 500
 ) -> npt.NDArray[np.float32]:
-    """Return what the model in this state answers for each example, in their order."""
+    """Return the outputs of the model in this state, in the order of the examples."""
     with one_thread(), torch.inference_mode():
         return np.concatenate([outputs.numpy() for _, outputs, _ in _answers(problem, state, data, batch_size)])
 
@@ -61,7 +61,7 @@ def predict(
 def _answers(
     problem: Problem, state: Sequence[FloatArray], data: Data, batch_size: int
 ) -> Iterator[tuple[Indices, torch.Tensor, torch.Tensor]]:
-    """Yield the numbers of some examples, the model's outputs and the targets, until all had their turn."""
+    """Yield indices, outputs and targets, batch by batch."""
     module = problem.instance(state).eval()
     for start in range(0, len(data), batch_size):
         indices = np.arange(start, min(start + batch_size, len(data)))

@@ -1,12 +1,12 @@
-"""A model's state as a list of numpy arrays, and back: what is sent to clients, averaged and stored.
+"""Conversion between a model's state and a list of numpy arrays, which is what is sent, averaged and stored.
 
-The list holds first the trainable *parameters*, then the *statistics*: the floating-point buffers of the module's
-``state_dict``, such as batch normalisation's running mean and variance. Both are averaged; the server steps along the
-mean of the parameters' updates with its learning rate and momentum, but takes the mean of the statistics as it is,
-for extrapolating a variance makes no sense.
+The list holds the trainable *parameters* first, then the *statistics*: the floating-point buffers of the module's
+``state_dict``, such as the running mean and variance of batch normalisation. Both are averaged. The server applies
+its learning rate and momentum to the parameters only and takes the mean of the statistics unchanged, because
+extrapolating a variance makes no sense.
 
-Everything else stays as the model came: frozen parameters, so that no noise ever moves them, and buffers that are no
-real numbers (batch normalisation's counter of batches) or not part of the ``state_dict``.
+Everything else keeps its initial value: frozen parameters, so that noise never changes them; buffers that are not
+floating-point (the batch counter of batch normalisation); and buffers outside the ``state_dict``.
 """
 
 from collections.abc import Sequence
@@ -21,16 +21,16 @@ from coterie.arithmetic import FloatArray
 from coterie.errors import InputError
 
 ModelArrays: TypeAlias = list[FloatArray]
-"""A model's state, or a difference of two: parameters, then statistics."""
+"""A model's state or the difference of two states: parameters, then statistics."""
 
 
 def parameters(module: nn.Module) -> dict[str, nn.Parameter]:
-    """Return the trainable parameters by name, a parameter used in two places once."""
+    """Return the trainable parameters by name. A shared parameter appears once."""
     return {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
 
 
 def statistics(module: nn.Module) -> dict[str, torch.Tensor]:
-    """Return the floating-point buffers that belong to the module's state, by name."""
+    """Return the floating-point buffers of the module's ``state_dict``, by name."""
     state = module.state_dict(keep_vars=True)
     return {name: buffer for name, buffer in module.named_buffers() if name in state and buffer.is_floating_point()}
 
@@ -44,8 +44,8 @@ def read(module: nn.Module) -> ModelArrays:
 def write(module: nn.Module, arrays: Sequence[FloatArray]) -> None:
     """Copy arrays in the order of :func:`read` into the module.
 
-    A running variance below zero becomes zero: rounding and noise can push the mean of small variances there, and
-    the square root of it would spoil every prediction.
+    A negative running variance becomes zero. Rounding and noise can make the mean of small variances negative, and
+    its square root would then make every prediction NaN.
     """
     tensors: dict[str, torch.Tensor] = {**parameters(module), **statistics(module)}
     if len(arrays) != len(tensors):

@@ -1,4 +1,4 @@
-"""Gradients of a client's whole loss, as work to be carried out like any other."""
+"""Gradient and loss over all examples of a client, for strategies that aggregate gradients."""
 
 import copy
 import time
@@ -14,15 +14,15 @@ from coterie.training import flatten
 from coterie.training.flatten import ModelArrays
 from coterie.training.local import LocalResult, LocalTask, Problem, Stop, one_thread
 
-_BATCH = 500  # examples in memory at a time; changes nothing but the rounding of sums
+_BATCH = 500  # examples in memory at a time; affects the rounding of sums only
 
 
 @dataclass(frozen=True)
 class FullGradient:
-    """The gradient of the mean loss of all of a client's examples; it takes the place of the result's update."""
+    """Work that computes the gradient of the mean loss over all of a client's examples, in place of an update."""
 
     def __call__(self, problem: Problem, task: LocalTask, stop: Stop = lambda: False) -> LocalResult:
-        """Compute it, with the loss there."""
+        """Return the gradient as the result's ``update``, and the mean loss."""
         began = time.thread_time()
         module = problem.instance(task.state).train()
         weights = list(flatten.parameters(module).values())
@@ -43,13 +43,13 @@ class FullGradient:
 
 
 class MeanLoss:
-    """The mean loss of a client's examples, for models that are not being trained; one copy of the model serves all."""
+    """The mean loss over a client's examples, without training. All calls share one copy of the model."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem, self._module = problem, copy.deepcopy(problem.model).eval()
 
     def __call__(self, state: ModelArrays, indices: Indices) -> float:
-        """Return it for the model in this state."""
+        """Return the mean loss of these examples under the model in this state."""
         flatten.write(self._module, state)
         losses: list[FloatArray] = []
         with one_thread(), torch.inference_mode():

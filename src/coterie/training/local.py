@@ -1,9 +1,8 @@
-"""A client's work in a round: train the model it was sent on its own examples, and return the difference.
+"""A client's work in a round: train the received model on local examples and return the difference.
 
-A :class:`Problem` is what stays the same for a whole run and is given to each worker once: model, examples and loss.
-A :class:`LocalTask` is what one client is asked to do in one round: plain data, small, and the same wherever it is
-carried out. How it is done is its :class:`Work`; :class:`LocalSGD` is the one of federated averaging (McMahan et al.
-2017), and other algorithms bring their own.
+A :class:`Problem` is fixed for a whole run and is sent to each worker once: model, examples and loss. A
+:class:`LocalTask` is the task of one client in one round: plain data, small, and independent of where it runs. Its
+:class:`Work` is the algorithm: :class:`LocalSGD` for federated averaging (McMahan et al. 2017), or another one.
 """
 
 import copy
@@ -29,16 +28,16 @@ from coterie.training.streams import stream, torch_seed
 
 Batch: TypeAlias = tuple[torch.Tensor, torch.Tensor]
 Loss: TypeAlias = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-"""From outputs and targets to **one number for each example**: torch's losses with ``reduction="none"``."""
+"""Maps outputs and targets to **one number for each example**: a torch loss with ``reduction="none"``."""
 
-_LARGEST = float(np.finfo(np.float32).max)  # torch takes no larger factor in a step
+_LARGEST = float(np.finfo(np.float32).max)  # the largest factor of a step that torch accepts
 
 
 class Data(Protocol):
-    """Examples, numbered from 0."""
+    """Examples, indexed from 0."""
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of examples."""
         ...
 
     def batch(self, indices: Indices) -> Batch:
@@ -47,7 +46,7 @@ class Data(Protocol):
 
 
 class ArrayData:
-    """Examples in two arrays; worker processes share them."""
+    """Examples in two arrays, which worker processes share."""
 
     def __init__(self, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> None:
         if len(x) != len(y):
@@ -60,24 +59,24 @@ class ArrayData:
 
     def batch(self, indices: Indices) -> Batch:
         """Return copies of these examples."""
-        # torch allocates the copies, at addresses that suit its kernels alike in every process: with an array of
-        # numpy's, a kernel might treat the first few numbers differently, and add in another order.
+        # torch allocates the copies, so that their alignment is the same in every process. With memory allocated by
+        # numpy, a kernel may process the first few numbers separately and add in another order.
         chosen = torch.from_numpy(indices)
         return self._x.index_select(0, chosen), self._y.index_select(0, chosen)
 
 
 class TorchData:
-    """A torch data set of (input, target) pairs, read example by example whenever one is needed.
+    """A torch data set of (input, target) pairs, read example by example on demand.
 
-    Random transforms draw from torch's generator, which is seeded for each task, so that they are reproducible.
-    Each worker process gets a copy of its own; where the data set fits into memory, :class:`ArrayData` is faster.
+    Random transforms draw from torch's generator, which is seeded for each task, so they are reproducible. Each worker
+    process has its own copy of the data set. If the data set fits into memory, :class:`ArrayData` is faster.
     """
 
     def __init__(self, dataset: torch.utils.data.Dataset[Any]) -> None:
         self.dataset = dataset
 
     def __len__(self) -> int:
-        return len(self.dataset)  # type: ignore[arg-type]  # torch leaves it to the subclasses
+        return len(self.dataset)  # type: ignore[arg-type]  # torch defines it in subclasses only
 
     def batch(self, indices: Indices) -> Batch:
         """Read these examples and stack them."""
@@ -86,12 +85,12 @@ class TorchData:
 
 
 def cross_entropy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """-log softmax(outputs)[target], for each example."""
+    """Return -log softmax(outputs)[target] for each example."""
     return functional.cross_entropy(outputs, targets, reduction="none")
 
 
 def squared_error(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """The mean over an example's targets of (output - target)^2; shapes must agree, nothing is broadcast."""
+    """Return the mean over an example's targets of (output - target)^2. Shapes must be equal: nothing is broadcast."""
     if outputs.shape != targets.shape:
         raise InputError(f"outputs {tuple(outputs.shape)} and targets {tuple(targets.shape)} differ in shape")
     return (outputs - targets).square().flatten(1).mean(1)
@@ -99,10 +98,9 @@ def squared_error(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What is learnt: a model, the examples of all clients, and the loss of one example.
+    """The learning problem: a model, the examples of all clients, and the loss of one example.
 
-    The model is a template. It is copied for every task and never changed, so nothing passes from one task to the
-    next except through the arrays.
+    The model is a template. Every task works on a copy of it, so tasks share nothing but the arrays that they receive.
     """
 
     model: nn.Module
@@ -130,14 +128,14 @@ class Problem:
 
 Gradients: TypeAlias = Sequence[torch.Tensor]
 Amend: TypeAlias = Callable[[Sequence[torch.Tensor], Gradients], Gradients]
-"""Returns other gradients, from the weights and the gradients of the loss there: those of a further term, say."""
+"""Maps weights and the gradients of the loss to other gradients, for example to add a penalty term."""
 
 Stop: TypeAlias = Callable[[], bool]
-"""Asked between two steps: whether to give up."""
+"""Called between two steps; true means that the work is cancelled."""
 
 
 class Work(Protocol):
-    """How a task is carried out; picklable, and a function of the problem and the task alone."""
+    """The algorithm of a task. It is picklable and depends on the problem and the task only."""
 
     def __call__(self, problem: Problem, task: "LocalTask", stop: Stop) -> "LocalResult":
         """Carry out the task, or raise :class:`~coterie.errors.Cancelled` soon after ``stop`` returns true."""
@@ -146,58 +144,58 @@ class Work(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class LocalTask:
-    """What one client is to do in one round."""
+    """The task of one client in one round."""
 
     client: str
     round: int
-    """Its number, from 1 on."""
+    """The number of the round, from 1 on."""
     seed: int
-    """The seed of the experiment, from which the task's streams are derived."""
+    """The seed of the experiment. The task's random streams are derived from it."""
     state: ModelArrays = field(repr=False)
-    """The model the client was sent."""
+    """The model that the client starts from."""
     indices: Indices = field(repr=False)
-    """Which examples are the client's."""
+    """Indices of the client's examples."""
     work: Work
 
     def stream(self, purpose: str) -> np.random.Generator:
-        """Return this client's stream for a purpose in this round."""
+        """Return the client's random stream for a purpose in this round."""
         return stream(self.seed, purpose, self._rounds_before, self.client)
 
     @contextmanager
     def torch_randomness(self) -> Iterator[None]:
-        """Let torch's own generator (dropout, random transforms) depend on the task alone; restore it afterwards."""
+        """Seed torch's global generator (dropout, random transforms) from the task, and restore it afterwards."""
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(torch_seed(self.seed, "torch", self._rounds_before, self.client))
             yield
 
     @property
     def _rounds_before(self) -> int:
-        """What names the streams of a round; counting from 1 would change the results of every experiment on record."""
+        """The round, counted from 0, as a key of random streams. Counting from 1 would change all recorded results."""
         return self.round - 1
 
 
 @dataclass(frozen=True, eq=False)
 class LocalResult:
-    """What a client has when its work is done. Only ``update`` leaves it, and only masked."""
+    """The result of a client's work. Only ``update`` leaves the client, and only masked."""
 
     client: str
     round: int
     update: ModelArrays = field(repr=False)
-    """The trained model less the one it was sent."""
+    """The trained model minus the initial one."""
     samples: int
     loss: float
-    """Mean loss of the examples when they were trained on."""
+    """Mean loss of the examples at the time they were trained on."""
     seconds: float
-    """Processor time of the thread that did the work; a client's share, where many were done together."""
+    """Processor time of the thread that did the work. For clients trained together, the client's share of it."""
 
 
 @dataclass(frozen=True)
 class LocalSGD:
     """Stochastic gradient descent over the client's examples (McMahan et al. 2017, ClientUpdate).
 
-    Each step takes the next ``batch_size`` examples, the last of an epoch what is left, and with the gradient g of
-    their mean loss sets g ← g + weight_decay·w, v ← momentum·v + g, w ← w - learning_rate·v, from v = 0. With
-    ``shuffle``, every epoch goes through the examples in a new order.
+    Each step takes the next ``batch_size`` examples (the last step of an epoch takes what is left). With the gradient g
+    of their mean loss it sets g ← g + weight_decay·w, v ← momentum·v + g, w ← w - learning_rate·v, starting from v = 0.
+    With ``shuffle``, every epoch uses a new order of the examples.
     """
 
     learning_rate: float
@@ -216,11 +214,11 @@ class LocalSGD:
             raise ConfigError(f"momentum must be at least 0 and below 1, weight decay from 0 to {_LARGEST:.1e}")
 
     def steps(self, samples: int) -> int:
-        """How many steps a client with so many examples takes."""
+        """Return the number of steps of a client with ``samples`` examples."""
         return self.epochs * -(-samples // self.batch_size)
 
     def batches(self, task: LocalTask) -> Iterator[Indices]:
-        """Yield the examples of each step; the order depends on seed, round and client alone."""
+        """Yield the examples of each step. The order depends on seed, round and client only."""
         if task.indices.size == 0:
             raise InputError(f"{task.client!r} has no examples to train on")
         rng = task.stream("data order")
@@ -229,16 +227,16 @@ class LocalSGD:
             for start in range(0, order.size, self.batch_size):
                 yield order[start : start + self.batch_size]
 
-    def at_rest(self, weights: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Return the velocity before the first step; nothing where there is no momentum."""
+    def initial_velocity(self, weights: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Return the velocity before the first step; an empty list without momentum."""
         return [torch.zeros_like(weight) for weight in weights] if self.momentum else []
 
     def descend(
         self, weights: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor], velocity: Sequence[torch.Tensor]
     ) -> None:
-        """Take one step; weights and velocity are changed in place.
+        """Take one step. Weights and velocity are changed in place.
 
-        torch.optim does the same (and is the oracle of the tests), but its first use takes 1.5 s to import.
+        torch.optim computes the same, and the tests compare with it, but importing it takes 1.5 s.
         """
         with torch.no_grad():
             if self.weight_decay:
@@ -255,7 +253,7 @@ class LocalSGD:
         began = time.thread_time()
         module = problem.instance(task.state).train()
         weights = list(flatten.parameters(module).values())
-        velocity = self.at_rest(weights)
+        velocity = self.initial_velocity(weights)
         total, seen = 0.0, 0
         with task.torch_randomness():
             for indices in self.batches(task):
@@ -274,14 +272,14 @@ class LocalSGD:
 
 @dataclass(frozen=True, eq=False)
 class ProximalSGD:
-    """Local SGD on F(v) + penalty/2 ||v - centre||^2: the loss, and a pull towards another model."""
+    """Local SGD on F(v) + penalty/2 ||v - centre||^2: the loss plus a proximal term."""
 
     sgd: LocalSGD
     penalty: float
     centre: ModelArrays = field(repr=False)
 
     def __call__(self, problem: Problem, task: LocalTask, stop: Stop = lambda: False) -> LocalResult:
-        """Train a copy of the model; of the centre, only parameters pull."""
+        """Train a copy of the model. The proximal term covers parameters only, not statistics."""
         centre = [torch.from_numpy(array) for array in self.centre[: len(flatten.parameters(problem.model))]]
 
         def pull(weights: Sequence[torch.Tensor], gradients: Gradients) -> Gradients:
@@ -293,7 +291,7 @@ class ProximalSGD:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Keep torch to one thread: more of them, beside a busy neighbour, wait for each other most of the time."""
+    """Limit torch to one thread. On a busy machine, more threads mostly wait for each other."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,4 +1,4 @@
-"""Clients' work over a whole run: what each is to train on, and how its learning rate changes from round to round."""
+"""Training of all clients over a whole run: their examples, their work and its learning-rate schedule."""
 
 import math
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from coterie.training.local import LocalSGD, LocalTask
 
 
 class Schedule(Protocol):
-    """A learning rate that depends on the round, as a factor of the initial one; rounds count from 1."""
+    """A learning-rate schedule: the factor of the initial rate in each round. Rounds count from 1."""
 
     def __call__(self, number: int) -> float:
         """Return the factor in round ``number``."""
@@ -21,9 +21,9 @@ class Schedule(Protocol):
 
 @dataclass(frozen=True)
 class Milestones:
-    """factor^(how many milestones have been passed); without milestones, a constant learning rate.
+    """factor^(number of milestones passed). Without milestones, the learning rate is constant.
 
-    A milestone is a number of rounds, after which the next ones have a smaller rate.
+    A milestone is a number of rounds; the rounds after it have the next learning rate.
     """
 
     rounds: tuple[int, ...] = ()
@@ -40,7 +40,7 @@ class Milestones:
 
 @dataclass(frozen=True)
 class Inverse:
-    """1 / (1 + decay·t) after t rounds; with such decay federated averaging provably converges (Li et al. 2020)."""
+    """1 / (1 + decay·t) after t rounds. With such a decay, federated averaging converges (Li et al. 2020)."""
 
     decay: float
 
@@ -55,9 +55,10 @@ class Inverse:
 
 @dataclass(frozen=True)
 class Cosine:
-    """From 1 down towards ``floor`` along half a cosine, over so many rounds; then it stays where the last of them was.
+    """Half a cosine from 1 towards ``floor`` over ``rounds`` rounds; later rounds keep the last value.
 
-    It would reach ``floor`` after them. With a floor of 0, a run that goes on would learn nothing there.
+    The cosine reaches ``floor`` only after the last round. Otherwise, with a floor of 0, a continued run would have
+    learning rate 0.
     """
 
     rounds: int
@@ -75,14 +76,14 @@ class Cosine:
 
 @dataclass(frozen=True, eq=False)
 class Curriculum:
-    """Everything about the clients' training that is fixed in advance."""
+    """The settings of the clients' training that are fixed for a run."""
 
     clients: Mapping[str, Indices] = field(repr=False)
-    """Each client's examples, by their numbers."""
+    """The indices of each client's examples."""
     work: LocalSGD
-    """What a client does in a round, at the initial learning rate."""
+    """A client's work in a round, at the initial learning rate."""
     seed: int
-    """Decides the order of examples, and all else that is random in a client's work."""
+    """The seed of the order of examples and of all other randomness in a client's work."""
     schedule: Schedule = Milestones()
 
     def __post_init__(self) -> None:
@@ -91,9 +92,9 @@ class Curriculum:
             raise ConfigError(f"clients without examples: {', '.join(idle)}" if idle else "there are no clients")
 
     def task(self, number: int, client: str, state: ModelArrays) -> LocalTask:
-        """Return what this client does in round ``number``, starting from the model in this state."""
+        """Return the task of this client in round ``number``, starting from the model in this state."""
         return LocalTask(client, number, self.seed, state, self.clients[client], self.at(number))
 
     def at(self, number: int) -> LocalSGD:
-        """Return the work of round ``number``."""
+        """Return the work of round ``number``, with its learning rate."""
         return replace(self.work, learning_rate=self.work.learning_rate * self.schedule(number))

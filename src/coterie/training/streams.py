@@ -1,11 +1,11 @@
-"""Named random streams: every random choice of an experiment has its own generator, found by name.
+"""Named random streams: each random choice of an experiment has its own generator.
 
-A stream depends on the experiment's seed, its purpose and its keys (round, client, ...) and on nothing else: not on
-which process asks, nor on what was drawn before. That is what makes results independent of the number of workers and
-lets a resumed run continue exactly where it stopped.
+A stream depends only on the experiment's seed, a purpose and keys (round, client, ...). It does not depend on the
+process that uses it or on earlier draws. Results are therefore independent of the number of workers, and a resumed
+run continues exactly where it stopped.
 
-Streams are for experiments: the order of data, who is available, how entries are rounded. They are reproducible by
-anybody who knows the seed and must never make a key, a mask or the noise of differential privacy.
+Streams are for experiments: order of data, availability of clients, rounding. Anyone who has the seed can reproduce
+them. They must never be used for keys, masks or the noise of differential privacy.
 """
 
 import hashlib
@@ -16,24 +16,25 @@ from typing import SupportsIndex, TypeAlias
 import numpy as np
 
 Key: TypeAlias = str | SupportsIndex
-"""What tells streams of one purpose apart: whole numbers, numpy's included, and strings."""
+"""Keys of a stream: strings and integers, numpy integers included."""
 
 
 def sequence(seed: int, purpose: str, *keys: Key) -> np.random.SeedSequence:
-    """Return the seed sequence of a stream: SHA-256 over an encoding in which no two names are the same bytes."""
+    """Return the seed sequence of a stream: SHA-256 of an injective encoding of seed, purpose and keys."""
     plain = [key if isinstance(key, str) else operator.index(key) for key in keys]
     name = json.dumps([operator.index(seed), purpose, *plain])
     return np.random.SeedSequence(int.from_bytes(hashlib.sha256(name.encode()).digest()))
 
 
 def stream(seed: int, purpose: str, *keys: Key) -> np.random.Generator:
-    """Return the generator of a stream, at its beginning; asking again gives the same numbers again.
+    """Return a new generator at the beginning of a stream. The same arguments give the same numbers.
 
-    The bits are those of PCG64 for good; what a later numpy makes of them (in ``permutation``, say) may differ.
+    The bit stream is PCG64's and will not change. A later numpy may derive other numbers from it, for example in
+    ``permutation``.
     """
     return np.random.Generator(np.random.PCG64(sequence(seed, purpose, *keys)))
 
 
 def torch_seed(seed: int, purpose: str, *keys: Key) -> int:
-    """Return 63 bits of a stream, as the seed of a torch generator."""
+    """Return a seed of 63 bits for a torch generator, taken from a stream."""
     return int(sequence(seed, purpose, *keys).generate_state(1, np.uint64)[0] >> 1)

@@ -1,4 +1,4 @@
-"""Faults as data: dropouts, delays, duplicates, reordering and tampering that replay from a seed."""
+"""Fault injection: dropouts, delays, duplicates, reordering and tampering, reproducible from a seed."""
 
 import enum
 import hashlib
@@ -10,22 +10,22 @@ from coterie.secagg.server import Step
 
 
 class FaultKind(enum.StrEnum):
-    """What can happen to a message."""
+    """The kind of a fault."""
 
     DROP = "drop"
-    """It is lost, and with it the client that sent it or waited for it."""
+    """The message is lost, and its sender or receiver with it."""
     DELAY = "delay"
-    """It arrives after the step was closed."""
+    """The message arrives after the step was closed."""
     DUPLICATE = "duplicate"
-    """It arrives twice."""
+    """The message arrives twice."""
     REORDER = "reorder"
     """The messages of the step arrive in another order."""
     TAMPER = "tamper"
-    """One of its bits is flipped."""
+    """One bit of the message is flipped."""
 
 
 class Direction(enum.StrEnum):
-    """Which way a message travels."""
+    """The direction of a message."""
 
     UP = "up"
     DOWN = "down"
@@ -33,7 +33,7 @@ class Direction(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Fault:
-    """One kind of fault in one step, for some clients or all of them, with some probability each."""
+    """One kind of fault in one step, for some or all clients, each with a probability."""
 
     kind: FaultKind
     step: Step
@@ -48,26 +48,26 @@ class Fault:
             raise ConfigError(f"messages from the server can be dropped or tampered with, not {self.kind}ed")
 
 
-#: Steps of the papers' protocol whose faults hit a message of the two-trip protocol as well.
+#: For steps of the two-trip protocol, the steps whose faults apply to them.
 _STANDS_FOR = {Step.CONTRIBUTE: (Step.CONTRIBUTE, Step.MASK)}
 
 
 @dataclass(frozen=True)
 class Faults:
-    """A schedule of faults. Whether a fault strikes depends on the seed, the step and the client only."""
+    """A schedule of faults. Whether a fault occurs depends on the seed, the step and the client only."""
 
     seed: int = 0
     rules: tuple[Fault, ...] = ()
 
     def strikes(self, kind: FaultKind, step: Step, client: str, direction: Direction = Direction.UP) -> bool:
-        """Whether this kind of fault hits the client's message in this step.
+        """Return whether this kind of fault hits the client's message in this step.
 
-        One schedule fits both protocols: what would hit a masked input hits the contribution that holds it.
+        One schedule fits both protocols: a fault of a masked input applies to the contribution that contains it.
         """
         return any(self._strikes(kind, like, client, direction) for like in _STANDS_FOR.get(step, (step,)))
 
     def lost_in(self, steps: Collection[Step], client: str) -> bool:
-        """Whether a client is lost in one of these steps, whichever way the message goes."""
+        """Return whether a client is lost in one of these steps, in either direction of messages."""
         return any(
             self._strikes(kind, step, client, direction)
             for kind in (FaultKind.DROP, FaultKind.DELAY, FaultKind.TAMPER)
@@ -86,14 +86,14 @@ class Faults:
         )
 
     def order(self, step: Step, clients: Sequence[str]) -> list[str]:
-        """The order in which the clients' messages arrive."""
+        """Return the order in which the clients' messages arrive."""
         likes = _STANDS_FOR.get(step, (step,))
         if not any(rule.kind is FaultKind.REORDER and rule.step in likes for rule in self.rules):
             return list(clients)
         return sorted(clients, key=lambda client: self._uniform(-1, step, client))
 
     def flip(self, message: bytes, step: Step, client: str) -> bytes:
-        """The message with one bit flipped."""
+        """Return the message with one bit flipped."""
         bit = int(self._uniform(-2, step, client) * 8 * len(message))
         changed = bytearray(message)
         changed[bit // 8] ^= 1 << bit % 8
@@ -105,6 +105,6 @@ class Faults:
 
 
 def dropouts(rate: float, seed: int = 0, steps: Sequence[Step] | None = None) -> Faults:
-    """Each client drops out independently with probability ``rate`` in each of the steps (all four by default)."""
+    """Return faults that drop each client independently with probability ``rate`` in each step (default: all four)."""
     steps = steps or (Step.ADVERTISE, Step.SHARE, Step.MASK, Step.REVEAL)
     return Faults(seed, tuple(Fault(FaultKind.DROP, step, probability=rate) for step in steps))

@@ -1,4 +1,4 @@
-"""A carrier of messages in this process: many clients and a server, through the bytes of the real messages."""
+"""A carrier of messages within one process: a server and many clients that exchange encoded messages."""
 
 import statistics
 import time
@@ -28,50 +28,50 @@ from coterie.transports.faults import Direction, FaultKind, Faults
 
 
 class Serving(Protocol):
-    """A server's half of a session, such as :class:`~coterie.secagg.Server` or a :class:`~coterie.rounds.Round`."""
+    """The server side of a session, such as :class:`~coterie.secagg.Server` or a :class:`~coterie.rounds.Round`."""
 
     @property
     def step(self) -> Step:
-        """What clients are expected to send."""
+        """The step whose messages the server expects."""
         ...
 
     def invite(self) -> dict[str, bytes]:
-        """Return what to send to begin with."""
+        """Return the first messages, by client."""
         ...
 
     def receive(self, sender: str, data: bytes, /) -> Rejected | None:
-        """Take in one message."""
+        """Process one message."""
         ...
 
     def close(self) -> dict[str, bytes]:
-        """End the step and return what to send to whom: nothing once the session is over."""
+        """End the step and return the next messages, by client; none if the session is over."""
         ...
 
 
 class Answering(Protocol):
-    """A client's half, such as a :class:`~coterie.rounds.Member`."""
+    """The client side of a session, such as a :class:`~coterie.rounds.Member`."""
 
     def answer(self, message: bytes, /) -> bytes:
-        """Answer a message; a PeerProtocolError or RoundAborted is a refusal."""
+        """Return the answer to a message. A PeerProtocolError or RoundAborted is a refusal."""
         ...
 
 
 class Watch:
-    """Somebody who wants to know how a session goes; override what is of interest."""
+    """An observer of a session. Override the methods of interest."""
 
     def answered(self, step: Step, done: int, asked: int) -> None:
-        """So many of the clients asked in this step have answered."""
+        """``done`` of the ``asked`` clients have answered in this step."""
 
     def arrived(self, step: Step, client: str, message: bytes) -> None:
-        """A client's message reaches the server in time."""
+        """A client's message reached the server in time."""
 
 
 OnAnswer: TypeAlias = Callable[[Step, int, int], None]
-"""Told of progress: the step, how many clients have answered, and how many are asked."""
+"""A progress callback: the step, the number of clients that have answered, and the number expected to."""
 
 
 class AnswerCount(Watch):
-    """A watch that tells one function how far a step has come."""
+    """An observer that passes the progress of a step to a function."""
 
     def __init__(self, tell: OnAnswer) -> None:
         self._tell = tell
@@ -83,7 +83,7 @@ class AnswerCount(Watch):
 
 @dataclass
 class StepReport:
-    """Cost of one step: each client's processor time and upload, the server's time and what it sent."""
+    """The cost of one step: processor time and upload of each client, the server's time, and the bytes it sent."""
 
     client_seconds: list[float] = field(default_factory=list)
     upload_bytes: list[int] = field(default_factory=list)
@@ -92,13 +92,13 @@ class StepReport:
 
     @property
     def median_client_seconds(self) -> float:
-        """What the step costs a typical client."""
+        """The processor time of a typical client."""
         return statistics.median(self.client_seconds) if self.client_seconds else 0.0
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """A client that would not go on, and why."""
+    """A client that refused to continue, with its reason."""
 
     client: str
     step: Step
@@ -107,12 +107,12 @@ class Refusal:
 
 @dataclass
 class SessionReport:
-    """What a session cost, and who refused to go on."""
+    """The cost of a session, and the clients that refused to continue."""
 
     steps: dict[Step, StepReport] = field(default_factory=dict)
     refusals: list[Refusal] = field(default_factory=list)
     invitation_bytes: int = 0
-    """What every client receives before the first step: the terms, counted apart from the steps."""
+    """Size of the terms, which every client receives before the first step. It is not part of any step."""
     seconds: float = 0.0
 
     @property
@@ -122,24 +122,24 @@ class SessionReport:
 
     @property
     def upload_bytes(self) -> int:
-        """Bytes that a typical client uploads."""
+        """The number of bytes that a typical client uploads."""
         return sum(int(statistics.median(step.upload_bytes)) for step in self.steps.values() if step.upload_bytes)
 
     @property
     def download_bytes(self) -> int:
-        """Bytes that a typical client downloads."""
+        """The number of bytes that a typical client downloads."""
         return sum(int(statistics.median(step.download_bytes)) for step in self.steps.values() if step.download_bytes)
 
 
 class Carrier:
-    """Carries messages between a server and its clients, and lets go wrong what is to go wrong.
+    """Carries messages between a server and its clients, and injects the configured faults.
 
-    A carrier is good for one session after the other; its :attr:`report` is about the last one, also where that
+    A carrier can run several sessions, one after the other. Its :attr:`report` describes the last one, even if that
     ended with an error.
     """
 
     def __init__(self, faults: Faults | None = None, workers: int | None = None, watch: Watch | None = None) -> None:
-        """Prepare to carry; ``workers`` are the threads to mask and unmask with, one for each core by default."""
+        """Set up a carrier. ``workers`` is the number of threads for masking and unmasking, one per core by default."""
         self.faults = faults or Faults()
         self.report = SessionReport()
         self._workers = workers or cores()
@@ -148,11 +148,11 @@ class Carrier:
         self._pool: ThreadPoolExecutor | None = None
 
     def map(self, function: Callable[[slice], None], parts: Sequence[slice]) -> Iterable[Any]:
-        """Run a function over slices on all workers while a session is played: for a server to unmask with."""
+        """Run a function over slices on all workers during a session. A server uses it to unmask."""
         return (self._pool.map if self._pool else map)(function, parts)
 
     def play(self, server: Serving, clients: Mapping[str, Answering]) -> SessionReport:
-        """Carry a session to its end."""
+        """Run a session to its end."""
         self.report, self._late = SessionReport(), []
         started = time.perf_counter()
         try:
@@ -193,7 +193,7 @@ class Carrier:
         costs: StepReport,
         pool: ThreadPoolExecutor,
     ) -> Iterator[tuple[str, bytes]]:
-        """Let every client that got its message answer it; those that drop out or refuse answer nothing."""
+        """Yield the answers of the clients that received a message; clients that drop out or refuse give none."""
         skipped = _skipped(step, self.report.steps)
 
         def answer(name: str) -> tuple[str, bytes | None]:
@@ -214,7 +214,7 @@ class Carrier:
             costs.upload_bytes.append(len(reply))
             return name, reply
 
-        # Only masking spends its time outside the interpreter lock; elsewhere threads would only take turns.
+        # Only masking releases the interpreter lock; in other steps threads would only take turns.
         order = self.faults.order(step, list(inbox))
         parallel = step in (Step.MASK, Step.CONTRIBUTE) and self._workers > 1
         for some in _windows(order, 2 * self._workers):
@@ -223,7 +223,7 @@ class Carrier:
                     yield name, reply
 
     def _upload(self, step: Step, name: str, message: bytes) -> Iterable[bytes]:
-        """What of a client's message reaches the server before the step is closed."""
+        """Return the copies of a client's message that reach the server before the step is closed."""
         if self.faults.strikes(FaultKind.DROP, step, name):
             return []
         if self.faults.strikes(FaultKind.TAMPER, step, name):
@@ -237,7 +237,7 @@ class Carrier:
 class Session:
     """A single session in this process: a server, and clients whose inputs the caller holds.
 
-    After a :class:`~coterie.errors.RoundAborted` server and report still say how far it came.
+    After a :class:`~coterie.errors.RoundAborted`, server and report still show the progress until then.
     """
 
     def __init__(
@@ -247,9 +247,9 @@ class Session:
         carrier: Carrier | None = None,
         book: PrekeyBook | None = None,
     ) -> None:
-        """Prepare a session; :func:`coterie.rounds.one_off` makes its clients.
+        """Set up a session. :func:`coterie.rounds.one_off` makes its clients.
 
-        With a book, such as :func:`make_book` makes of their offers, the session takes two trips.
+        With a book, for example from :func:`make_book`, the session takes two trips.
         """
         self.terms = terms
         self._clients = clients
@@ -260,25 +260,25 @@ class Session:
 
     @property
     def report(self) -> SessionReport:
-        """What it has cost so far."""
+        """The cost so far."""
         return self._carrier.report
 
     def run(self) -> Aggregate:
-        """Play all steps and return the sum."""
+        """Run all steps and return the sum."""
         self._carrier.play(self.server, self._clients)
         return self.server.aggregate
 
 
 def make_book(terms: Terms, clients: Mapping[str, Member]) -> PrekeyBook:
-    """Make the book of a single session from what its clients offer."""
+    """Make the book of a single session from the prekey offers of its clients."""
     offers = (messages.decode(clients[name].offer(), PrekeyOffer, name, None) for name in terms.clients)
     return PrekeyBook(terms, tuple(offer.prekeys[0] for offer in offers))
 
 
 class OfferedPrekeys(PrekeyStore):
-    """Prekeys of clients in this process, who offer some whenever the server has no fresh one of them.
+    """Prekeys of clients in this process. Clients offer new ones when the server has no fresh one left.
 
-    In a deployment a client sends its offer by itself. Here nobody but the server runs before a round.
+    In a deployment a client sends its offer by itself. Here only the server runs before a round.
     """
 
     def __init__(
@@ -288,11 +288,11 @@ class OfferedPrekeys(PrekeyStore):
         self._clients = clients
 
     def stocked(self, names: Iterable[str]) -> NDArray[np.bool_]:
-        """Everybody is at hand to offer prekeys."""
+        """Return true for all: every client can offer prekeys at once."""
         return np.ones(len(list(names)), bool)
 
     def take_book(self, terms: Terms) -> PrekeyBook:
-        """Let those offer prekeys who have none left, then make the book."""
+        """Get new prekeys from clients that have none left, then make the book."""
         for name in terms.clients:
             if not self._stock.fresh(name):
                 self.offer(name, self._clients[name].offer())
@@ -301,7 +301,7 @@ class OfferedPrekeys(PrekeyStore):
 
 @contextmanager
 def _timed(costs: StepReport) -> Iterator[None]:
-    """Add the time spent inside to the server's."""
+    """Add the time spent in the block to the server's time."""
     began = time.perf_counter()
     try:
         yield
@@ -310,7 +310,7 @@ def _timed(costs: StepReport) -> Iterator[None]:
 
 
 def _windows(names: Sequence[str], size: int) -> Iterator[list[str]]:
-    """The names, some at a time, so that no more replies than that wait in memory."""
+    """Yield the names in portions, to limit the number of replies in memory."""
     iterator = iter(names)
     while window := list(islice(iterator, size)):
         yield window

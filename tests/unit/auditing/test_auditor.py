@@ -128,7 +128,7 @@ def test_collusion(matrix: list[list[int]], members: int) -> None:
 
 def test_no_collusion_is_not_reported() -> None:
     assert audited([[1, 1]]).collusion is None
-    with pytest.raises(ConfigError, match="negative"):
+    with pytest.raises(ConfigError, match="at least 0"):
         audited([[1, 1]], collusion=-1)
 
 

@@ -143,7 +143,7 @@ def test_formats_are_told_apart(text: str, history: dict[Label, set[str]]) -> No
         ('1,a\n2,"b\n3,c\n', [2], "quotation marks"),
         ("1,0,1\n0,1\n1,x,0\n0,0,1\n", [2, 3], "2 columns instead of 3"),
         ("0,1,1,x\n1,0,1,0\n1,0,1,1\n", [1], "neither 0 nor 1: x"),
-        ("round,a,b\n1,0,1\n1,1,1\n1,0,1\n", [3], "contradicts what was said of round 1"),
+        ("round,a,b\n1,0,1\n1,1,1\n1,0,1\n", [3], "contradicts an earlier line about round 1"),
         ('{"round": 1, "client": "a"}\n{"round": 2,\n[1]\n', [2, 3], "not JSON"),
         (
             '{"round": 1, "client": "a"}\n{"client": "a"}\n{"round": 1, "client": "a", "clients": []}\n',
@@ -315,7 +315,7 @@ def test_a_header_that_claims_too_much_is_refused_before_anything_is_allocated(s
 
 
 def test_archives_that_numpy_does_not_write_are_refused() -> None:
-    with pytest.raises(InputError, match="another way"):
+    with pytest.raises(InputError, match="not one that NumPy writes"):
         read_log(packed(np.eye(3), zipfile.ZIP_BZIP2))
     with pytest.raises(LogTooLarge, match="17 arrays"):
         read_log(packed(np.eye(3), copies=17))

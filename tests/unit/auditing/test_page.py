@@ -220,12 +220,12 @@ def test_every_exposure_has_its_proof() -> None:
     ("matrix", "says"),
     [
         ([[1, 1, 1, 1, 0, 0], [1, 1, 0, 0, 1, 1]], "No client can be singled out"),
-        ([[1, 1, 0], [0, 1, 1]], "Strong T is 1: 3 of 3 clients have a history like nobody else's"),
+        ([[1, 1, 0], [0, 1, 1]], "Strong T is 1: 3 of 3 clients have a unique history"),
         (
             [[1, 1, 1, 1, 1, 0], [0, 1, 1, 1, 1, 1]],
             "The least that can be: −round 1 + round 2 = −client 1's update + client 6's update",
         ),
-        ([[0, 0]], "Nobody was ever aggregated"),
+        ([[0, 0]], "No client was ever aggregated"),
         ([[1, 1]], "1 line could not be read"),
     ],
 )

@@ -96,7 +96,7 @@ def test_since_when_somebody_is_exposed_does_not_depend_on_the_order_of_lines(wr
     ("labels", "reason"),
     [
         (["03/04/2025", "04/03/2025"], "does not say which number is the month"),
-        (["monday", "tuesday"], "are no numbers and no dates.*keep_order=True"),
+        (["monday", "tuesday"], "are neither numbers nor dates.*keep_order=True"),
         (["2025-03-01", "1"], "written in several ways"),
         (["2025-03-01", "2025-03-01T10:00"], r"\(date\) and “2025-03-01T10:00” \(time\)"),
         (["2025-03-01T10:00Z", "2025-03-01T10:00"], "several ways"),

@@ -140,7 +140,7 @@ def test_understood(text: str, history: dict[Label, set[str]]) -> None:
             {"where": {"event": {"aggregated"}}},
             {1: {"a"}},
         ),
-        ("round,clients,loss\n1,10,1\n2,10,1\n", "how many", {"format": "lists"}, {1: {"10"}, 2: {"10"}}),
+        ("round,clients,loss\n1,10,1\n2,10,1\n", "a number of clients", {"format": "lists"}, {1: {"10"}, 2: {"10"}}),
         (
             "round,client,type\n1,a,ios\n1,b,tv\n",
             r"where=\{'type': \['\*'\]\}",
@@ -148,7 +148,12 @@ def test_understood(text: str, history: dict[Label, set[str]]) -> None:
             {1: {"a", "b"}},
         ),
         ("round,client,status\n1,a,\n1,b,ok\n", r"nothing \(1\)", {"where": {"status": {"", "ok"}}}, {1: {"a", "b"}}),
-        ("round,client,selected\n1,a,1\n1,b,0\n", "who was asked", {"where": {"selected": {"1"}}}, {1: {"a"}}),
+        (
+            "round,client,selected\n1,a,1\n1,b,0\n",
+            "selected clients, not aggregated",
+            {"where": {"selected": {"1"}}},
+            {1: {"a"}},
+        ),
         (
             "round,clients,dropped\n1,a;b,1\n2,a;b,0\n",
             r"dropped.*1 \(1\)",
@@ -170,7 +175,7 @@ def test_understood(text: str, history: dict[Label, set[str]]) -> None:
         ),
         (
             "timestamp,client\n2024-05-01,a\n",
-            "the columns are timestamp, client. Say round_column=",
+            "the columns are timestamp, client. Use round_column=",
             {"round_column": "Timestamp"},
             {"2024-05-01": {"a"}},
         ),
@@ -182,7 +187,7 @@ def test_understood(text: str, history: dict[Label, set[str]]) -> None:
         ),
         (
             "rnd,who\n1,a\n2,b\n",
-            "the columns are rnd, who. Say client_column=",
+            "the columns are rnd, who. Use client_column=",
             {"client_column": "who"},
             {1: {"a"}, 2: {"b"}},
         ),
@@ -226,7 +231,7 @@ def test_understood(text: str, history: dict[Label, set[str]]) -> None:
         ("ann,ok\n0,1\n1,1\n", "all cells are 0 or 1, but", {"format": "matrix"}, {1: {"ok"}, 2: {"ann", "ok"}}),
         (
             '{"round": 1, "selected": ["a", "b"]}\n',
-            "who was asked.*client_column='selected'",
+            "selected clients, not aggregated ones.*client_column='selected'",
             {"client_column": "selected"},
             {1: {"a", "b"}},
         ),
@@ -249,8 +254,11 @@ def test_refused_until_it_is_said(
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("2024-05-01 10:00:00,123 INFO Round 1: [1, 2]\n2024-05-01 10:00:01,223 INFO Round 2: [1]\n", "program prints"),
-        ("INFO: round 1 a b\nDEBUG: done\n", "program prints"),
+        (
+            "2024-05-01 10:00:00,123 INFO Round 1: [1, 2]\n2024-05-01 10:00:01,223 INFO Round 2: [1]\n",
+            "output of a program",
+        ),
+        ("INFO: round 1 a b\nDEBUG: done\n", "output of a program"),
         ("Round 1\nclients a b c\n", "do not begin with numbers|readable"),
         ("round,client,status\n1,a,dropped\n2,b,failed\n", r"no row says.*status = dropped \(1\)"),
         ("round,num_clients,accuracy\n1,10,0.5\n2,10,0.6\n", "no column is known to hold the clients"),

@@ -95,7 +95,7 @@ def test_the_verdict_follows_from_the_findings(matrix: list[list[int]], collusio
     words = collusion_words(report)
     if collusion and revealed:
         assert words is not None
-        assert ("could stand alone" in words) == bool(report.collusion and report.collusion.unprotected)
+        assert ("could be alone" in words) == bool(report.collusion and report.collusion.unprotected)
     else:
         assert words is None
 
@@ -135,7 +135,7 @@ def test_colluders_are_taken_off_before_the_requirement_is_judged() -> None:
 
 def test_sizes_are_told() -> None:
     report = examine([[1, 1, 0], [0, 0, 0]])
-    assert extent(report, 1) == "3 clients (1 never aggregated), 2 rounds (1 of nobody)"
+    assert extent(report, 1) == "3 clients (1 never aggregated), 2 rounds (1 without clients)"
 
 
 @given(st.integers(1, 10**30), st.integers(1, 10**30))

@@ -155,5 +155,5 @@ def test_few_rounds_of_many_clients_are_exact() -> None:
 
 
 def test_it_has_no_meaning_for_nothing() -> None:
-    with pytest.raises(InputError, match="nothing has been aggregated"):
+    with pytest.raises(InputError, match="no client has been aggregated"):
         weak_privacy(RowSpace(3), [1, 1, 1])

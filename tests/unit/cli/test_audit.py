@@ -144,9 +144,7 @@ def test_strong_t_of_one_leads_and_one_rounds_own_sum_is_no_news() -> None:
     """Nobody is exposed: a pipeline that asks for nothing passes, and one that asks for T = 2 does not."""
     result = run("-", stdin="1,a\n1,b\n2,b\n2,c\n")
     assert result.exit_code == 0
-    assert (
-        "! Strong T is 1: 3 of 3 clients have a history like nobody else's. No client is exposed yet." in result.stdout
-    )
+    assert "! Strong T is 1: 3 of 3 clients have a unique history. No client is exposed yet." in result.stdout
     assert "The least that can be computed" not in result.stdout
     assert run("-", "--require", "2", stdin="1,a\n1,b\n2,b\n2,c\n").exit_code == 1
     both = "".join(f"{number},{client}\n" for number in (1, 2) for client in "pqrs")
@@ -203,7 +201,7 @@ def test_collusion_is_told() -> None:
     found = findings("-", "--collusion", "1", stdin=SAFE)
     assert found["collusion"]["strong_privacy"] == 1
     assert found["collusion"]["unprotected"] == list("abcdef")
-    assert "6 of 6 clients could stand alone" in run("-", "--collusion", "1", stdin=SAFE).stdout
+    assert "6 of 6 clients could be alone" in run("-", "--collusion", "1", stdin=SAFE).stdout
 
 
 def test_unreadable_lines_are_named_and_make_the_verdict_unsafe() -> None:
@@ -550,7 +548,7 @@ def test_an_empty_ledger_reveals_nothing(tmp_path: Path) -> None:
     Ledger.open(tmp_path / "ledger.db").close()
     result = run(tmp_path / "ledger.db", "--require", "5", "--html", tmp_path / "page.html")
     assert result.exit_code == 0
-    assert "Nobody was ever aggregated" in result.stdout
+    assert "No client was ever aggregated" in result.stdout
     assert "It holds, since nothing was revealed" in result.stdout
 
 

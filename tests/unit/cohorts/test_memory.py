@@ -266,14 +266,14 @@ def test_whoever_waits_for_a_circle_is_in_no_sum(path: Path) -> None:
         memory = file.of(gil)
         memory.trust(ROSTER.join([gil]))
         memory.enter(b"\x01")
-        with pytest.raises(PeerProtocolError, match="waits for a circle"):
+        with pytest.raises(PeerProtocolError, match="is not in a circle yet"):
             memory.agree(b"\x01", 1, [*CIRCLE, "gil"])
 
 
 def test_a_roster_trusted_by_another_process_counts_at_once(memory: ClientMemory, path: Path) -> None:
     later = ROSTER.leave(["bob"])
     again(path).trust(later)
-    with pytest.raises(PeerProtocolError, match="not under the roster that is trusted, version 1"):
+    with pytest.raises(PeerProtocolError, match="not under the trusted roster, version 1"):
         memory.enter(b"\x01", ROSTER.digest)
     memory.enter(b"\x01", later.digest)
 

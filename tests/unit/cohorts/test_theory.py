@@ -281,7 +281,7 @@ def test_impossible_questions_are_refused() -> None:
         with pytest.raises(ConfigError, match="cannot be drawn"):
             trade_off(12, cohort, 0.1)
     for dropout in (-0.5, 1.5):
-        with pytest.raises(ConfigError, match="between 0 and 1"):
+        with pytest.raises(ConfigError, match="a probability from 0 to 1"):
             trade_off(12, 6, dropout)
     with pytest.raises(ConfigError, match="compose"):
         trade_off(12, 6, np.full(12, 0.1))

@@ -112,12 +112,12 @@ def test_a_coin_on_the_edge_is_decided_by_its_further_bits() -> None:
     coin, fraction = scaled >> 64, (scaled & (2**64 - 1)) / 2**64
     trials = 400
     wins = sum(
-        sampling._settle(distribution, 7, 0, coin, sampling._Keystream(seed.to_bytes(16, "big")))
+        sampling._decide_exactly(distribution, 7, 0, coin, sampling._Keystream(seed.to_bytes(16, "big")))
         for seed in range(trials)
     )
     assert stats.binomtest(wins, trials, fraction).pvalue > 1e-3
-    assert sampling._settle(distribution, 7, 0, coin - 1, sampling._Keystream(bytes(16)))
-    assert not sampling._settle(distribution, 7, 0, coin + 1, sampling._Keystream(bytes(16)))
+    assert sampling._decide_exactly(distribution, 7, 0, coin - 1, sampling._Keystream(bytes(16)))
+    assert not sampling._decide_exactly(distribution, 7, 0, coin + 1, sampling._Keystream(bytes(16)))
 
 
 def test_bits_are_drawn_until_the_comparison_is_certain() -> None:
@@ -140,7 +140,7 @@ def test_bits_are_drawn_until_the_comparison_is_certain() -> None:
             return coin + (2 if bits == 64 + 256 else 1)
 
     edge = Edge()
-    assert sampling._settle(edge, 0, 0, 5, sampling._Keystream(bytes(16)))
+    assert sampling._decide_exactly(edge, 0, 0, 5, sampling._Keystream(bytes(16)))
     assert edge.asked == [192, 320]
 
 

@@ -103,7 +103,7 @@ def test_confined_participants_are_given_no_model(tmp_path: Path, contents: list
 class Handing:
     """A strategy that hands each client a work of its own, and says that all are alike; and a trainer that is idle."""
 
-    alike = True
+    common_model = True
 
     def __init__(self, **works: Work) -> None:
         self.works = works
@@ -181,7 +181,7 @@ def test_a_model_that_is_changed_where_it_is_goes_by_another_name() -> None:
     state = [np.zeros(3, np.float32)]
 
     class InPlace:
-        alike = True
+        common_model = True
         clients = ("client-0",)
 
         def task(self, number: int, client: str) -> LocalTask:

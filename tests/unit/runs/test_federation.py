@@ -17,7 +17,7 @@ from coterie.runs.records.yardstick import ACCURACY, LOSS, SQUARED_ERROR
 from coterie.runs.settings.toml import load_config, make_config
 from coterie.training import flatten
 from coterie.training.data.datasets import Dataset, load
-from coterie.training.data.own import from_clients, from_torch
+from coterie.training.data.user_data import from_clients, from_torch
 from coterie.training.local import ArrayData
 from coterie.training.models import build
 

@@ -1,15 +1,15 @@
-"""Participation logs of any system: who was aggregated in which round, read from whatever it was written to.
+"""Readers of participation logs: which clients were aggregated in which round, in the log format of any system.
 
-Start at :mod:`~coterie.auditing.logs.formats`: a table with a row for each format, and ``read_log``, which walks it.
+Start with :mod:`~coterie.auditing.logs.formats`: it has a table with a row for each format, and ``read_log``.
 
-1. A :class:`~coterie.auditing.logs.raw_log.RawLog` is a source and what its owner says about it (``options``). It gives
-   bytes or text when a format asks for them.
-2. The first format that recognises it reads it. A reader, such as :mod:`~coterie.auditing.logs.pairs`, finds out which
-   columns count (``columns``) and which rows (``row_filter``), and hands rounds to a ``collector``.
-3. The collector puts the rounds in order (``round_order``) and returns a ``Participation``, with its unused lines.
+1. A :class:`~coterie.auditing.logs.raw_log.RawLog` is a source with the user's ``options``. It provides the bytes or
+   the text that a format needs.
+2. The first format that recognises the log reads it. A reader, such as :mod:`~coterie.auditing.logs.pairs`, finds out
+   which columns (``columns``) and rows (``row_filter``) count, and passes rounds to a ``collector``.
+3. The collector sorts the rounds (``round_order``) and returns a ``Participation`` with the lines it could not use.
 
-What could mean several things is refused, and the error names the parameter that helps. A new format is a module with
-its reader, and its row in the table.
+Ambiguous logs are refused; the error names the parameter to set. A new format is a module with a reader, and a row in
+the table.
 """
 
 from coterie.auditing.logs.formats import FORMATS, LogFormat, read_log

@@ -1,7 +1,7 @@
-"""Names in a log that may mean something else than they seem to.
+"""Ambiguous names in a log.
 
-An audit counts clients. If one client has two names, or one name stands for two clients, the T that it finds is wrong,
-and mostly too large. Names that look like that are refused, unless the log is to be taken as it is written.
+An audit counts clients. If one client has two names, or one name stands for two clients, the computed T is wrong, and
+usually too large. Such names are refused, unless the user declares that the log is to be taken as written.
 """
 
 import re
@@ -15,7 +15,7 @@ _SEPARATORS = re.compile(r"[,;|]")
 
 
 def check_names(clients: Iterable[str]) -> None:
-    """Raise :class:`InputError` if two clients may be the same, or if a name may be a list of others."""
+    """Raise :class:`InputError` if two names may be the same client, or if a name may be a list of clients."""
     known: dict[str, str] = {}
     names = set(clients)
     for name in sorted(names):
@@ -26,14 +26,14 @@ def check_names(clients: Iterable[str]) -> None:
         if other != name:
             raise InputError(
                 f"the clients {printable(other)!r} and {printable(name)!r} may be one: they differ only in "
-                f"{_difference(other, name)}. If all names are right as they are written, say ",
+                f"{_difference(other, name)}. If all names are right as they are written, use ",
                 Remedy("as_written", True),
             )
         parts = [part.strip() for part in _SEPARATORS.split(name)]
         if len(parts) > 1 and any(part in names for part in parts):
             raise InputError(
                 f"not clear whether {printable(name)!r} is one client or several, some of which are clients of other "
-                "rounds: say ",
+                "rounds: use ",
                 Remedy("format", "lists"),
                 " or, if all names are right as they are written, ",
                 Remedy("as_written", True),
@@ -41,7 +41,7 @@ def check_names(clients: Iterable[str]) -> None:
 
 
 def _plain_form(name: str) -> str:
-    """Return what is left of a name without characters that cannot be seen, and zeros in front of a number."""
+    """Return a name without invisible characters, and without leading zeros of a number."""
     visible = "".join(char for char in unicodedata.normalize("NFKC", name) if unicodedata.category(char) != "Cf")
     visible = " ".join(visible.split())
     return visible.lstrip("0") or "0" if visible.isdecimal() else visible
@@ -49,4 +49,4 @@ def _plain_form(name: str) -> str:
 
 def _difference(one: str, other: str) -> str:
     numbers = one.isdecimal() and other.isdecimal()
-    return "zeros in front" if numbers else "characters that look the same or cannot be seen"
+    return "leading zeros" if numbers else "characters that look the same or cannot be seen"

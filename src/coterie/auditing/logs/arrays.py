@@ -1,8 +1,8 @@
 """Logs in NumPy's formats: a two-dimensional array of 0 and 1 in a .npy or .npz file.
 
-A row stands for a round and a column for a client; a .npz may name them in arrays ``rounds`` and ``clients``. What the
-arrays take is added up from the directory and the headers before anything is unpacked, for a few megabytes of zip can
-claim to hold terabytes.
+A row is a round and a column a client. A .npz file may name them in arrays ``rounds`` and ``clients``. The size of the
+arrays is computed from the directory and the headers before anything is unpacked, because a zip file of a few megabytes
+can claim to hold terabytes.
 """
 
 import io
@@ -22,11 +22,11 @@ from coterie.cohorts.log_size import check_size
 from coterie.cohorts.participation import Label, LogReading, Participation, as_label
 from coterie.errors import InputError, LogTooLarge
 
-_ARRAY, _ARCHIVE = b"\x93NUMPY", b"PK\x03\x04"  # how these files begin
+_ARRAY, _ARCHIVE = b"\x93NUMPY", b"PK\x03\x04"  # the first bytes of these files
 _MOST_ARRAYS = 16
-_ENTRY, _MOST_ENTRIES = b"PK\x01\x02", 1000  # how an entry of the directory begins; an array may have the same bytes
-_NAME_BYTES = 100  # that the name of a row or a column takes
-_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # as NumPy writes; others cannot be unpacked piece by piece
+_ENTRY, _MOST_ENTRIES = b"PK\x01\x02", 1000  # first bytes of a directory entry; an array may contain them too
+_NAME_BYTES = 100  # memory for the name of a row or a column
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # those of NumPy; others cannot be unpacked piece by piece
 _HEADERS: dict[tuple[int, int], Callable[..., tuple[tuple[int, ...], bool, np.dtype[Any]]]] = {
     (1, 0): npy.read_array_header_1_0,
     (2, 0): npy.read_array_header_2_0,
@@ -34,17 +34,17 @@ _HEADERS: dict[tuple[int, int], Callable[..., tuple[tuple[int, ...], bool, np.dt
 
 
 def is_npy(log: RawLog) -> bool:
-    """Tell whether it is one array."""
+    """Return whether the log is a NumPy array."""
     return log.begins(_ARRAY)
 
 
 def is_npz(log: RawLog) -> bool:
-    """Tell whether it is an archive."""
+    """Return whether the log is a zip archive."""
     return log.begins(_ARCHIVE)
 
 
 def read_arrays(log: RawLog) -> Participation:
-    """Read a participation matrix, with its names if it has any, that takes at most as much as the options allow."""
+    """Read a participation matrix, with names if there are any, within the size limit of the options."""
     options = log.options
     if options.choose:
         raise InputError("an array has no columns to choose from")
@@ -53,7 +53,7 @@ def read_arrays(log: RawLog) -> Participation:
         arrays = _unpack(content, options.limit)
     except InputError:
         raise
-    except Exception as error:  # strangers' bytes: zip, zlib and header parsers all have errors of their own
+    except Exception as error:  # untrusted bytes: zip, zlib and header parsers raise many kinds of errors
         raise InputError(f"not a readable array file: {error}") from error
     tables = [name for name, array in arrays.items() if array.ndim == 2]
     if len(tables) != 1:
@@ -84,7 +84,7 @@ def _unpack(content: bytes, limit: int) -> dict[str, NDArray[Any]]:
         packed = archive.infolist()
         if not all(one.filename.endswith(".npy") for one in packed):
             raise InputError(
-                "this is an archive, and not one of arrays: save a spreadsheet as CSV, and unpack other archives first"
+                "this archive does not hold NumPy arrays: save a spreadsheet as CSV, and unpack other archives first"
             )
         if len(packed) > _MOST_ARRAYS:
             raise LogTooLarge(f"the file holds {len(packed):,} arrays; a log has {_MOST_ARRAYS} at most")
@@ -92,10 +92,10 @@ def _unpack(content: bytes, limit: int) -> dict[str, NDArray[Any]]:
 
 
 def unpack_archive(archive: zipfile.ZipFile, limit: int) -> dict[str, NDArray[Any]]:
-    """Return the arrays of an archive by their names, if they take at most ``limit`` bytes together."""
+    """Return the arrays of an archive by name. Together they may take at most ``limit`` bytes."""
     packed = archive.infolist()
     if any(one.compress_type not in _METHODS for one in packed):
-        raise InputError("not a readable array file: it is packed in another way than NumPy's")
+        raise InputError("not a readable array file: its compression is not one that NumPy writes")
     check_size(sum(one.file_size for one in packed), limit)
     claimed = 0
     for one in packed:
@@ -110,7 +110,7 @@ def unpack_archive(archive: zipfile.ZipFile, limit: int) -> dict[str, NDArray[An
 
 
 def claimed_size(file: IO[bytes]) -> int:
-    """Tell from its header how many bytes an array will take, with a name for each row and column."""
+    """Return the memory that an array will take according to its header, with a name for each row and column."""
     version = npy.read_magic(file)
     if version not in _HEADERS:
         raise InputError(f"not a readable array file: version {version} of the format")

@@ -1,4 +1,4 @@
-"""A collector of rounds: what every reader of a log adds to, line by line, and what comes of it in the end."""
+"""A collector of rounds: every reader adds lines to it, and it returns the resulting history."""
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
@@ -18,44 +18,44 @@ from coterie.reports.words import printable
 Line = TypeVar("Line")
 
 _EVALUATION = {"eval", "evaluate", "evaluation", "val", "validation", "test"}
-_NAMED = 5  # columns or clients in a note
-_SHOWN = 80  # characters of a line that cannot be used
-_REASON = 500  # and of the reason
-_LISTED = 1_000  # such lines that are kept; the others are counted
+_NAMED = 5  # columns or clients listed in a note
+_SHOWN = 80  # characters shown of an unusable line
+_REASON = 500  # characters shown of the reason
+_LISTED = 1_000  # unusable lines that are listed; more are only counted
 
-# Bytes of memory, measured and rounded up: a client and a round with their names, one client of a round among those
-# that came one by one, or in a list.
+# Bytes of memory, measured and rounded up: for a client and a round with their names, for a client of a round that was
+# added alone, and for one that was added in a list.
 _CLIENT, _ROUND, _MEMBER, _IN_LIST = 250, 600, 64, 8
 
 
 class Collector:
-    """Rounds as they are found. What cannot be used, or contradicts what was found before, is listed.
+    """The rounds found so far. Lines that cannot be used, or that contradict earlier ones, are listed.
 
-    It keeps numbers of clients, and takes no more memory than is right for a log of the size that ``options`` allow.
+    It stores clients as numbers, and limits its memory according to the log size that ``options`` allow.
     """
 
     def __init__(self, options: LogOptions) -> None:
         self.limit = options.limit
         self._keep_order, self._as_written = options.keep_order, options.as_written
         self._clients: dict[str, int] = {}
-        self._rounds: dict[Label, set[int] | tuple[int, ...]] = {}  # the latter if all were given at once, in order
-        self._spelt: dict[Label, str] = {}  # how rounds are written that have zeros in front
-        self._lost: defaultdict[Label, set[int]] = defaultdict(set)  # clients that a row says are not in the sum
+        self._rounds: dict[Label, set[int] | tuple[int, ...]] = {}  # a tuple if all clients were added at once
+        self._spelt: dict[Label, str] = {}  # the spelling of rounds with leading zeros
+        self._lost: defaultdict[Label, set[int]] = defaultdict(set)  # clients that are not in the sum by some row
         self._losers: dict[str, int] = {}
-        self._latest: Label | None = None  # the round that was added to last
-        self._returned: tuple[Label, str] | None = None  # a client that a round has again, after other rounds
-        self._taken = 0  # bytes
+        self._latest: Label | None = None  # the round of the latest addition
+        self._returned: tuple[Label, str] | None = None  # a client that a round repeats after other rounds
+        self._taken = 0  # bytes of memory
         self._repeats, self._first_repeats = 0, dict[tuple[Label, str], None]()
         self._problems: list[UnusedLine] = []
         self._further_problems = 0
         self._notes: dict[str, None] = {}
 
     def note(self, text: str) -> None:
-        """Keep a remark on how the log was read, once."""
+        """Add a remark on how the log was read, unless it is there already."""
         self._notes[text] = None
 
     def each(self, lines: Iterable[tuple[int, Line]], use: Callable[[Line], None]) -> None:
-        """Use every line; one for which ``use`` raises :class:`InputError` cannot be used, for that reason."""
+        """Call ``use`` with every line. If it raises :class:`InputError`, list the line with the reason."""
         for number, line in lines:
             try:
                 use(line)
@@ -69,7 +69,7 @@ class Collector:
                 self._problems.append(UnusedLine(number, text, reason))
 
     def enrol(self, client: str) -> int:
-        """Return the number of a client, who becomes known."""
+        """Return the number of a client, and add it if it is new."""
         number = self._clients.get(client)
         if number is None:
             if not client.strip():
@@ -79,11 +79,11 @@ class Collector:
         return number
 
     def knows(self, client: str) -> bool:
-        """Tell whether a client is known."""
+        """Return whether a client is known."""
         return client in self._clients
 
     def label(self, text: str) -> Label:
-        """Return the label of a round, which must be there, and be written in the same way each time."""
+        """Return the label of a round. It must not be empty, and must be spelt the same way each time."""
         if not text:
             raise InputError("the round is missing")
         label = as_label(text)
@@ -96,13 +96,13 @@ class Collector:
         return label
 
     def open_round(self, label: Label) -> None:
-        """Take note that there was such a round."""
+        """Record that the round exists."""
         if label not in self._rounds:
             self._take(_ROUND + len(str(label)))
             self._rounds[label] = set()
 
     def add(self, label: Label, client: str) -> None:
-        """Add a client to a round. Once all of a round's clients were given, another one contradicts that."""
+        """Add a client to a round. If all clients of the round were added before, a further one is a contradiction."""
         self.open_round(label)
         members = self._rounds[label]
         if isinstance(members, set):
@@ -119,15 +119,15 @@ class Collector:
         number = self._clients.get(client, -1)
         at = bisect_left(members, number)
         if members[at : at + 1] != (number,):
-            raise InputError(f"contradicts what was said of round {label} before")
+            raise InputError(f"contradicts an earlier line about round {label}")
         self._repeat(label, [client])
 
     def add_all(self, label: Label, clients: Sequence[str]) -> None:
-        """Add a round with all of its clients."""
+        """Add a round with all its clients."""
         names = dict.fromkeys(clients)
         if (known := self._rounds.get(label)) is not None:
             if {self._clients.get(client, -1) for client in names} != set(known):
-                raise InputError(f"contradicts what was said of round {label} before")
+                raise InputError(f"contradicts an earlier line about round {label}")
             self._repeat(label, clients)
             return
         self.open_round(label)
@@ -137,7 +137,7 @@ class Collector:
             self._repeat(label, list((Counter(clients) - Counter([*names])).elements()))
 
     def lose(self, label: Label, client: str) -> None:
-        """Take note that, by some row, a client is not in the sum of a round."""
+        """Record that, by some row, a client is not in the sum of a round."""
         number = self._losers.get(client)
         if number is None:
             self._take(_CLIENT + len(client))
@@ -147,7 +147,7 @@ class Collector:
             self._take(_MEMBER)
 
     def finish(self, reading: LogReading, rows: RowFilter | None = None) -> Participation:
-        """Return what was found, once it is clear that there is something and that it was understood."""
+        """Return the history, after checking that there is one and that it is unambiguous."""
         if rows is not None:
             rows.finish()
             reading = replace(reading, left_out=tuple(rows.left_out.most_common()))
@@ -166,7 +166,7 @@ class Collector:
                 f"round {printable(label)} comes again after other rounds, with {printable(client)} in it twice: the "
                 "log may have several runs. Choose one with ",
                 Remedy("where"),
-                ", or if it is the same round, say ",
+                ", or if it is the same round, use ",
                 Remedy("as_written", True),
             )
         rounds, order = put_in_order(list(self._rounds), keep=self._keep_order)
@@ -202,7 +202,7 @@ class Collector:
                 self._first_repeats[label, client] = None
 
     def _contradictions(self, rounds: Iterable[Label]) -> Mentions:
-        """Find the clients that rows of one round have both in the sum and not in it."""
+        """Return the clients that are in the sum of a round by one row and not by another."""
         names, found, first = list(self._losers), 0, list[tuple[Label, str]]()
         for label in rounds:
             if label not in self._lost:
@@ -215,7 +215,7 @@ class Collector:
 
 
 def text_of(line: object) -> str:
-    """Return a line as its owner would recognise it; one that has been cut already is a tuple of cells."""
+    """Return a line as text for a message; a line that is split already is a tuple of cells."""
     return ",".join(line) if isinstance(line, tuple) else str(line)
 
 

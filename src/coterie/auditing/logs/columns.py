@@ -1,8 +1,8 @@
-"""Names of columns and what they mean: rounds, clients, or whether a row counts at all.
+"""The meaning of column names: rounds, clients, or whether a row counts.
 
-The log of another system says more than who was aggregated: who was selected, who dropped out, when, with which loss.
-What a name or a value means is looked up in short lists of words, and what is in none of them is never guessed. A
-column that may decide whether a row counts, with a value that is not understood, is a reason to refuse the log
+Logs of other systems contain more than the aggregated clients: who was selected, who dropped out, when, with which
+loss. The meaning of a name or a value is looked up in short lists of words; anything else is never guessed. If a column
+may decide whether a row counts, but has a value of unknown meaning, the log is refused
 (:mod:`coterie.auditing.logs.row_filter`).
 """
 
@@ -15,12 +15,12 @@ from coterie.errors import InputError, Remedy
 from coterie.reports.words import printable
 
 _SHOWN = 12  # names in a message
-_REMEMBERED = 10_000  # names and values, which are strangers'
-_LONGEST = 200  # characters of a name that are looked at
+_REMEMBERED = 10_000  # names and values in the cache; logs are untrusted
+_LONGEST = 200  # characters of a name that are considered
 
 
 def words_of(name: str) -> list[str]:
-    """Split a name in snake_case, camelCase or any other into its words, in lower case."""
+    """Split a name in snake_case, camelCase or another style into its words, in lower case."""
     found = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+", name[:_LONGEST])
     return [word.casefold() for word in found]
 
@@ -30,7 +30,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 _ROUND = _words("round rounds rnd")
-_STEP = _words("epoch iteration step t")  # rounds too, if nothing is called round
+_STEP = _words("epoch iteration step t")  # rounds too, if no column is called round
 _CLIENT = _words("client clientid cid")
 _PARTY = _words(
     "user userid node nodeid participant device party silo site worker trainer member collaborator learner peer"
@@ -43,8 +43,8 @@ _BEFORE = _words("server global fl comm communication training train federated c
 _AFTER = _words("id idx index number num no nr name key uid uuid")
 _AFTER_MANY = _words("ids names keys list")
 
-_STATUS = _words("status state event outcome")  # whatever stands before it
-_KIND = _words("type kind phase stage action result operation task mode")  # alone, or behind one of the next
+_STATUS = _words("status state event outcome")  # with any prefix
+_KIND = _words("type kind phase stage action result operation task mode")  # alone, or after one of the next
 _KIND_OF = _words("event client update message record row entry log task round")
 _SCOPE = _words("run experiment job trial seed fold repetition population campaign")
 _AUXILIARY = _words("is was has did client clients update updates node nodes ids")
@@ -61,43 +61,43 @@ _LOST = _words(
     "skipped cancelled canceled aborted unavailable offline disconnected crashed discarded unresponsive noresponse "
     "missing unselected stranded"
 )
-_EVALUATED = _words("evaluate evaluated evaluation eval")  # does not count either, and is no loss
+_EVALUATED = _words("evaluate evaluated evaluation eval")  # does not count, but is not a loss either
 _TRUE, _FALSE = frozenset({"1", "1.0", "true", "yes", "y"}), frozenset({"0", "0.0", "false", "no", "n"})
 _NOTHING = frozenset({"", "[]", "none", "null"})
 
 
 class Meaning(Enum):
-    """What a column is for, as far as its name tells."""
+    """The meaning of a column according to its name."""
 
     ROUND = auto()
     STEP = auto()
-    """The round, if no other column is."""
+    """The round, if no other column is the round."""
     CLIENT = auto()
     PARTY = auto()
-    """The client, if no other column is."""
+    """The client, if no other column is the client."""
     CLIENTS = auto()
     """All clients of a round."""
     STATUS = auto()
-    """Its values are words for what became of a client."""
+    """Its values are words for what happened to a client."""
     KEPT = auto()
-    """Its values tell whether the client's update is in the sum."""
+    """Its values are true if the client's update is in the sum."""
     CHOSEN = auto()
-    """Its values tell whether the client was asked for its update."""
+    """Its values are true if the client was selected."""
     LOST = auto()
-    """Its values tell whether the client's update was lost."""
+    """Its values are true if the client's update was lost."""
     SCOPE = auto()
-    """Its values tell several histories apart, in which the same rounds may occur."""
+    """Its values distinguish several histories, in which the same rounds may occur."""
     OTHER = auto()
 
 
 SAY_COLUMNS = (
-    "say ",
+    "use ",
     Remedy("round_column"),
     " and ",
     Remedy("client_column"),
     ", with names or numbers from 1",
 )
-"""What helps where a table has no header that is understood."""
+"""The remedy for a table without a known header."""
 
 ROUND = (Meaning.ROUND, Meaning.STEP)
 ONE_CLIENT = (Meaning.CLIENT, Meaning.PARTY)
@@ -106,7 +106,7 @@ DECISIVE = (Meaning.STATUS, Meaning.KEPT, Meaning.CHOSEN, Meaning.LOST, Meaning.
 
 
 def meaning_of(name: str) -> Meaning:
-    """Tell what a column is for from its name."""
+    """Return the meaning of a column name."""
     return _meaning_of(name[:_LONGEST])
 
 
@@ -118,7 +118,7 @@ def _meaning_of(name: str) -> Meaning:
     if words[-1] in _STATUS or (words[-1] in _KIND and (len(words) == 1 or words[-2] in _KIND_OF)):
         return Meaning.STATUS
     if words[-1] == "reason":
-        return Meaning.LOST  # nobody gives reasons where all went well
+        return Meaning.LOST  # a reason is given only for failures
     bare = "".join(word for word in words if word not in _AUXILIARY)
     for meaning, known in ((Meaning.KEPT, _KEPT), (Meaning.CHOSEN, _CHOSEN), (Meaning.LOST, _LOST | _EVALUATED)):
         if bare in known:
@@ -141,9 +141,9 @@ def _meaning_of(name: str) -> Meaning:
 
 
 def counts(meaning: Meaning, value: str) -> bool | None:
-    """Tell whether a row with ``value`` in a decisive column stands for an aggregated client; None if it is not known.
+    """Return whether a row with ``value`` in a decisive column is an aggregated client; None if unknown.
 
-    For :attr:`Meaning.CHOSEN`, true only says that the row is not against it.
+    For :attr:`Meaning.CHOSEN`, true only means that the column does not exclude the row.
     """
     return _counts(meaning, value.strip()[: _LONGEST + 1])
 
@@ -166,23 +166,24 @@ def _counts(meaning: Meaning, value: str) -> bool | None:
 
 
 def denies(meaning: Meaning, value: str) -> bool:
-    """Tell whether a row that does not count says that the client is not in the sum.
+    """Return whether a row that does not count states that the client is not in the sum.
 
-    One that says that it was selected, or evaluated a model, says nothing of that.
+    A row that states that the client was selected, or evaluated a model, says nothing about the sum.
     """
     return meaning is not Meaning.STATUS or "".join(words_of(value)) not in _CHOSEN | _EVALUATED
 
 
 def loses(name: str) -> bool:
-    """Tell whether a field has, by its name, the clients that were lost."""
+    """Return whether a field, by its name, lists the lost clients."""
     bare = {word for word in words_of(name) if word not in _AUXILIARY}
     return meaning_of(name) is Meaning.LOST and not bare & _EVALUATED
 
 
 def find_column(names: Sequence[str], given: str | None, ranks: Iterable[Meaning], holds: str) -> int:
-    """Return where the column is that was ``given``, or the only one whose name has the first of these meanings.
+    """Return the position of the column that the user named, or of the only one with the first of these meanings.
 
-    -1 if none has. A column that holds the ``holds`` can be given by its name, or by its number from 1.
+    Returns -1 if there is none. ``given`` is a name or a number from 1; ``holds`` is what the column holds, for
+    messages.
     """
     if given is not None:
         folded = [name.casefold() for name in names]
@@ -195,19 +196,19 @@ def find_column(names: Sequence[str], given: str | None, ranks: Iterable[Meaning
         found = [at for at, name in enumerate(names) if meaning_of(name) is meaning]
         if len(found) > 1:
             several = " and ".join(printable(names[at]) for at in found)
-            raise InputError(f"the columns {several} may each hold the {holds}: say which with ", remedy_for(holds))
+            raise InputError(f"the columns {several} may each hold the {holds}: choose one with ", remedy_for(holds))
         if found:
             return found[0]
     return -1
 
 
 def remedy_for(holds: str) -> Remedy:
-    """Return the parameter that says where the rounds or the clients are."""
+    """Return the parameter that names the column of the rounds or of the clients."""
     return Remedy(f"{holds.removesuffix('s')}_column")
 
 
 def list_columns(names: Iterable[str]) -> str:
-    """Name the columns in a message."""
+    """Return a text with the column names, for a message."""
     listed = [printable(name) or "(without a name)" for name in names]
     more = f" and {len(listed) - _SHOWN:,} more" if len(listed) > _SHOWN else ""
     return f"the columns are {', '.join(listed[:_SHOWN])}{more}"

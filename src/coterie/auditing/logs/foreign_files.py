@@ -1,4 +1,4 @@
-"""Files that are no participation logs, and what their owners should do instead."""
+"""Files that are not participation logs, and what the user should do instead."""
 
 import re
 from collections.abc import Sequence
@@ -8,8 +8,8 @@ from coterie.errors import InputError, Remedy
 from coterie.reports.words import printable
 
 INSTEAD = (
-    'Write one line of JSON for each round when its sum is computed, {"round": 7, "clients": ["a", "b"]}, with those '
-    "who are in the sum"
+    'Write one line of JSON for each round when its sum is computed, {"round": 7, "clients": ["a", "b"]}, with the '
+    "clients in the sum"
 )
 
 _PACKED = {
@@ -24,20 +24,22 @@ _PACKED = {
 _FLOWER = re.compile(
     r"\b(configure|aggregate)_(fit|train|evaluate): (strategy )?(sampled|received)|\bfit_round \d+\b", re.IGNORECASE
 )
-_LINE = 200  # characters of a line that are looked at: a row of a matrix has thousands
+_LINE = 200  # characters of a line that are considered; a row of a matrix has thousands
 _PROGRAM = re.compile(
     r"\W*(\d{4}-\d\d-\d\d|\d\d?:\d\d:\d\d\b|(DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL)\b)", re.IGNORECASE
 )
 
 
 def refuse_binary(content: bytes) -> None:
-    """Raise :class:`InputError` for a file that is neither text nor of a kind that is read here."""
+    """Raise :class:`InputError` for a file that is neither text nor in a supported binary format."""
     for start, kind in _PACKED.items():
         if content.startswith(start):
             raise InputError(f"this is {kind}")
     if b"\0" in content[:1000]:
         raise InputError(
-            "this is no text, or UTF-16 without its mark: say ", Remedy("encoding", "utf-16-le"), " if it is that"
+            "this is not text, or it is UTF-16 without a byte order mark: use ",
+            Remedy("encoding", "utf-16-le"),
+            " for that",
         )
 
 
@@ -47,17 +49,17 @@ def refuse_flower(lines: Sequence[str]) -> None:
         if _FLOWER.search(line[:_LINE]):
             raise InputError(
                 "this is the log of a Flower server. It counts the clients of each round and names none, as in "
-                f"“{printable(line.strip(), 70)}”, so nobody can tell from it who is exposed. {INSTEAD}: in your "
+                f"“{printable(line.strip(), 70)}”, so exposed clients cannot be found in it. {INSTEAD}: in your "
                 "strategy's aggregate_fit these are [proxy.cid for proxy, _ in results]; in aggregate_train, "
                 "[reply.metadata.src_node_id for reply in replies if not reply.has_error()]"
             )
 
 
 def refuse_program_output(lines: Sequence[str]) -> None:
-    """Raise :class:`InputError` if most of these lines begin as those do that a program prints."""
+    """Raise :class:`InputError` if most of these lines look like the output of a program."""
     if 2 * sum(bool(_PROGRAM.match(line)) for line in lines) > len(lines):
         raise InputError(
-            f"the lines begin with times or levels, as in “{printable(lines[0].strip(), 70)}”. If this is what a "
-            f"program prints, it is no participation log. {INSTEAD}. If it is a table, ",
+            f"the lines begin with times or levels, as in “{printable(lines[0].strip(), 70)}”. If this is the output "
+            f"of a program, it is not a participation log. {INSTEAD}. If it is a table, ",
             *SAY_COLUMNS,
         )

@@ -1,4 +1,4 @@
-"""Formats of logs: one table, and the function that reads a log with it."""
+"""The table of log formats, and the function that reads a log with it."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LogFormat:
-    """A format of logs. The command line and the documentation show its name and what it looks like."""
+    """A log format. Its name and description appear on the command line and in the documentation."""
 
     name: str
-    """How users ask for it."""
+    """The name that users give."""
     looks_like: str
     """A line for users, with `code` as in Markdown."""
     read: Callable[[RawLog], Participation]
     recognises: Callable[[RawLog], bool] | None = None
-    """Tells by its content that a log has this format; None for one that is read only if the user names it."""
+    """Returns whether the content of a log has this format; None for a format that users must name."""
     has_head: bool = False
-    """Whether it is verified against a head that was kept elsewhere; its own head takes the place of a digest."""
+    """Whether the log is verified against a head kept elsewhere. Its own head then replaces the digest."""
 
 
 FORMATS: tuple[LogFormat, ...] = (
@@ -87,7 +87,7 @@ FORMATS: tuple[LogFormat, ...] = (
         has_head=True,
     ),
 )
-"""All formats, from general to particular: a log is tried from the end, so a new format goes there."""
+"""All formats, from general to specific. A log is tried from the end, so add a new format at the end."""
 
 
 def read_log(
@@ -103,22 +103,22 @@ def read_log(
     limit: int = DEFAULT_LIMIT,
     head: Head | None = None,
 ) -> Participation:
-    """Read a participation log from a path, a database URL, an open file or, for ``"-"``, the standard input.
+    """Read a participation log from a path, a database URL, an open file or, for ``"-"``, standard input.
 
     Args:
-        source: where it is; the folder of one of Coterie's runs is read by its ledger or, without one, its metrics.
-            Any file may be packed with gzip.
-        format: the name of a format in :data:`FORMATS`. Told from the content by default.
-        round_column: the column, or field, that holds the rounds, by its name or its number from 1.
-        client_column: the one that holds the clients.
-        where: for a column the values of the rows that count, ``*`` for any; other rows are not read.
-        encoding: of a text; by default UTF-8, or what a byte order mark says.
-        keep_order: the rounds took place in the order in which the log has them, whatever their labels are.
-        as_written: clients whose names look alike are different clients, a name with commas is one client, and a round
-            that comes again after later ones is the same round. All of that is refused by default.
-        limit: a log of more bytes than this, unpacked, or one that would take several times as much memory, raises
+        source: the log. For the folder of a Coterie run, its ledger is read or, without one, its metrics. Any file may
+            be compressed with gzip.
+        format: the name of a format in :data:`FORMATS`. By default it is detected from the content.
+        round_column: the column, or field, of the rounds, by its name or its number from 1.
+        client_column: the column, or field, of the clients.
+        where: for a column, the values of the rows that count, ``*`` for any; other rows are ignored.
+        encoding: the encoding of a text; by default UTF-8, or the one of its byte order mark.
+        keep_order: the rounds took place in the order of the log, whatever their labels are.
+        as_written: clients with similar names are different clients, a name with commas is one client, and a round
+            that occurs again after later ones is the same round. By default, all of these are refused.
+        limit: a log that takes more bytes than this after decompression, or several times as much memory, raises
             :class:`LogTooLarge`.
-        head: of a ledger, which somebody kept: the ledger must contain it. A ledger is always verified first; see
+        head: a head of a ledger that was kept elsewhere; the ledger must contain it. A ledger is always verified; see
             :meth:`coterie.cohorts.ledger.Ledger.verify`.
 
     """
@@ -145,7 +145,7 @@ def read_log(
 
 
 def find_format(log: RawLog) -> LogFormat:
-    """Return the format that the user named or, from the end of the table, the first that recognises the log."""
+    """Return the format named by the user or, from the end of the table, the first that recognises the log."""
     name, head = log.options.format, log.options.head
     if name is None:
         rows = [row for row in reversed(FORMATS) if head is None or row.has_head]
@@ -155,5 +155,5 @@ def find_format(log: RawLog) -> LogFormat:
         if found is None:
             raise ConfigError(f"there is no format {name} for logs; there are {', '.join(row.name for row in FORMATS)}")
     if found is None or (head is not None and not found.has_head):
-        raise InputError("only a ledger has a head to be compared with")
+        raise InputError("only a ledger has a head; leave the head out for other logs")
     return found

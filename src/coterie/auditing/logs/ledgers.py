@@ -1,4 +1,4 @@
-"""Ledgers of Coterie, in a file or behind the URL of a database: verified entry by entry, and left as they are."""
+"""Ledgers of Coterie, in a file or a database: they are verified entry by entry and never changed."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,7 @@ _SQLITE = b"SQLite format 3\0"
 
 
 def is_ledger(log: RawLog) -> bool:
-    """Tell whether it is a database."""
+    """Return whether the log is a database."""
     if log.location is None:
         return False
     if "://" in log.location:
@@ -24,11 +24,11 @@ def is_ledger(log: RawLog) -> bool:
         with path.open("rb") as file:
             return file.read(len(_SQLITE)) == _SQLITE
     except OSError:
-        return False  # whoever reads on will say why not
+        return False  # the reader of the next format reports the error
 
 
 def read_ledger(log: RawLog) -> Participation:
-    """Verify a ledger, against a head if one is given, and return its history."""
+    """Verify a ledger, against a head if there is one, and return its history."""
     from sqlalchemy.exc import SQLAlchemyError
 
     from coterie.cohorts.ledger import Ledger
@@ -54,7 +54,7 @@ def read_ledger(log: RawLog) -> Participation:
 
 
 def _assumed(participation: Participation) -> str:
-    """Say what a verdict on a ledger takes for granted about the contributions, or that its rows contradict it."""
+    """Return the assumption of a verdict on a ledger about the contributions, or the contradiction to it."""
     if len(participation.recipes) > 1:
         return (
             f"contributions were made by {len(participation.recipes)} different recipes: sums of one circle under two "

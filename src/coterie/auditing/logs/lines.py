@@ -1,4 +1,4 @@
-"""Lines of a text, decoded anew each time they are gone through: together they would take many times its size."""
+"""The lines of a text, decoded in every pass: all of them in memory would take many times the size of the text."""
 
 import io
 from collections.abc import Iterator
@@ -10,12 +10,12 @@ from coterie.errors import InputError
 
 
 class Lines:
-    """The lines of a text that are not blank, with their numbers from 1; what is not in the encoding is marked."""
+    """The lines of a text that are not blank, with their numbers from 1. Bytes outside the encoding are marked."""
 
     def __init__(self, content: bytes, encoding: str, start: int = 0) -> None:
         self._content, self._encoding, self._start = content, encoding, start
         with self._open() as file:
-            file.read(1)  # whether there is such an encoding shows here
+            file.read(1)  # raises an error for an unknown encoding
 
     def after(self, count: int) -> Self:
         """Return the lines without the first ``count`` of them."""
@@ -25,7 +25,7 @@ class Lines:
         return islice(self._filled(), self._start, None)
 
     def whole(self) -> str:
-        """Return all of the text, for a format that is not made of lines."""
+        """Return the whole text, for a format that does not consist of lines."""
         with self._open() as file:
             return file.read().removeprefix("\ufeff")
 

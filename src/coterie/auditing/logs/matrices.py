@@ -1,7 +1,7 @@
-"""Matrices of 0 and 1: a row for each round and a column for each client, or the other way round.
+"""Matrices of 0 and 1: a row for each round and a column for each client, or transposed.
 
-A header gives the clients' names; if its first cell is empty or names the rounds, the first column labels them. Rows
-are clients, and columns rounds, only where a header or the labels say so.
+A header contains the clients' names. If its first cell is empty or names the rounds, the first column contains labels.
+Rows are clients, and columns rounds, only if a header or the labels show it.
 """
 
 import re
@@ -20,7 +20,7 @@ _A_CLIENT = re.compile(r"(c|cid|client|user|node|device|worker|party|site|silo)[
 
 
 def read_matrix(log: RawLog) -> Participation:
-    """Read a text that is said to be a matrix."""
+    """Read a text in the format ``matrix``."""
     return collect_matrix(log.text.table, log.options, log.text.collector())
 
 
@@ -29,7 +29,7 @@ def collect_matrix(table: Table, options: LogOptions, found: Collector) -> Parti
     if options.choose:
         raise InputError("a matrix has no column of rounds or of clients to choose, and none to choose rows by")
     header, labelled = table.header, table.labelled
-    # A damaged row of bits repeats them, so it is not taken for a header: names are unique.
+    # A damaged row of bits repeats values, so it is not mistaken for a header, whose names are unique.
     named = labelled or (None in map(bit_of, header) and len(set(header)) == len(header))
     if named:
         found.note("the first line was read as the names of the columns")
@@ -48,7 +48,7 @@ def collect_matrix(table: Table, options: LogOptions, found: Collector) -> Parti
 
     def use(line: object) -> None:
         nonlocal position
-        position += 1  # also for a row that cannot be read, so that those after it keep their numbers
+        position += 1  # also for an unreadable row, so that later rows keep their numbers
         cells = table.cut(line)
         if len(cells) != width:
             raise InputError(f"{len(cells)} columns instead of {width}")
@@ -61,7 +61,7 @@ def collect_matrix(table: Table, options: LogOptions, found: Collector) -> Parti
             return
         name = cells[0] if labelled else str(position)
         if not name or found.knows(name):
-            raise InputError("the client is missing, or was there before")
+            raise InputError("the client is missing, or occurred before")
         found.enrol(name)
         for label, bit in zip(labels, bits, strict=True):
             if bit:
@@ -73,7 +73,7 @@ def collect_matrix(table: Table, options: LogOptions, found: Collector) -> Parti
 
 
 def _is_turned(table: Table) -> bool:
-    """Tell whether the rows of a matrix with a header are clients, and its columns rounds."""
+    """Return whether the rows of a matrix with a header are clients, and its columns rounds."""
     first = table.header[0]
     if table.labelled and first:
         return meaning_of(first) in ONE_CLIENT

@@ -1,4 +1,4 @@
-"""Options of a log: what its owner says about it, so that it need not be told from its content."""
+"""Options for reading a log: what the user states about it instead of having it detected."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ class LogOptions:
 
     @property
     def choose(self) -> bool:
-        """Whether columns or rows are chosen."""
+        """Whether the user selects columns or rows."""
         return bool(self.round_column or self.client_column or self.where)

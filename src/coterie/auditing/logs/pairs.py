@@ -1,10 +1,10 @@
 """Pairs and lists: tables with a column of rounds and one of clients.
 
 * ``pairs``: a row for each client in each round. A round without a client was skipped.
-* ``lists``: a row for each round, with all of its clients in one cell, or in the cells after the first.
+* ``lists``: a row for each round, with all its clients in one cell, or in the cells after the first.
 
-A header says which columns count. Without one the round comes first and is a number; what could be read in more than
-one way is refused, with the parameter that helps.
+A header determines which columns count. Without a header, the round comes first and is a number. Ambiguous tables are
+refused; the error names the parameter to set.
 """
 
 import re
@@ -33,21 +33,21 @@ from coterie.reports.words import printable
 
 _A_TIME = re.compile(r"\d{9,}|(19|20)\d{6}")
 _QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
-_SEVERAL = re.compile(r"[\[({].*|.*[,;|].*", re.DOTALL)  # what a cell with several clients looks like
+_SEVERAL = re.compile(r"[\[({].*|.*[,;|].*", re.DOTALL)  # a cell that may hold several clients
 
 
 def read_pairs(log: RawLog) -> Participation:
-    """Read a text that is said to have a row for each client in each round."""
+    """Read a text in the format ``pairs``."""
     return PairLog(log.text.table, log.options, log.text.collector()).read_pairs(insisted=True)
 
 
 def read_lists(log: RawLog) -> Participation:
-    """Read a text that is said to have a row for each round with all of its clients."""
+    """Read a text in the format ``lists``."""
     return PairLog(log.text.table, log.options, log.text.collector()).read_lists(insisted=True)
 
 
 class _Places(NamedTuple):
-    """Where the columns are that hold rounds and clients, and with which line the rows start."""
+    """The columns of the rounds and the clients, and the line with which the rows start."""
 
     round: int
     client: int
@@ -61,11 +61,11 @@ class PairLog:
         self._table, self._options, self._found = table, options, found
 
     def read_pairs(self, *, insisted: bool) -> Participation:
-        """Read a row for each client in each round; ``insisted`` if the user says that it is so."""
+        """Read a row for each client in each round. ``insisted`` means that the user named the format."""
         at = self._find_columns(ONE_CLIENT, insisted)
         rows, watched = self._filter(at)
         round_at, client_at, _ = at
-        rounds: dict[str, Label] = {}  # there may be millions of lines, with few rounds
+        rounds: dict[str, Label] = {}  # a cache: there may be millions of lines with few rounds
         last, width = max(round_at, client_at, *watched), self._width(at)
         found, cut = self._found, self._table.cut
         title = self._table.header[round_at] if at.start else None
@@ -83,7 +83,7 @@ class PairLog:
             label = rounds.get(text)
             if label is None:
                 if text == title:
-                    raise InputError("the header again; several logs in one file cannot be told apart")
+                    raise InputError("the header occurs again; several logs in one file cannot be told apart")
                 label = rounds[text] = found.label(text)
                 found.open_round(label)
             if client and fate is Fate.COUNTS:
@@ -95,7 +95,7 @@ class PairLog:
         return found.finish(self._reading("pairs", at, watched), rows)
 
     def read_lists(self, *, insisted: bool) -> Participation:
-        """Read a row for each round with all of its clients."""
+        """Read a row for each round with all its clients."""
         at = self._find_columns((Meaning.CLIENTS, *ONE_CLIENT), insisted)
         rows, watched = self._filter(at)
         round_at, client_at, start = at
@@ -119,7 +119,7 @@ class PairLog:
         return self._found.finish(self._reading("lists", at, watched), rows)
 
     def _find_columns(self, ranks: Sequence[Meaning], insisted: bool) -> _Places:
-        """Find the rounds and the clients, by what the user says, the header, or the order of the columns."""
+        """Find the columns of rounds and clients, from the options, the header, or the order of the columns."""
         options, header = self._options, self._table.header
         folded = {name.casefold() for name in header if not name.isdecimal()}
         given = [name for name in (options.round_column, options.client_column) if name is not None]
@@ -129,7 +129,7 @@ class PairLog:
             for at, holds in ((round_at, "rounds"), (client_at, "clients")):
                 if at < 0:
                     raise InputError(
-                        f"no column is known to hold the {holds}: {list_columns(header)}. Say ", remedy_for(holds)
+                        f"no column is known to hold the {holds}: {list_columns(header)}. Use ", remedy_for(holds)
                     )
             if not insisted:
                 self._check_lists(_Places(round_at, client_at, 1))
@@ -154,21 +154,21 @@ class PairLog:
         return at
 
     def _width(self, at: _Places) -> int:
-        """Return how many cells a row has."""
+        """Return the number of cells of a row."""
         return len(self._table.header) if at.start else Counter(map(len, self._table.sample)).most_common(1)[0][0]
 
     def _check_headerless(self) -> None:
-        """Refuse what may be something else than a number of a round and a client."""
+        """Raise :class:`InputError` unless the first columns are clearly a round number and a client."""
         lengths = Counter(map(len, self._table.sample))
         length = lengths.most_common(1)[0][0]
         example = f"“{printable(self._table.example, 70)}”"
         if length == 1 and lengths[2] == 0:
-            return  # every line will be listed
+            return  # every line will be listed as unusable
         if length > 2 or len(lengths) > 2:
             cells = f"{min(lengths)} to {max(lengths)}" if len(lengths) > 1 else str(length)
             raise InputError(
                 f"the lines have {cells} cells and no header that names a round and a client, "
-                f"as in {example}. If each line is a round and its clients, say ",
+                f"as in {example}. If each line is a round and its clients, use ",
                 Remedy("format", "lists"),
                 "; if 0 and 1 for each client, ",
                 Remedy("format", "matrix"),
@@ -196,7 +196,7 @@ class PairLog:
             )
 
     def _check_lists(self, at: _Places) -> None:
-        """Refuse cells that may hold several clients, unless the header says so."""
+        """Raise :class:`InputError` if cells may hold several clients and the header does not clarify it."""
         sample = [cells for cells in self._table.sample[at.start :] if len(cells) > max(at)]
         if at.start and meaning_of(self._table.header[at.client]) is Meaning.CLIENTS:
             if sample and all(
@@ -204,7 +204,7 @@ class PairLog:
             ):
                 raise InputError(
                     f"not clear whether {printable(sample[0][at.client])} in column "
-                    f"{printable(self._table.header[at.client])} is a client or how many there were: say ",
+                    f"{printable(self._table.header[at.client])} is a client or a number of clients: use ",
                     Remedy("format", "lists"),
                     " if it is a client",
                 )
@@ -213,14 +213,14 @@ class PairLog:
         once = len({cells[at.round] for cells in sample}) == len(sample)
         if lists and (once or lists[0].startswith(("[", "{", "("))):
             raise InputError(
-                f"not clear whether “{printable(lists[0], 70)}” is one client or several: say ",
+                f"not clear whether “{printable(lists[0], 70)}” is one client or several: use ",
                 Remedy("format", "pairs"),
                 " or ",
                 Remedy("format", "lists"),
             )
 
     def _filter(self, at: _Places) -> tuple[RowFilter, dict[int, str]]:
-        """Return the filter of rows, and the columns that it looks at."""
+        """Return the filter of rows, and the columns that it uses."""
         rows, names = RowFilter(self._options.where), self._table.header if at.start else ()
         deciding = rows.watch(names)
         if len(set(names)) < len(names):
@@ -238,14 +238,14 @@ class PairLog:
 
 
 def split_list(cell: str) -> list[str]:
-    """Return the clients that one cell holds, however they are separated."""
+    """Return the clients in one cell, with any separator."""
     inner = cell.strip()
     bracketed = inner[:1] in ("[", "(", "{") and inner[-1:] in ("]", ")", "}")
     inner = inner[1:-1] if bracketed else inner
     if bracketed and (quoted := _QUOTED.findall(inner)):
         if rest := _QUOTED.sub("", inner).strip(", "):
             raise InputError(
-                f"not clear which clients a list has that quotes some names, and not {printable(rest, 40)}"
+                f"not clear which clients a list has that quotes some names, but not {printable(rest, 40)}"
             )
         return [one or other for one, other in quoted]
     if re.search(r"[,;|]", inner):

@@ -1,8 +1,8 @@
-"""Logs in Parquet files, read with pyarrow if that is installed.
+"""Logs in Parquet files, read with pyarrow if it is installed.
 
-What a file unpacks to is added up from the headers of all its pages before anything is unpacked
-(:mod:`coterie.auditing.logs.parquet_pages`), and its rows are then read some at a time. Columns of text stay
-dictionaries, so that a long name takes its space once however often the file repeats it.
+The unpacked size of a file is computed from the headers of all its pages before anything is unpacked
+(:mod:`coterie.auditing.logs.parquet_pages`). Its rows are then read in portions. Text columns stay dictionaries, so a
+repeated name takes its space once.
 """
 
 import io
@@ -21,18 +21,18 @@ from coterie.cohorts.log_size import check_size
 from coterie.cohorts.participation import Participation
 from coterie.errors import InputError
 
-_MAGIC = b"PAR1"  # how these files begin and end
-_CELL_BYTES = 8  # that a cell takes at least, once it is unpacked
+_MAGIC = b"PAR1"  # the first and last bytes of these files
+_CELL_BYTES = 8  # minimum memory of an unpacked cell
 _ROWS_AT_ONCE = 4096
 
 
 def is_parquet(log: RawLog) -> bool:
-    """Tell whether it is a Parquet file."""
+    """Return whether the log is a Parquet file."""
     return log.begins(_MAGIC)
 
 
 def read_parquet(log: RawLog) -> Participation:
-    """Read a table, or records with lists of clients, that takes at most as much as the options allow."""
+    """Read a table, or records with lists of clients, within the size limit of the options."""
     content, options = log.binary("parquet"), log.options
     try:
         modules = import_module("pyarrow"), import_module("pyarrow.parquet")
@@ -50,7 +50,7 @@ def read_parquet(log: RawLog) -> Participation:
 
 
 class _Damage:
-    """Turns whatever pyarrow raises, for which it has many errors of its own, into :class:`InputError`."""
+    """Converts the many kinds of pyarrow errors into :class:`InputError`."""
 
     def __enter__(self) -> None:
         pass
@@ -61,7 +61,7 @@ class _Damage:
 
 
 class _ParquetRows(NamedTuple):
-    """The rows of a file; its lines are the names of the columns, and the rows as text."""
+    """The rows of a file. Its lines are the column names, then the rows as text."""
 
     arrow: Any
     file: Any
@@ -82,19 +82,19 @@ class _ParquetRows(NamedTuple):
         return cls(arrow, file, tuple(schema.names), nested)
 
     def lines(self) -> Iterator[tuple[int, tuple[str, ...]]]:
-        """Return the names of the columns and all rows, as cells."""
+        """Yield the names of the columns and all rows, as cells."""
         yield 0, self.names
         for number, row in enumerate(self.rows(), start=1):
             yield number, tuple(map(_cell, row))
 
     def rows(self) -> Iterator[tuple[object, ...]]:
-        """Go through the rows, some of which are in memory at a time."""
+        """Yield the rows; only a portion is in memory at a time."""
         with _Damage():
             for batch in self.file.iter_batches(batch_size=_ROWS_AT_ONCE):
                 yield from zip(*map(self._values, batch.columns), strict=True)
 
     def _values(self, column: Any) -> list[object]:  # noqa: ANN401
-        """Return a column's values: equal texts as one object, times as text, for Python's lack nanoseconds."""
+        """Return a column's values: equal texts as one object, times as text (Python's have no nanoseconds)."""
         types = self.arrow.types
         if types.is_list(column.type) or types.is_large_list(column.type):
             inner, offsets = self._values(column.values), column.offsets.to_pylist()

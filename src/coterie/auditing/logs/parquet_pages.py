@@ -1,8 +1,8 @@
-"""The pages of a Parquet file, as their headers describe them, before any of them is unpacked.
+"""The pages of a Parquet file, from their headers, before any page is unpacked.
 
-The metadata at the end of a file says what its columns unpack to, and a hostile file says less than is true. What
-counts is what the header of each page says, for that is what a reader allocates. Headers are structures of Thrift's
-compact protocol: fields with a type and a number, in which integers have variable lengths.
+The metadata at the end of a file states the unpacked size of its columns, and a hostile file understates it. The header
+of each page is decisive, because a reader allocates what it states. Headers are structures of Thrift's compact
+protocol: fields with a type and a number, with integers of variable length.
 """
 
 from typing import Any
@@ -10,14 +10,14 @@ from typing import Any
 from coterie.cohorts.log_size import check_size
 from coterie.errors import InputError
 
-_VALUE_BYTES = 8  # that a value takes at least, once it is unpacked
-_PAGE_BYTES = 100  # that are counted for a page without anything in it
-_DEEPEST = 8  # structures within structures
+_VALUE_BYTES = 8  # minimum memory of an unpacked value
+_PAGE_BYTES = 100  # counted for an empty page
+_DEEPEST = 8  # maximum nesting of structures
 
-# Numbers of fields in a page's header, and of the structures in it.
+# Field numbers in a page's header and in its structures.
 _UNPACKED, _PACKED = 2, 3
-_KINDS = {5: (1, 2), 7: (1, 2), 8: (1, 4)}  # pages of data, dictionaries, data again: number of values, encoding
-_FRONT_CODED = 7  # DELTA_BYTE_ARRAY: each value repeats the beginning of the one before
+_KINDS = {5: (1, 2), 7: (1, 2), 8: (1, 4)}  # data page, dictionary, data page v2: number of values, encoding
+_FRONT_CODED = 7  # DELTA_BYTE_ARRAY: each value repeats the beginning of the previous one
 
 
 def check_pages(content: bytes, metadata: Any, limit: int) -> None:  # noqa: ANN401  (pyarrow's)
@@ -52,13 +52,13 @@ def check_pages(content: bytes, metadata: Any, limit: int) -> None:  # noqa: ANN
 
 
 class _Thrift:
-    """A reader of Thrift's compact protocol, from a place in a file on."""
+    """A reader of Thrift's compact protocol, starting at a position in a file."""
 
     def __init__(self, content: bytes, position: int) -> None:
         self._content, self.position = content, position
 
     def structure(self, depth: int = 0) -> dict[int, Any]:
-        """Return the fields of a structure by their numbers: integers and structures; others are passed over."""
+        """Return the integer and structure fields of a structure by number; other fields are skipped."""
         fields: dict[int, Any] = {}
         number = 0
         while kind := self._byte():
@@ -89,7 +89,7 @@ class _Thrift:
 
     def _value(self, kind: int, depth: int) -> Any:  # noqa: ANN401
         match kind:
-            case 1 | 2:  # true and false have no bytes of their own
+            case 1 | 2:  # true and false take no further bytes
                 return kind == 1
             case 3:
                 return self._byte()
@@ -104,4 +104,4 @@ class _Thrift:
                 return None
             case 12 if depth < _DEEPEST:
                 return self.structure(depth + 1)
-        raise InputError("not a readable Parquet file: a page's header is none")
+        raise InputError("not a readable Parquet file: a page's header is invalid")

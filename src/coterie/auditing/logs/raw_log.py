@@ -1,4 +1,4 @@
-"""A raw log: where it is, its bytes and its text, each of which is read when a format first asks for it."""
+"""A raw log: its location, bytes and text, each read on first use."""
 
 import codecs
 import gzip
@@ -28,12 +28,12 @@ _NO_WAIT = getattr(os, "O_NONBLOCK", 0)
 
 
 class RawLog:
-    """A log before it is understood. ``source`` is a path, a database URL, an open file or "-" for standard input."""
+    """A log before it is parsed. ``source`` is a path, a database URL, an open file or "-" for standard input."""
 
     def __init__(self, source: str | PathLike[str] | IO[Any], options: LogOptions) -> None:
         self.options = options
         self.location: str | None = None
-        """The path or the URL; None for an open file."""
+        """The path or URL; None for an open file."""
         if source == "-":
             if sys.stdin is None:
                 raise InputError("cannot read the log: the standard input is closed")
@@ -46,7 +46,7 @@ class RawLog:
 
     @cached_property
     def content(self) -> bytes:
-        """All bytes, as they lie on disk."""
+        """All bytes of the file."""
         return self._read if isinstance(self._read, bytes) else self._read.encode(errors="surrogatepass")
 
     @property
@@ -56,7 +56,7 @@ class RawLog:
 
     @cached_property
     def unpacked(self) -> bytes:
-        """The bytes without gzip, which is undone piece by piece: a few kilobytes can unpack to gigabytes."""
+        """The bytes after gzip decompression, which is done piece by piece: kilobytes can unpack to gigabytes."""
         if not self._binary or not self.content.startswith(_GZIP):
             return self.content
         try:
@@ -66,7 +66,7 @@ class RawLog:
             raise InputError(f"cannot unpack the log: {error}") from error
 
     def begins(self, *starts: bytes) -> bool:
-        """Tell whether the unpacked bytes begin with one of these; those of a file in text mode never do."""
+        """Return whether the unpacked bytes begin with one of these; false for a file in text mode."""
         return self._binary and self.unpacked.startswith(starts)
 
     def binary(self, format_name: str) -> bytes:
@@ -77,7 +77,7 @@ class RawLog:
 
     @cached_property
     def text(self) -> LogText:
-        """The content as text; :class:`InputError` if it is none."""
+        """The content as text. Raises :class:`InputError` if it is not text."""
         encoding = self.options.encoding if self._binary else "utf-8"
         if encoding is None:
             encoding = next((name for mark, name in _MARKS.items() if self.unpacked.startswith(mark)), None)
@@ -100,10 +100,10 @@ class RawLog:
 
 
 def _read_file(location: str, limit: int) -> bytes:
-    """Read the file at a path. A pipe that nobody has open for writing is refused: it would be waited for without end.
+    """Read the file at a path. A pipe without a writer is refused, because reading it would never end.
 
-    A pipe is opened without waiting. Then a read says whether it has a writer: it finds data, or none yet (None), or
-    the end.
+    A pipe is opened without waiting. A read then shows whether it has a writer: it returns data, or None if there is no
+    data yet, or the end.
     """
     with open(location, "rb", buffering=0, opener=lambda path, flags: os.open(path, flags | _NO_WAIT)) as file:
         first: bytes | None = b""
@@ -111,7 +111,7 @@ def _read_file(location: str, limit: int) -> bytes:
             first = file.read(1)
             if first == b"":
                 raise InputError(
-                    f"cannot read the log: nobody writes to the pipe {location}; start the program that writes to it "
+                    f"cannot read the log: no program writes to the pipe {location}; start that program "
                     "first, or give - and pipe the log into the standard input"
                 )
         if _NO_WAIT:
@@ -127,5 +127,5 @@ def _read_pieces(file: IO[Any], limit: int) -> bytes | str:
         check_size(size, limit, at_least=True)
         content.append(file.read(_PIECE))
         size += len(content[-1])
-    joined: bytes | str = content[-1].join(content)  # the last piece is empty, and of the file's type
+    joined: bytes | str = content[-1].join(content)  # the last piece is empty and has the file's type
     return joined

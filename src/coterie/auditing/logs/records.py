@@ -3,8 +3,8 @@
 * ``jsonl``: a record on each line;
 * ``json``: a document with records, with a list of clients for each round, or with rows of 0 and 1.
 
-Of several lists, the one that says who was aggregated counts. A record of one of Coterie's own runs, a line of
-``metrics.jsonl``, has such a list, and its outcome changes nothing: what was revealed stays revealed.
+If there are several lists, the one of aggregated clients counts. The records of a Coterie run (``metrics.jsonl``) have
+such a list. Their outcome does not matter: what was revealed stays revealed.
 """
 
 from collections.abc import Iterable
@@ -30,12 +30,12 @@ from coterie.cohorts.participation import LogReading, Participation
 from coterie.errors import InputError, LogTooLarge, Remedy
 from coterie.reports.words import printable
 
-_OWN = {"round", "outcome", "aggregated", "stranded"}  # what all lines of our metrics have, and nobody else's
+_OWN = {"round", "outcome", "aggregated", "stranded"}  # fields that identify the metrics of a Coterie run
 _MOST_LAYOUTS = 10_000
 
 
 def is_jsonl(log: RawLog) -> bool:
-    """Tell whether the first line looks like a record of its own, and not like a document or the beginning of one."""
+    """Return whether the first line looks like a complete record, and not like (the beginning of) a document."""
     line = log.text.sample[0]
     if not (line.lstrip().startswith("{") and line.rstrip().endswith("}")):
         return False
@@ -44,7 +44,7 @@ def is_jsonl(log: RawLog) -> bool:
     except LogTooLarge:
         raise
     except (ValueError, RecursionError):
-        return True  # and a damaged one
+        return True  # a damaged record
     return not any(map(_is_records, values.values())) and not all(isinstance(value, list) for value in values.values())
 
 
@@ -54,7 +54,7 @@ def read_jsonl(log: RawLog) -> Participation:
 
 
 def is_json(log: RawLog) -> bool:
-    """Tell whether the text is a JSON document, or a damaged one; a table may begin with a bracket too."""
+    """Return whether the text is a JSON document, even a damaged one; a table may begin with a bracket too."""
     if not log.text.begins_like_json:
         return False
     try:
@@ -73,7 +73,7 @@ def read_json(log: RawLog) -> Participation:
         raise
     except (ValueError, RecursionError) as error:
         if log.options.format is None and _is_object(log.text.sample[0], log.options.limit):
-            return read_jsonl(log)  # records with odd fields, one on each line
+            return read_jsonl(log)  # records with unusual fields, one on each line
         raise InputError(f"nothing in the log is readable: not JSON: {error}") from error
     found = log.text.collector()
     match document:
@@ -108,7 +108,7 @@ def _is_records(value: object) -> bool:
 
 
 class _Layout(NamedTuple):
-    """Which fields of a record matter."""
+    """The relevant fields of a record."""
 
     round: str
     client: str
@@ -118,7 +118,7 @@ class _Layout(NamedTuple):
 
 
 class RecordLog:
-    """Records, each on a round or on a client in a round."""
+    """Records, each about a round or about a client in a round."""
 
     def __init__(self, options: LogOptions, found: Collector) -> None:
         self._options, self._found = options, found
@@ -144,7 +144,7 @@ class RecordLog:
         return self._finish("jsonl")
 
     def read_records(self, records: Iterable[object], format_name: str) -> Participation:
-        """Read records that are in memory already, numbered from 1."""
+        """Read records that are in memory, numbered from 1."""
         self._found.each(enumerate(records, start=1), self._use)
         return self._finish(format_name)
 
@@ -179,7 +179,7 @@ class RecordLog:
             self._found.lose(label, name)
 
     def _lay_out(self, record: dict[str, Any]) -> _Layout:
-        """Find out which fields matter in records like this one."""
+        """Find the relevant fields of records like this one."""
         names = list(record)
         self._fields.update(dict.fromkeys(names))
         round_at = find_column(names, self._options.round_column, ROUND, "rounds")
@@ -189,7 +189,7 @@ class RecordLog:
             if round_at >= 0 and asked:
                 name = printable(asked[0])
                 raise InputError(
-                    f'"{name}" says who was asked, not who was aggregated; if that is the same here, say ',
+                    f'"{name}" lists selected clients, not aggregated ones; if they are the same here, use ',
                     Remedy("client_column", name),
                 )
             raise InputError(f'one "round" and either "client" or "clients" are expected; {list_columns(names)}')
@@ -201,13 +201,13 @@ class RecordLog:
         if set(record) >= _OWN:
             kinds = ()
         elif isinstance(record[client], list) and meaning_of(client) is Meaning.KEPT:
-            kinds = (Meaning.STATUS, Meaning.SCOPE)  # who was asked and who was lost are others, or mere counts
+            kinds = (Meaning.STATUS, Meaning.SCOPE)  # selected and lost clients are other fields, or only counts
             lost = [name for name in names if isinstance(record[name], list) and loses(name)]
         watched = [name for name in watched if self._rows.settles(name) or meaning_of(name) in kinds]
         return _Layout(names[round_at], client, tuple(watched), tuple(lost))
 
     def _find_clients(self, record: dict[str, Any]) -> str:
-        """Return the field that says who was aggregated; nothing if there is none, or more than one."""
+        """Return the field of the aggregated clients; an empty string if there is none, or more than one."""
         names = list(record)
         if self._options.client_column is not None:
             return names[find_column(names, self._options.client_column, (), "clients")]
@@ -235,14 +235,14 @@ def _fields(names: Iterable[str]) -> str:
 
 
 def _name(value: object) -> str:
-    """Return a JSON string or whole number as a name."""
+    """Return a JSON string or integer as a name."""
     if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip():
         raise InputError(f"not a name: {value!r}")
     return str(value).strip()
 
 
 def _text(value: object) -> str:
-    """Return a value as a cell of a table would have it."""
+    """Return a value as the text of a table cell."""
     if isinstance(value, list):
         return f"{LIST}{len(value):,}" if value else "[]"
     return "" if value is None else str(value)

@@ -1,8 +1,8 @@
-"""The order of rounds, by what their labels say.
+"""The order of rounds according to their labels.
 
-"Since which round" has a meaning only if the rounds are in the order in which they took place, and the lines of a log
-need not be. So rounds are sorted by their labels if all of these are written in one way: as numbers, as dates or times
-(ISO 8601), or as one word with a number. Anything else is refused, unless the user says that the log is in order.
+"Exposed since round" is meaningful only if the rounds are in the order in which they took place, and the lines of a log
+need not be. Rounds are therefore sorted by their labels if all labels are of one kind: numbers, dates or times
+(ISO 8601), or a word with a number. Other labels are refused, unless the user states that the log is in order.
 """
 
 import re
@@ -24,7 +24,7 @@ _TIME = re.compile(
 )
 _AMBIGUOUS = re.compile(r"[0-9]{1,2}([-/.])[0-9]{1,2}\1([0-9]{2}|[0-9]{4})\b.*", re.DOTALL)
 _SHOWN = 40  # characters of a label in a message
-_KEEP = ("if the log has its rounds in the order in which they took place, say ", Remedy("keep_order", True))
+_KEEP = ("if the log has its rounds in the order in which they took place, use ", Remedy("keep_order", True))
 
 
 _Kind = tuple[str, ...]
@@ -32,9 +32,9 @@ _TEXT: _Kind = ("text",)
 
 
 def put_in_order(labels: Sequence[Label], *, keep: bool) -> tuple[list[Label], str]:
-    """Return the labels in the order of the rounds, and what it goes by.
+    """Return the labels in the order of the rounds, and the criterion of the order.
 
-    With ``keep`` that is the order in which they come, which otherwise raises :class:`InputError` if there is no other.
+    With ``keep``, it is the order of the log. Otherwise :class:`InputError` is raised if the labels have no order.
     """
     if keep:
         return list(labels), "place in the log"
@@ -55,7 +55,7 @@ def put_in_order(labels: Sequence[Label], *, keep: bool) -> tuple[list[Label], s
 
 
 def _check(kinds: dict[_Kind, Label], labels: Sequence[Label]) -> None:
-    """Raise :class:`InputError` unless all labels are of one kind that has an order; ``kinds`` has one of each."""
+    """Raise :class:`InputError` unless all labels are of one kind with an order; ``kinds`` has one label of each."""
     unclear = next((label for label in labels if _AMBIGUOUS.fullmatch(str(label))), None) if _TEXT in kinds else None
     if unclear is not None:
         raise InputError(
@@ -74,13 +74,13 @@ def _check(kinds: dict[_Kind, Label], labels: Sequence[Label]) -> None:
         )
     if _TEXT in kinds:
         raise InputError(
-            f"the rounds cannot be put in order: labels such as {_quote(kinds[_TEXT])} are no numbers and no dates; ",
+            f"the rounds cannot be put in order: labels such as {_quote(kinds[_TEXT])} are neither numbers nor dates; ",
             *_KEEP,
         )
 
 
 def _read_label(label: Label) -> tuple[_Kind, Any]:
-    """Return how a label is written, and what it is sorted by among those written in the same way."""
+    """Return the kind of a label, and its sort key among labels of this kind."""
     if isinstance(label, int):
         return ("number",), label
     if _NUMBER.fullmatch(label):
@@ -92,7 +92,7 @@ def _read_label(label: Label) -> tuple[_Kind, Any]:
         except ValueError:
             return _TEXT, label
         clock = [int(part or 0) for part in (hour, minute, second)]
-        if clock[0] > 23 or clock[1] > 59 or clock[2] > 60:  # there are leap seconds
+        if clock[0] > 23 or clock[1] > 59 or clock[2] > 60:  # 60 for leap seconds
             return _TEXT, label
         seconds = days * 86_400 + clock[0] * 3_600 + clock[1] * 60 + clock[2]
         if sign:

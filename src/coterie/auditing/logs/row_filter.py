@@ -1,4 +1,4 @@
-"""A filter of rows: which of a log's rows say that a client was aggregated."""
+"""A filter of rows: it decides which rows of a log are aggregated clients."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
@@ -9,56 +9,56 @@ from coterie.errors import InputError, Remedy
 from coterie.reports.words import printable
 
 _SHOWN = 8  # values of a column in a message
-_MOST = 1000  # values of a column that are told apart
+_MOST = 1000  # different values of a column that are counted
 _OTHERS = "(others)"
 
 LIST = "a list of "
-"""How a value begins that stands for a list: there is no condition on it."""
+"""The prefix of a value that stands for a list; conditions do not apply to it."""
 
 
 class Fate(Enum):
-    """What becomes of a row."""
+    """How a row is treated."""
 
     COUNTS = auto()
     LOST = auto()
-    """There was such a round, and this client is not in its sum."""
+    """The round exists, and this client is not in its sum."""
     SAYS_NOTHING = auto()
-    """There was such a round; whether this client is in its sum must be said elsewhere."""
+    """The round exists; another row must state whether this client is in its sum."""
     NOT_ASKED_FOR = auto()
-    """It is as if it were not there."""
+    """The row is ignored."""
 
 
 class RowFilter:
-    """Decides about rows one by one; in the end, refuses the log if some could not be decided.
+    """Decides about rows one by one. At the end, it refuses the log if some rows could not be decided.
 
-    A condition of the user says which rows are read at all, and settles its column. Any other column that may decide
-    whether a row counts is understood or refused.
+    A condition of the user determines which rows are read, and replaces the interpretation of its column. Any other
+    column that may decide whether a row counts is understood or refused.
     """
 
     def __init__(self, where: Mapping[str, Collection[str]]) -> None:
         self._where = {name.casefold(): {value.casefold() for value in values} for name, values in where.items()}
-        self._columns: dict[str, None] = {}  # all there are
+        self._columns: dict[str, None] = {}  # all columns of the log
         self._seen: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._unknown: set[str] = set()
         self._fates: Counter[Fate] = Counter()
         self.left_out: Counter[str] = Counter()
-        """What rows say that do not count, and how many there are."""
+        """The values of rows that do not count, with the number of rows."""
 
     def watch(self, columns: Iterable[str]) -> list[str]:
-        """Take note of the columns that there are; return those that decide about a row, in the order to judge by."""
+        """Record the columns of the log. Return those that decide about a row, in the order of evaluation."""
         named = dict.fromkeys(columns)
         self._columns.update(named)
         settled = list(filter(self.settles, named))
         return settled + [name for name in named if not self.settles(name) and meaning_of(name) in DECISIVE]
 
     def settles(self, column: str) -> bool:
-        """Tell whether the user set a condition for a column."""
+        """Return whether the user set a condition for a column."""
         return column.casefold() in self._where
 
     def judge(self, row: Mapping[str, str], *, many: bool = False) -> Fate:
-        """Decide about a row by its values in the columns that are watched.
+        """Decide about a row by its values in the decisive columns.
 
-        A row on ``many`` clients may have how many were lost, for example, where one on a client has whether it was.
+        In a row on ``many`` clients, a column may hold a number of lost clients, for example, instead of true or false.
         """
         fate = Fate.COUNTS
         for name, value in row.items():
@@ -85,7 +85,7 @@ class RowFilter:
         return fate
 
     def finish(self) -> None:
-        """Raise :class:`InputError` unless every row was understood and some count."""
+        """Raise :class:`InputError` unless every row was understood and some rows count."""
         known = {name.casefold() for name in self._columns}
         for name in self._where:
             if name not in known:
@@ -100,12 +100,12 @@ class RowFilter:
         left = {name: meaning_of(name) for name in self._seen if name.casefold() not in self._where}
         for name, meaning in left.items():
             kept = {"".join(words_of(value)) for value in self._seen[name] if counts(meaning, value)}
-            if meaning is Meaning.STATUS and len(kept) > 1:  # as in completed, and later aggregated
+            if meaning is Meaning.STATUS and len(kept) > 1:  # for example completed, and later aggregated
                 self._refuse(name, "has several values that may mean aggregated")
             if meaning is Meaning.SCOPE and len(self._seen[name]) > 1:
-                self._refuse(name, "tells several histories apart, and only one can be audited at a time")
+                self._refuse(name, "distinguishes several histories, and only one can be audited at a time")
             if meaning is Meaning.CHOSEN and not {Meaning.STATUS, Meaning.KEPT, Meaning.LOST} & {*left.values()}:
-                self._refuse(name, "says who was asked, not who was aggregated")
+                self._refuse(name, "lists selected clients, not aggregated ones")
 
     def _refuse(self, name: str, why: str) -> None:
         values = self._seen[name].most_common(_SHOWN)
@@ -115,7 +115,7 @@ class RowFilter:
         column = printable(name)
         one = (Remedy("where", {column: [printable(example)]}), " (several values may be given), or ")
         raise InputError(
-            f"the column {column} {why}: {seen}{more}. Say which rows count, as in ",
+            f"the column {column} {why}: {seen}{more}. Choose the rows that count, as in ",
             *(() if example.startswith(LIST) else one),
             Remedy("where", {column: ["*"]}),
             " if it does not matter",

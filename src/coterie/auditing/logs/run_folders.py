@@ -1,4 +1,4 @@
-"""Folders of Coterie's own runs: which file in one says who was aggregated."""
+"""Folders of Coterie runs: finds the file with the aggregated clients."""
 
 import stat
 import tomllib
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from coterie.errors import InputError
 
-_CONFIG = 1 << 16  # bytes of a run's configuration: a real one has some thousand, and long keys take long to parse
+_CONFIG = 1 << 16  # maximum bytes of a run's configuration; a real one has some thousand
 
 
 def find_log(folder: Path) -> Path:
@@ -22,9 +22,9 @@ def find_log(folder: Path) -> Path:
 
 
 def _kind_of(config: Path) -> object:
-    """Return how a run aggregated, by its settings; without any it is taken for secure.
+    """Return the kind of aggregation in a run's settings; without settings it is assumed to be secure.
 
-    Settings that cannot be read are refused: those of a run in the clear must not get a verdict on sums.
+    Unreadable settings are refused: a run in the clear must not get a verdict about sums.
     """
     try:
         found = config.stat()

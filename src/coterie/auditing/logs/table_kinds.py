@@ -1,7 +1,7 @@
-"""Kinds of tables, and which of them one is where nobody says.
+"""Kinds of tables, and their detection if the user does not name one.
 
 ``pairs`` and ``lists`` are read by :mod:`coterie.auditing.logs.pairs`, a ``matrix`` by
-:mod:`coterie.auditing.logs.matrices`. What could be read in more than one way is refused.
+:mod:`coterie.auditing.logs.matrices`. Ambiguous tables are refused.
 """
 
 from itertools import islice
@@ -29,12 +29,12 @@ from coterie.cohorts.participation import Participation
 from coterie.errors import InputError, Remedy
 from coterie.reports.words import printable
 
-_LABEL_BYTES = 150  # that a label takes in memory
-_FLOWER_SAMPLE = 1000  # lines, which may begin with what other programs print
+_LABEL_BYTES = 150  # memory of a label
+_FLOWER_SAMPLE = 1000  # lines that are searched for those of Flower; other programs may print before it
 
 
 def is_table(log: RawLog) -> bool:
-    """Take any text for a table, but refuse what programs print."""
+    """Return true for any text, but refuse the output of programs."""
     text = log.text
     if not log.options.choose:
         refuse_flower([line for _, line in islice(text.lines, _FLOWER_SAMPLE)])
@@ -44,12 +44,12 @@ def is_table(log: RawLog) -> bool:
 
 
 def read_csv(log: RawLog) -> Participation:
-    """Read a table of whichever kind it looks like."""
+    """Read a table after detecting its kind."""
     return collect_table(log.text.table, log.options, log.text.collector())
 
 
 def collect_table(table: Table, options: LogOptions, found: Collector) -> Participation:
-    """Collect the rounds of a table of whichever kind it looks like."""
+    """Collect the rounds of a table after detecting its kind."""
     match _guess_kind(table, options, found):
         case "matrix":
             return collect_matrix(table, options, found)
@@ -75,9 +75,9 @@ def _guess_kind(table: Table, options: LogOptions, found: Collector) -> Literal[
         return "pairs"
     if both:
         column = printable(next(name for name in header if meaning_of(name) in ONE_CLIENT))
-        if _labels_repeat(table, found.limit):  # as in pairs, but all else is 0 or 1 as in a matrix
+        if _labels_repeat(table, found.limit):  # as in pairs, although all else is 0 or 1 as in a matrix
             raise InputError(
-                f"not clear whether column {column} holds clients or is one: say ",
+                f"not clear whether column {column} holds clients or is one: use ",
                 Remedy("format", "pairs"),
                 " or ",
                 Remedy("format", "matrix"),
@@ -85,9 +85,9 @@ def _guess_kind(table: Table, options: LogOptions, found: Collector) -> Literal[
     decisive = [name for name in header if meaning_of(name) in DECISIVE]
     if decisive or (table.named and not labelled):
         raise InputError(
-            f"all cells are 0 or 1, but {list_columns(header)}: if these are clients, say ",
+            f"all cells are 0 or 1, but {list_columns(header)}: if these are clients, use ",
             Remedy("format", "matrix"),
-            "; else say ",
+            "; else use ",
             remedy_for("rounds"),
             " and ",
             remedy_for("clients"),
@@ -98,7 +98,7 @@ def _guess_kind(table: Table, options: LogOptions, found: Collector) -> Literal[
 
 
 def _labels_repeat(table: Table, limit: int) -> bool:
-    """Tell whether two rows have the same label."""
+    """Return whether two rows have the same label."""
     labels: set[str] = set()
     for _, line in table.lines(1):
         label = table.cut_loosely(line)[0]

@@ -1,4 +1,4 @@
-"""A table of cells, whatever it is cut from, and what its first rows tell about it."""
+"""A table of cells from any source, and the properties of its first rows."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
@@ -9,15 +9,15 @@ from coterie.auditing.logs.collector import text_of
 from coterie.auditing.logs.columns import ONE_CLIENT, ROUND, Meaning, meaning_of
 from coterie.errors import InputError, LogTooLarge
 
-_SAMPLE = 100  # rows looked at to tell the format
-_SAMPLE_SIZE = 1_000_000  # characters of these, all but the first two together: cells take many times as much memory
+_SAMPLE = 100  # rows used to detect the format
+_SAMPLE_SIZE = 1_000_000  # maximum characters of them, except the first two: cells take many times the memory
 _WORDS = {"true": 1, "yes": 1, "false": 0, "no": 0}
 
 
 class Table:
-    """Numbered lines, and how one of them is cut into cells; a line that cannot be cut raises :class:`InputError`.
+    """Numbered lines, and a function that splits a line into cells or raises :class:`InputError`.
 
-    The lines are gone through several times, each time anew from ``start``, and are not kept.
+    The lines are read several times, each time from ``start``, and are not stored.
     """
 
     def __init__(self, start: Callable[[], Iterator[tuple[int, Any]]], cut: Callable[[Any], Sequence[str]]) -> None:
@@ -30,20 +30,20 @@ class Table:
                 break
             first.append(line)
         self.example = text_of(first[0])
-        """The very first line."""
+        """The first line."""
         self.sample = [self.cut_loosely(line) for line in first]
         """The cells of the first rows."""
         self.header = self.sample[0]
-        """Those of the very first, which may be names of columns."""
+        """The cells of the first row, which may be column names."""
         self.meanings = set(map(meaning_of, self.header))
 
     def lines(self, start: int = 0) -> Iterator[tuple[int, Any]]:
-        """Go through the lines, without the first ``start``."""
+        """Yield the lines after the first ``start``."""
         return islice(self._start(), start, None)
 
     @cached_property
     def named(self) -> bool:
-        """Whether the first row names columns, of rounds or of clients."""
+        """Whether the first row names columns of rounds or clients."""
         rounds, clients = self.meanings & {*ROUND}, self.meanings & {*ONE_CLIENT, Meaning.CLIENTS}
         if any(cell.isdecimal() for cell in self.header):
             return bool(rounds and clients)
@@ -56,7 +56,7 @@ class Table:
         return len(self.header) > 1 and (not first or meaning_of(first) in (*ROUND, *ONE_CLIENT))
 
     def cut_loosely(self, line: object) -> Sequence[str]:
-        """Return the cells of a line; a single one if it cannot be cut."""
+        """Return the cells of a line; the whole line as one cell if it cannot be split."""
         try:
             return self.cut(line)
         except LogTooLarge:
@@ -66,7 +66,7 @@ class Table:
 
 
 def bit_of(text: str) -> int | None:
-    """Return 0 or 1 for a cell that says so, also as 0.0, 1e+00 or True; else None."""
+    """Return 0 or 1 for a cell with such a value, also as 0.0, 1e+00 or True; None otherwise."""
     if text in ("0", "1"):
         return int(text)
     try:

@@ -1,4 +1,4 @@
-"""Text of a log: its lines without comments, how they are cut into cells, and the JSON document it may be.
+"""The text of a log: its lines without comments, their cells, and the JSON document it may be.
 
 A line that cannot be used, or that contradicts an earlier one, is never dropped silently: it is listed with its number
 and the reason (:mod:`coterie.auditing.logs.collector`).
@@ -20,9 +20,9 @@ from coterie.cohorts.log_size import check_memory
 from coterie.errors import InputError, Remedy
 from coterie.reports.words import printable
 
-_SAMPLE = 100  # lines looked at to tell what it is
-_CELL_BYTES = 70  # that a cell takes in memory
-_JSON_BYTES = {"{": 200, "[": 90, ",": 100, ":": 50}  # that may be in memory for each such character
+_SAMPLE = 100  # lines used to detect the format
+_CELL_BYTES = 70  # memory of a cell
+_JSON_BYTES = {"{": 200, "[": 90, ",": 100, ":": 50}  # maximum memory for each such character
 
 
 class LogText:
@@ -33,15 +33,15 @@ class LogText:
         self.begins_like_json = next((line.lstrip()[:1] in ("{", "[") for _, line in whole), False)
         self._comments = sum(1 for _ in takewhile(lambda entry: entry[1].startswith("#"), whole))
         self.lines = whole.after(self._comments)
-        """Those after the comments."""
-        said = next((re.fullmatch(r"sep=(.)\s*", line, re.IGNORECASE) for _, line in self.lines), None)
-        if said:  # so that a spreadsheet knows
+        """The lines after the comments."""
+        separator = next((re.fullmatch(r"sep=(.)\s*", line, re.IGNORECASE) for _, line in self.lines), None)
+        if separator:  # a line for spreadsheets
             self.lines = whole.after(self._comments + 1)
         self.sample = [line for _, line in islice(self.lines, _SAMPLE)]
         """The first lines."""
         if not self.sample:
             raise InputError("nothing in the log is readable: it is empty")
-        self._delimiter = said[1] if said else _delimiter(self.sample)
+        self._delimiter = separator[1] if separator else _delimiter(self.sample)
 
     def collector(self) -> Collector:
         """Return a collector for what is found in this text."""
@@ -57,7 +57,7 @@ class LogText:
 
     @cached_property
     def document(self) -> Any:  # noqa: ANN401  (whatever JSON can hold)
-        """All of the text as JSON; :class:`ValueError` or :class:`RecursionError` if it is none."""
+        """The whole text as JSON. Raises :class:`ValueError` or :class:`RecursionError` if it is not JSON."""
         return load_json(self._whole.whole(), self._options.limit)
 
     def _cut(self, line: str) -> list[str]:
@@ -79,18 +79,18 @@ class LogText:
 
 
 def load_json(text: str, limit: int) -> Any:  # noqa: ANN401  (whatever JSON can hold)
-    """Parse JSON, unless its values may take more memory than is right for a log of ``limit`` bytes."""
+    """Parse JSON, unless its values may take too much memory for a log of ``limit`` bytes."""
     if len(text) > limit // 100:
         check_memory(sum(text.count(sign) * size for sign, size in _JSON_BYTES.items()) + 4 * len(text), limit)
     return json.loads(text, object_pairs_hook=_unique)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object with these fields; of two with the same name, a parser would silently drop the first."""
+    """Return an object with these fields. Raise an error for repeated names: a parser would keep the last only."""
     found = dict(pairs)
     if len(found) < len(pairs):
         twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
-        raise InputError(f'the field "{printable(twice)}" is there more than once')
+        raise InputError(f'the field "{printable(twice)}" occurs more than once')
     return found
 
 

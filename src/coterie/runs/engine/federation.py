@@ -20,16 +20,16 @@ from coterie.runs.sections.extensions import call_named, is_named
 from coterie.training import flatten
 from coterie.training.data.dataset import Dataset
 from coterie.training.data.datasets import load
-from coterie.training.data.fresh import FreshData
+from coterie.training.data.fresh_data import FreshData
 from coterie.training.data.generators import seeded
-from coterie.training.data.own import client_names, from_anything
 from coterie.training.data.partitions import PARTITIONS
 from coterie.training.data.series import ForecastSeries
+from coterie.training.data.user_data import client_names, from_anything
 from coterie.training.evaluate import Score, evaluate
 from coterie.training.local import ArrayData, Batch, Data, Loss, Problem, cross_entropy, squared_error
 from coterie.training.models import build
-from coterie.training.own import Module, instantiate, structure_digest
 from coterie.training.streams import stream, torch_seed
+from coterie.training.user_models import Module, instantiate, structure_digest
 
 
 @dataclass(frozen=True, eq=False)

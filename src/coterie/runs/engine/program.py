@@ -16,8 +16,8 @@ from coterie.runs.settings.config import RunConfig, with_schedule_length
 from coterie.runs.settings.toml import make_config
 from coterie.runs.storage.folder import RunFolder
 from coterie.training.data.dataset import Dataset
-from coterie.training.data.own import from_clients, from_torch
-from coterie.training.data.reading import Examples
+from coterie.training.data.example_readers import Examples
+from coterie.training.data.user_data import from_clients, from_torch
 
 _COHORT = 8
 KIND: dict[str, Any] = {

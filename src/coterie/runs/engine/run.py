@@ -46,7 +46,7 @@ from coterie.runs.storage.journal import Journal
 from coterie.runs.storage.lock import locked
 from coterie.training.executors.vectorised import choose_executor
 from coterie.training.models import parameter_count
-from coterie.training.own import Module, named_state
+from coterie.training.user_models import Module, named_state
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,13 +38,15 @@ class LocalUpdates:
         """Let these clients begin to train."""
         tasks = [self.strategy.task(number, client) for client in clients]
         self.recipes = {task.client: self._content(task) for task in tasks}
-        self.given = self.recipes if self.strategy.alike else {}
+        self.given = self.recipes if self.strategy.common_model else {}
         self._trainer.start(tasks)
 
     def content(self, number: int) -> bytes:
         """Return a digest of the model and the work of a round; empty if every client has its own model."""
         self._hashed = None  # a strategy may have changed its arrays where they are
-        return self._content(self.strategy.task(number, self.strategy.clients[0])) if self.strategy.alike else b""
+        if not self.strategy.common_model:
+            return b""
+        return self._content(self.strategy.task(number, self.strategy.clients[0]))
 
     def _content(self, task: LocalTask) -> bytes:
         # In one process all clients get the same arrays, which are hashed once.

@@ -1,4 +1,4 @@
-"""A data set in memory: arrays of examples, and what is known about them."""
+"""A data set in memory: arrays of examples with their description."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,21 +18,21 @@ Targets = npt.NDArray[np.int64] | npt.NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class ExampleSource:
-    """Examples that are read whenever they are needed: numbers of a torch data set, and what makes a batch of them."""
+    """Examples that are read on demand: indices into a torch data set, and the function that makes a batch of them."""
 
     items: Any
     numbers: tuple[int, ...] = field(repr=False)
     collate: Callable[[list[Any]], Any] | None = None
-    """The data loader's own; None where pairs are stacked as ever."""
+    """The data loader's own ``collate_fn``; None to stack pairs."""
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Examples to train on and examples to test with, of which there may be none.
+    """Training examples and test examples. There may be no test examples.
 
-    Inputs are float32, or int64 where they stand for something (tokens), the first axis being the example. Targets
-    are labels, int64 from 0 to ``classes`` - 1, or where ``classes`` is None (regression) float32 columns, examples x
-    outputs: the shape a model answers with, so that no loss broadcasts one against the other.
+    Inputs are float32, or int64 for tokens; the first axis is the example. Targets are labels, int64 from 0 to
+    ``classes`` - 1. For a regression, ``classes`` is None and targets are float32, examples x outputs: the shape of a
+    model's output, so that no loss broadcasts them.
     """
 
     name: str
@@ -42,15 +42,15 @@ class Dataset:
     test_y: Targets = field(repr=False)
     classes: int | None
     clients: Mapping[str, Indices] | None = field(default=None, repr=False)
-    """Which of the training examples each client holds, where data came with its clients: then it is not divided."""
+    """The indices of each client's training examples, if the data already belongs to clients: no partition."""
     series: ForecastSeries | None = field(default=None, repr=False)
-    """What the test examples of a regression stand for, where they are moments of series."""
+    """For forecasts, the time series to which the test examples belong."""
     sources: "tuple[ExampleSource, ...]" = field(default=(), repr=False)
-    """Where training examples are read from in every pass, one after the other, where they change from pass to pass."""
+    """Sources of training examples that change from pass to pass and are therefore read again in every pass."""
     loaded: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
-    """Settings of a run that came with data loaders: for each key, every loader's value."""
+    """Settings taken from data loaders: for each setting, the value of every loader."""
     notes: tuple[str, ...] = ()
-    """What to know before training on them."""
+    """Remarks for the user about the data."""
 
     def __post_init__(self) -> None:
         if len(self.train_x) == 0:
@@ -68,7 +68,7 @@ class Dataset:
         if self.train_x.shape[1:] != self.test_x.shape[1:] or self.train_y.shape[1:] != self.test_y.shape[1:]:
             raise InputError(f"{self.name}: training and test examples differ in shape")
         if self.series and (self.classes is not None or self.test_y.shape != (self.series.times.size, 1)):
-            raise InputError(f"{self.name}: the test examples are not the moments of its series")
+            raise InputError(f"{self.name}: the test examples do not match its time series")
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -77,5 +77,5 @@ class Dataset:
 
     @property
     def outputs(self) -> int:
-        """How many numbers a model answers with: one for each class, or the targets of a regression."""
+        """The number of a model's outputs: one for each class, or one for each target of a regression."""
         return self.train_y.shape[1] if self.classes is None else self.classes

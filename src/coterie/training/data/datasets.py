@@ -1,8 +1,7 @@
-"""Data sets as arrays in memory: the bundled default, and the usual public ones from disk.
+"""Data sets as arrays in memory: the bundled ones, and common public ones read from disk.
 
-:func:`load` reads a data set by name and never downloads anything; :mod:`coterie.training.data.own` takes what the
-user already has. What a model sees is fixed here: the shape of an input, how numbers are scaled, and which examples
-are kept for testing.
+:func:`load` reads a data set by name and never downloads anything. :mod:`coterie.training.data.user_data` accepts data
+that the user supplies. This module fixes the shape of an input, the scaling of numbers, and the test examples.
 """
 
 import importlib.util
@@ -30,10 +29,10 @@ from coterie.training.data.readers import (
 __all__ = ["DATASETS", "DATA_VARIABLE", "Dataset", "InputArray", "Inputs", "Source", "load"]
 
 DATA_VARIABLE = "COTERIE_DATA"
-"""The environment variable that names the data folder where no other is given."""
+"""The environment variable with the data folder, used if no folder is passed."""
 
-# Mean and standard deviation of the training pixels, on a scale from 0 to 1. They are constants, not computed from
-# what is loaded: no client of a federation could compute them from its own data.
+# Mean and standard deviation of the training pixels, on a scale from 0 to 1. They are constants because no client of a
+# federation could compute them from its own data.
 _MNIST_SCALE = (0.1307,), (0.3081,)
 _CIFAR_SCALE = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 
@@ -41,9 +40,9 @@ _CIFAR_SCALE = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 def load(name: str, data_dir: Path | str | None = None, **options: Any) -> Dataset:  # noqa: ANN401  (each loader's own)
     """Read the data set ``name``, one of :data:`DATASETS`, with its loader's ``options``.
 
-    Those whose row names files are read from ``data_dir``, or else from the folder that :data:`DATA_VARIABLE` names.
-    Where something is missing, :class:`ConfigError` says which files belong where; nothing is ever downloaded. Files
-    that are there and wrong are an :class:`InputError`.
+    Bundled data sets need no folder. Those whose row in the table has files are read from ``data_dir`` or, by default,
+    from the folder in the environment variable :data:`DATA_VARIABLE`. Nothing is ever downloaded. Missing files raise
+    :class:`ConfigError` with the files expected; wrong files raise :class:`InputError`.
     """
     if name not in DATASETS:
         raise ConfigError(f"unknown data set {name!r}; known are {', '.join(DATASETS)}")
@@ -66,17 +65,17 @@ def load(name: str, data_dir: Path | str | None = None, **options: Any) -> Datas
 
 
 def digits(_folder: Path | None = None) -> Dataset:
-    """The 1,797 handwritten digits (1 x 8 x 8) that scikit-learn brings along, scaled from 0..16 to 0..1.
+    """The 1,797 handwritten digits (1 x 8 x 8) of scikit-learn, scaled from 0..16 to 0..1.
 
-    A fifth of them, drawn once and for all, is the test set: every run is judged by the same examples.
+    A fixed fifth of them is the test set, so every run is evaluated on the same examples.
     """
-    # Importing scikit-learn takes more than a second, reading its file some hundredths.
+    # Importing scikit-learn takes more than a second; reading its file takes some hundredths.
     package = importlib.util.find_spec("sklearn")
     if package is None or package.origin is None:
         raise ConfigError(f"the bundled digits come with scikit-learn, which is missing: {install_command('train')}")
     path = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
     if not path.is_file():
-        raise ConfigError(f"this version of scikit-learn has no {path}, from which the digits are read")
+        raise ConfigError(f"this version of scikit-learn has no file {path}, from which the digits are read")
     table = read_integers(path, columns=65)
     x, y = (table[:, :64] / 16).astype(np.float32).reshape(-1, 1, 8, 8), table[:, 64]
     test, train = np.split(np.random.default_rng(0).permutation(len(x)), [len(x) // 5])
@@ -84,11 +83,11 @@ def digits(_folder: Path | None = None) -> Dataset:
 
 
 def mnist(folder: Path, unit: bool = False, train_rows: int = 0, validation_rows: int = 0) -> Dataset:
-    """MNIST (1 x 28 x 28) from IDX files; pixels from 0 to 1, less mean 0.1307, over deviation 0.3081.
+    """MNIST (1 x 28 x 28) from IDX files; pixels from 0 to 1, minus mean 0.1307, divided by deviation 0.3081.
 
-    With ``unit``, pixels go from 0.01 to 1 instead, as in the code published with confined descent. With
-    ``train_rows``, only the first so many of the training pictures; 0 is all. With ``validation_rows``, the last so
-    many of the training pictures take the place of the test pictures: to choose settings without looking at those.
+    With ``unit``, pixels go from 0.01 to 1 instead, as in the code published with confined descent. ``train_rows``
+    keeps only the first training pictures; 0 keeps all. ``validation_rows`` replaces the test pictures by the last
+    training pictures, to choose settings without looking at the test set.
     """
 
     def read(name: str, dimensions: int) -> Bytes:
@@ -104,9 +103,9 @@ def mnist(folder: Path, unit: bool = False, train_rows: int = 0, validation_rows
 
 
 def cifar10(folder: Path, train_rows: int = 0, validation_rows: int = 0) -> Dataset:
-    """CIFAR-10 (3 x 32 x 32) from its python batches; each channel less its training mean, over its deviation.
+    """CIFAR-10 (3 x 32 x 32) from its python batches; each channel minus its mean, divided by its deviation.
 
-    ``train_rows`` and ``validation_rows`` are those of :func:`mnist`.
+    ``train_rows`` and ``validation_rows`` work as in :func:`mnist`.
     """
 
     def part(*names: str) -> tuple[InputArray, Targets]:
@@ -120,17 +119,17 @@ def cifar10(folder: Path, train_rows: int = 0, validation_rows: int = 0) -> Data
 
 
 def cifar10_features(folder: Path, train_rows: int = 0) -> Dataset:
-    """CIFAR-10 as 64 features of random convolutions; see :mod:`coterie.training.data.frozen`."""
-    from coterie.training.data.frozen import random_features
+    """CIFAR-10 as 64 features of random convolutions; see :mod:`coterie.training.data.random_features`."""
+    from coterie.training.data.random_features import random_features
 
     return random_features(cifar10(folder, train_rows))
 
 
 def faces(folder: Path, test_pictures: int = 3) -> Dataset:
-    """The AT&T faces (1 x 112 x 92, scaled to 0..1): the label is the person, counted from 0.
+    """The AT&T faces (1 x 112 x 92, scaled to 0..1). The label is the person, counted from 0.
 
-    The last ``test_pictures`` of every person are for testing. Choi et al. 2020 train on these faces with one
-    person per client and do not say how they split them.
+    The last ``test_pictures`` of every person are test examples. Choi et al. 2020 train on these faces with one person
+    per client; they do not state their split.
     """
     place = folder / "att_faces"
     people, each = (max(1, len(list(place.glob(pattern)))) for pattern in ("s*/1.pgm", "s1/*.pgm"))
@@ -139,7 +138,7 @@ def faces(folder: Path, test_pictures: int = 3) -> Dataset:
     if found != len(pictures) or len({picture.shape for picture in pictures}) > 1:
         raise InputError(f"{place} has {found} pictures, not {each} of one size for each of {people} people")
     if not 0 < test_pictures < each:
-        raise ConfigError(f"of {each} pictures a person, {test_pictures} cannot be kept for testing")
+        raise ConfigError(f"test_pictures must be from 1 to {each - 1}, as each person has {each}, not {test_pictures}")
     x = _scaled(np.stack(pictures)[:, None], (0.0,), (1.0,))
     person, picture = np.divmod(np.arange(len(x)), each)
     train = picture < each - test_pictures
@@ -149,18 +148,18 @@ def faces(folder: Path, test_pictures: int = 3) -> Dataset:
 def location30(folder: Path, train_rows: int = 4000) -> Dataset:
     """Location30: 446 zeros and ones for each of 5,010 people, in 30 classes (Shokri et al. 2017).
 
-    The first ``train_rows`` of the file are for training and the others, 1,010 by default, for testing.
+    The first ``train_rows`` rows are for training and the others (1,010 by default) for testing.
     """
     path = folder / "location30" / "bangkok"
     values, y = read_labelled_rows(path, features=446, classes=30)
     if not 0 < train_rows < len(y):
-        raise ConfigError(f"{path} has {len(y)} rows and cannot be split after row {train_rows}")
+        raise ConfigError(f"train_rows must be from 1 to {len(y) - 1}, as {path} has {len(y)} rows, not {train_rows}")
     x = values.astype(np.float32)
     return Dataset("location30", x[:train_rows], y[:train_rows], x[train_rows:], y[train_rows:], classes=30)
 
 
 def energy(_folder: Path | None = None, regions: str = "", window: int = 24, test_from: str = "2018-07-16") -> Dataset:
-    """Ten of PJM's regions, each a client, and eight weeks of their load, bundled; see :func:`pjm`.
+    """Eight weeks of hourly load of ten PJM regions, bundled. Each region is a client; see :func:`pjm`.
 
     The last two weeks are for testing.
     """
@@ -170,11 +169,11 @@ def energy(_folder: Path | None = None, regions: str = "", window: int = 24, tes
 
 
 def pjm(folder: Path, regions: str = "", window: int = 24, test_from: str = "2016-01-01") -> Dataset:
-    """PJM's hourly load: a region, which is a client, predicts the next hour from the last ``window``.
+    """PJM's hourly load. Each region is a client and predicts the next hour from the last ``window`` hours.
 
-    An input is window x 1 and a target 1. Hours from ``test_from`` on are for testing, in windows that begin then at
-    the earliest, and each region is scaled by its hours before; :mod:`coterie.training.data.series` has the details.
-    ``regions`` are names with commas between them; an empty string is all whose files are there.
+    An input is window x 1 and a target is 1 number. Hours from ``test_from`` on are for testing, and test windows start
+    there at the earliest. Each region is scaled by its training hours; see :mod:`coterie.training.data.series`.
+    ``regions`` is a list of names separated by commas; an empty string means all regions with a file.
     """
     from coterie.training.data.energy import read_regions
 
@@ -182,7 +181,7 @@ def pjm(folder: Path, regions: str = "", window: int = 24, test_from: str = "201
 
 
 def client_files(folder: Path, target: str = "", regression: bool = False) -> Dataset:
-    """Examples that come in a file for each client; see :mod:`coterie.training.data.client_files`."""
+    """Data in one file per client; see :mod:`coterie.training.data.client_files`."""
     from coterie.training.data.client_files import read_client_files
 
     return read_client_files(folder, target, regression=regression)
@@ -195,13 +194,13 @@ def _split(
     train_rows: int,
     validation_rows: int,
 ) -> Dataset:
-    """Keep the first ``train_rows`` training pictures (0: all), and test with the last of them if that is asked for."""
+    """Keep the first ``train_rows`` training pictures (0: all); test with the last ``validation_rows`` if set."""
     x, y = train
     if len(x) != len(y):
         raise InputError(f"{name}: {len(x)} training inputs and {len(y)} targets")
     if validation_rows < 0 or train_rows < 0 or train_rows + validation_rows > len(y):
-        asked = f"{train_rows} and {validation_rows} for validation" if validation_rows else f"{train_rows}"
-        raise ConfigError(f"{name}: there are {len(y)} training pictures, of which {asked} cannot be taken")
+        requested = f"{train_rows} and {validation_rows} for validation" if validation_rows else f"{train_rows}"
+        raise ConfigError(f"{name}: there are {len(y)} training pictures, of which {requested} cannot be taken")
     end = len(y) - validation_rows
     kept = train_rows or end
     held = (x[end:], y[end:]) if validation_rows else test()
@@ -209,7 +208,7 @@ def _split(
 
 
 def _scaled(pictures: Bytes, mean: tuple[float, ...], deviation: tuple[float, ...]) -> InputArray:
-    """Bring pixels to 0..1, then subtract the mean and divide by the deviation of their channel (the second axis)."""
+    """Scale pixels to 0..1, then subtract the mean and divide by the deviation of their channel (second axis)."""
     scaled = pictures.astype(np.float32)
     scaled -= 255 * np.array(mean, np.float32)[:, None, None]
     scaled /= 255 * np.array(deviation, np.float32)[:, None, None]
@@ -218,7 +217,7 @@ def _scaled(pictures: Bytes, mean: tuple[float, ...], deviation: tuple[float, ..
 
 @dataclass(frozen=True)
 class Source:
-    """Where a data set comes from: what reads it from the data folder, and which files belong there, if any."""
+    """The loader of a data set, and a description of the files it reads, if any."""
 
     read: Callable[..., Dataset]
     files: str = ""
@@ -244,4 +243,4 @@ DATASETS = {
         "test.csv",
     ),
 }
-"""The data sets that :func:`load` knows, by name."""
+"""The data sets that :func:`load` can read, by name."""

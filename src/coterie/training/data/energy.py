@@ -1,4 +1,4 @@
-"""Energy data: the hourly load of PJM's regions, each a client that forecasts its next hour from the last ones."""
+"""Energy data: the hourly load of PJM's regions. Each region is a client that forecasts its next hour."""
 
 import errno
 import os
@@ -15,19 +15,19 @@ from coterie.training.data.readers import read_hourly
 from coterie.training.data.series import ForecastSeries, HourlySeries, SeriesExamples, cut
 
 SAMPLE = Path(__file__).parent / "pjm_sample"
-"""The bundled weeks of ten regions; ORIGIN.md beside them says where they come from."""
+"""The bundled weeks of ten regions; ORIGIN.md in the same folder states their source."""
 _ENDING = "_hourly.csv"
 _SCALING = "load scaled to mean 0 and deviation 1 over each region's own training hours"
 
 
 def read_regions(name: str, places: tuple[Path, ...], regions: str, window: int, test_from: str) -> Dataset:
-    """Read the files ``REGION_hourly.csv``, perhaps packed, of these regions in the first place that has any.
+    """Read the files ``REGION_hourly.csv``, plain or compressed, from the first of ``places`` that has any.
 
-    Regions are separated by commas; an empty string is all that are there, but for those that ended before the test
-    hours, or began only then. What was odd in a file is noted in the data set's ``series``.
+    ``regions`` is a list of names separated by commas. An empty string means all regions, except those without hours
+    before or from ``test_from`` on. Irregularities of a file are noted in the data set's ``series``.
     """
     if window < 1:
-        raise ConfigError(f"a window has at least one hour, not {window}")
+        raise ConfigError(f"window must be at least 1 hour, not {window}")
     moment = _moment(test_from)
     files = _files(places)
     wanted = [region.strip() for region in regions.split(",")] if regions else list(files)
@@ -61,7 +61,7 @@ def _moment(text: str) -> np.datetime64:
 
 
 def _files(places: tuple[Path, ...]) -> dict[str, Path]:
-    """Find the files by their regions, in the first place that has any."""
+    """Return the files by region, from the first place that has any."""
     for place in places:
         found = sorted(path for ending in ("", ".gz") for path in place.glob(f"*{_ENDING}{ending}"))
         if found:

@@ -12,21 +12,21 @@ import torch
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Let all global generators depend on a seed alone, and restore them afterwards."""
+    """Seed all global generators, and restore them afterwards."""
     with torch.random.fork_rng(devices=[]), others_seeded(seed):
         torch.default_generator.manual_seed(seed)
         yield
 
 
 def generator_states() -> tuple[Any, ...]:
-    """Return the states of all global generators: they are others when something was drawn."""
+    """Return the states of all global generators. They change when random numbers are drawn."""
     numbers = pickle.dumps(np.random.get_state())  # noqa: NPY002 - the global one is what transforms draw from
     return torch.default_generator.get_state().numpy().tobytes(), numbers, random.getstate()
 
 
 @contextmanager
 def others_seeded(seed: int) -> Iterator[None]:
-    """Let the global generators of numpy and Python depend on a seed alone, and restore them afterwards."""
+    """Seed the global generators of numpy and Python, and restore them afterwards."""
     numbers, words = np.random.get_state(), random.getstate()  # noqa: NPY002
     np.random.seed(seed % 2**32)  # noqa: NPY002
     random.seed(seed)

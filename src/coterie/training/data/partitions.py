@@ -1,7 +1,7 @@
-"""Partitions of a training set among clients: who holds which examples.
+"""Partitions of a training set among clients.
 
-Every function returns one array of example numbers for each client, ascending. Except where it says so, they are
-disjoint, none is empty, and together they are all examples. Labels are int64, one for each example; ``rng`` is the
+Every function returns one array of example indices for each client, ascending. Unless stated otherwise, the arrays are
+disjoint and not empty, and together they contain all examples. Labels are int64, one for each example. ``rng`` is the
 only source of randomness.
 """
 
@@ -16,15 +16,15 @@ Parts = list[Indices]
 
 
 def iid(size: int, clients: int, rng: np.random.Generator) -> Parts:
-    """Deal ``size`` examples out at random; shares differ by at most one."""
+    """Divide ``size`` examples at random into parts whose sizes differ by at most one."""
     return _ascending(_cut(rng.permutation(size), clients))
 
 
 def label_shards(labels: Indices, clients: int, rng: np.random.Generator, shards: int = 1) -> Parts:
-    """Sort by label, cut into ``clients`` x ``shards`` equal shards and deal these out (McMahan et al. 2017).
+    """Sort by label, cut into ``clients`` x ``shards`` equal shards and assign them at random (McMahan et al. 2017).
 
-    A client has about ``shards`` labels, and more where a shard lies across a border. Shards that cannot all be
-    equal differ by at most one example.
+    A client has about ``shards`` labels, or more if a shard crosses the border between two labels. Sizes of shards
+    differ by at most one example.
     """
     if shards < 1:
         raise ConfigError(f"every client needs at least one shard, not {shards}")
@@ -34,11 +34,11 @@ def label_shards(labels: Indices, clients: int, rng: np.random.Generator, shards
 
 
 def shared_and_own_label(labels: Indices, clients: int, rng: np.random.Generator, shared: int = 20) -> Parts:
-    """Give every client the same few examples of each class, and one shard of the others (Zhao et al. 2018).
+    """Give every client the same ``shared`` examples of each class, and one shard of the others (Zhao et al. 2018).
 
-    ``shared`` random examples of every class are held by everybody; the others are dealt out by
-    :func:`label_shards`, one shard each. With CIFAR-10 and 120 clients (So et al. 2023) that is 200 shared examples
-    and 415 of one label. *Not disjoint:* any two clients have exactly the shared examples in common.
+    The shared examples are drawn at random; the others are divided by :func:`label_shards`, one shard each. With
+    CIFAR-10 and 120 clients (So et al. 2023), a client has 200 shared examples and 415 of one label. The parts are *not
+    disjoint:* any two clients have exactly the shared examples in common.
     """
     classes = [np.flatnonzero(labels == label) for label in np.unique(labels)]
     if not 0 <= shared <= min((members.size for members in classes), default=0):
@@ -51,9 +51,9 @@ def shared_and_own_label(labels: Indices, clients: int, rng: np.random.Generator
 def dirichlet(labels: Indices, clients: int, rng: np.random.Generator, alpha: float, least: int = 1) -> Parts:
     """Divide each class among the clients in proportions from Dirichlet(α, ..., α) (Yurochkin et al. 2019).
 
-    Small α leaves each client few classes, large α makes all alike. Each example goes to a client drawn with its
-    class's proportions. A client with fewer than ``least`` examples is then given random ones of whoever has most:
-    drawing again until nobody is short, as is usual, may take for ever if α is small and clients are many.
+    With small α each client has few classes; with large α all clients have similar data. Each example is assigned to a
+    client drawn with the proportions of its class. A client with fewer than ``least`` examples then receives random
+    ones from the largest client. (The usual method draws again until no client is short, which may never end.)
     """
     if not 0 < alpha < np.inf:
         raise ConfigError(f"alpha must be a positive number, not {alpha}")
@@ -75,12 +75,12 @@ def dirichlet(labels: Indices, clients: int, rng: np.random.Generator, alpha: fl
 
 
 def by_person(labels: Indices) -> Parts:
-    """One client for each person: a label says whose an example is, as with the AT&T faces."""
+    """Return one client for each person. The label is the person, as in the AT&T faces."""
     return [np.flatnonzero(labels == person) for person in np.unique(labels)]
 
 
 def time_blocks(size: int, clients: int) -> Parts:
-    """Cut examples that are in order of time into consecutive blocks; lengths differ by at most one."""
+    """Cut examples in order of time into consecutive blocks whose lengths differ by at most one."""
     return _cut(np.arange(size), clients)
 
 
@@ -92,7 +92,7 @@ PARTITIONS: dict[str, Callable[..., Parts]] = {
     "by-person": by_person,
     "time-blocks": time_blocks,
 }
-"""Divisions of whole examples, by name. What they take has the same name in all of them, and in the settings."""
+"""Partitions by name. Their parameters have the same names as the settings."""
 
 
 def _cut(order: Indices, count: int) -> Parts:

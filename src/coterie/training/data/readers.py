@@ -1,7 +1,7 @@
-"""Readers of the file formats in which data sets come: IDX, CIFAR batches, PGM, npz, and three kinds of text.
+"""Readers of the file formats of data sets: IDX, CIFAR batches, PGM, npz, and three kinds of text.
 
-Every reader checks what it reads and raises :class:`InputError` with the file's name and what is wrong with it.
-A file that is not there stays a :class:`FileNotFoundError`: only the caller knows what else could be done.
+Every reader checks its input and raises :class:`InputError` with the file's name and the fault. A missing file stays a
+:class:`FileNotFoundError`, so that the caller can look elsewhere or explain what is missing.
 """
 
 import csv
@@ -24,7 +24,7 @@ from coterie.errors import InputError
 
 Bytes = npt.NDArray[np.uint8]
 
-_IDX_BYTES = b"\x00\x00\x08"  # two zeros, then the code of the only element type that is used: unsigned bytes
+_IDX_BYTES = b"\x00\x00\x08"  # two zeros, then the code of the only element type used: unsigned bytes
 _PGM_SPACE = rb"(?:\s|#[^\n]*\n)+"
 _PGM_HEADER = re.compile(rb"P5" + 3 * (_PGM_SPACE + rb"(\d{1,6})") + rb"\s")
 _CIFAR_ROW = 3 * 32 * 32
@@ -38,7 +38,7 @@ _ARRAY_NAMES = {
 
 
 def read_idx(path: Path, dimensions: int) -> Bytes:
-    """Read an IDX file of unsigned bytes (the format of MNIST), plain or, if its name ends so, ``.gz``."""
+    """Read an IDX file of unsigned bytes (the format of MNIST), plain or compressed (``.gz``)."""
     with _reading(path):
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     magic = _IDX_BYTES + bytes([dimensions])
@@ -54,7 +54,7 @@ def read_idx(path: Path, dimensions: int) -> Bytes:
 
 
 def read_pgm(path: Path) -> Bytes:
-    """Read a binary grey-scale picture of 8 bits (PGM, "P5"): height x width."""
+    """Read a binary 8-bit grey-scale picture (PGM, "P5") as height x width."""
     with _reading(path):
         content = path.read_bytes()
     header = _PGM_HEADER.match(content)
@@ -71,14 +71,14 @@ def read_pgm(path: Path) -> Bytes:
 def read_cifar_batch(path: Path) -> tuple[Bytes, npt.NDArray[np.int64]]:
     """Read one of CIFAR-10's "python" batches: pictures (n x 3 x 32 x 32) and labels (0 to 9).
 
-    These files are pickles, and a pickle may call whatever it names. Here the few names that an array needs
-    stand for :class:`_Inert`, any other name is refused, and the array is put together from the numbers found:
-    no file makes this reader run anything.
+    These files are pickles, and a pickle can call any function it names. This reader replaces the few names that an
+    array needs by :class:`_Inert`, refuses all others, and rebuilds the array from the numbers: no file can make it
+    execute code.
     """
     with _reading(path), path.open("rb") as stream:
         try:
             batch = _InertUnpickler(stream, encoding="bytes").load()
-        except Exception as error:  # a damaged pickle fails in ways that nobody lists
+        except Exception as error:  # a damaged pickle can raise almost anything
             _fail(path, f"is not a pickled CIFAR-10 batch ({error})", error)
     entries = {_bytes(key): value for key, value in batch.items()} if isinstance(batch, dict) else {}
     if not {b"data", b"labels"} <= entries.keys():
@@ -94,7 +94,7 @@ def read_cifar_batch(path: Path) -> tuple[Bytes, npt.NDArray[np.int64]]:
 
 
 def read_integers(path: Path, columns: int) -> npt.NDArray[np.int64]:
-    """Read lines of ``columns`` whole numbers, quoted or not, separated by commas; packed if the name ends in .gz."""
+    """Read lines of ``columns`` integers, quoted or not, separated by commas; plain or compressed (``.gz``)."""
     table = _table(path, np.dtype(np.int64), quotechar='"', ndmin=2)
     if table.shape[1] != columns:
         _fail(path, f"has {table.shape[1]} columns, not {columns}")
@@ -104,7 +104,7 @@ def read_integers(path: Path, columns: int) -> npt.NDArray[np.int64]:
 def read_labelled_rows(path: Path, features: int, classes: int) -> tuple[Bytes, npt.NDArray[np.int64]]:
     """Read text lines of a class, "1" to "``classes``", and ``features`` zeros and ones, separated by commas.
 
-    This is the format of Location30. Classes are returned counted from 0.
+    This is the format of Location30. The returned classes count from 0.
     """
     table = read_integers(path, 1 + features)
     labels, values = table[:, 0] - 1, table[:, 1:]
@@ -122,7 +122,7 @@ def read_hourly(path: Path, column: str) -> tuple[npt.NDArray[np.datetime64], np
 
 
 def read_columns(path: Path) -> tuple[list[str], npt.NDArray[np.float64]]:
-    """Read a CSV file of finite numbers under a header: the names of its columns, and its rows."""
+    """Read a CSV file of finite numbers with a header. Return the column names and the rows."""
     with _reading(path), _text(path) as stream:
         names = [name.strip() for name in next(csv.reader([stream.readline().lstrip("\ufeff")]), [])]
     if names and all(map(_is_number, names)):
@@ -139,20 +139,20 @@ def read_columns(path: Path) -> tuple[list[str], npt.NDArray[np.float64]]:
 
 
 def read_pair(path: Path) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Read the arrays ``x`` and ``y`` of an npz file; one that holds anything but plain numbers is refused."""
+    """Read the arrays ``x`` and ``y`` of an npz file. Raise :class:`InputError` for anything but plain numbers."""
     with _reading(path):
         with path.open("rb") as stream:
             if not zipfile.is_zipfile(stream):
-                _fail(path, "is no npz file, as numpy.savez writes them")
+                _fail(path, "is not an npz file as numpy.savez writes it")
         try:
             with np.load(path, allow_pickle=False) as arrays:
                 return arrays["x"], arrays["y"]
         except (KeyError, zipfile.BadZipFile) as error:
-            _fail(path, f"is no npz file with the arrays 'x' and 'y' ({error})", error)
+            _fail(path, f"is not an npz file with the arrays 'x' and 'y' ({error})", error)
 
 
 class _Inert:
-    """What a name in a pickle stands for: it notes what it is given and does nothing."""
+    """Stands in for a name in a pickle. It stores its arguments and state and does nothing."""
 
     state: object = None
 
@@ -171,7 +171,7 @@ class _InertUnpickler(pickle.Unpickler):
 
 
 def _bytes(pickled: object) -> bytes | None:
-    """Return bytes as Python 2 pickled them, or as Python 3 does for it: the text of which they are the latin-1."""
+    """Return bytes pickled by Python 2, or by Python 3 with protocol 2 (as latin-1 text); None for anything else."""
     match pickled:
         case bytes():
             return pickled
@@ -184,10 +184,10 @@ def _bytes(pickled: object) -> bytes | None:
 
 
 def _array(pickled: object) -> Bytes | None:
-    """Put an array of unsigned bytes together from what numpy pickles, or None if it is something else.
+    """Rebuild an array of unsigned bytes from numpy's pickled form; return None for anything else.
 
-    That is a version, the shape, the dtype (whose first argument is its code), whether columns come first, and the
-    content.
+    That form is a version, the shape, the dtype (its first argument is its code), whether the order is Fortran, and
+    the content.
     """
     match pickled:
         case _Inert(state=(int(), tuple(shape), _Inert(arguments=("u1" | b"u1", *_)), bool(columns_first), content)):
@@ -201,9 +201,9 @@ def _array(pickled: object) -> Bytes | None:
 
 
 def _table(path: Path, dtype: np.dtype[Any], header: str = "", **options: Any) -> npt.NDArray[Any]:  # noqa: ANN401
-    """Read lines separated by commas, after a line that is exactly ``header`` if there is to be one."""
+    """Read lines separated by commas, after a line that equals ``header`` if that is not empty."""
     with _reading(path), _text(path) as stream, warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # numpy's remark on an empty file, which is an error here
+        warnings.simplefilter("ignore", UserWarning)  # numpy warns of an empty file; here it is an error
         if header and (first := stream.readline().strip()) != header:
             _fail(path, f"has the header {first[:80]!r}, not {header!r}")
         table = np.loadtxt(stream, dtype, delimiter=",", comments=None, **options)
@@ -213,7 +213,7 @@ def _table(path: Path, dtype: np.dtype[Any], header: str = "", **options: Any) -
 
 
 def _blame_cell(path: Path, names: list[str]) -> None:
-    """Name the first cell under a header that is no number, by its line; numpy counts from elsewhere."""
+    """Raise an error for the first cell that is not a number, with its line in the file (numpy counts differently)."""
     with _reading(path), _text(path) as stream:
         rows = csv.reader(stream)
         next(rows, None)

@@ -1,9 +1,8 @@
-"""Series of hours as examples: windows of the past and the value that follows, in two parts that share no moment.
+"""Examples from hourly series: windows of past values and the next value, in a training part and a test part.
 
-The part to train on is what comes before a moment, the part to test with what comes from then on: a test window begins
-there at the earliest, so that no reading is in both. Each series is scaled to mean 0 and deviation 1 over its training
-part alone. Moments without a reading stay missing, and examples that would need one are left out: nothing is
-padded, and nothing is filled in.
+The training part is everything before a given time, and the test part everything from then on. A test window starts
+there at the earliest, so no reading is in both parts. Each series is scaled to mean 0 and deviation 1 by its training
+part. Hours without a reading stay missing, and examples that would need one are dropped: nothing is padded or filled.
 """
 
 from collections.abc import Mapping
@@ -20,22 +19,22 @@ Values = npt.NDArray[np.float64]
 SeriesWindows = npt.NDArray[np.float32]
 
 RULES = {"previous hour": 1, "previous day": 24, "previous week": 168}
-"""Forecasts that learn nothing: the value so many hours ago."""
+"""Baseline forecasts without learning: the value so many hours ago."""
 
 
 @dataclass(frozen=True, eq=False)
 class HourlySeries:
-    """A series with a value for every hour from ``start`` on, NaN where there is none."""
+    """A series with a value for every hour from ``start`` on; NaN if there is no reading."""
 
     name: str
     start: np.datetime64
     values: Values = field(repr=False)
     repeated: int
-    """Hours with more than one reading, of which ``values`` has the mean: in autumn, local time repeats one."""
+    """Hours with more than one reading, which are averaged. In autumn, local time repeats an hour."""
 
     @classmethod
     def of(cls, name: str, times: npt.NDArray[np.datetime64], readings: Values) -> "HourlySeries":
-        """Bring readings, in any order, to their hours."""
+        """Make a series of readings in any order."""
         hours = times.astype("datetime64[h]")
         if np.any(hours != times):
             raise InputError(f"{name} has readings that are not on the hour, at {times[np.argmax(hours != times)]}")
@@ -51,7 +50,7 @@ class HourlySeries:
         return int(np.isnan(self.values).sum())
 
     def before(self, moment: np.datetime64) -> int:
-        """How many of its hours lie before a moment."""
+        """Return the number of its hours before ``moment``."""
         return int(np.clip((moment.astype("datetime64[h]") - self.start).astype(np.int64), 0, self.values.size))
 
 
@@ -65,15 +64,15 @@ class SeriesExamples:
     test_y: SeriesWindows
     test_times: npt.NDArray[np.datetime64]
     rules: Mapping[str, SeriesWindows]
-    """What each of :data:`RULES` says of the test targets, scaled alike."""
+    """The forecasts of each of :data:`RULES` for the test targets, in the same scale."""
     mean: float
     deviation: float
 
 
 def cut(series: HourlySeries, window: int, test_from: np.datetime64) -> SeriesExamples | None:
-    """Make examples of a series; None where one of the parts would have none.
+    """Return the examples of a series; None if one of the parts is empty.
 
-    A test target is one for which every rule has an answer, so that all forecasts are judged by the same hours.
+    Test targets are those for which every rule has a forecast, so all forecasts are compared on the same hours.
     """
     split, there = series.before(test_from), ~np.isnan(series.values)
     gaps = np.concatenate([[0], np.cumsum(~there)])
@@ -97,28 +96,28 @@ def cut(series: HourlySeries, window: int, test_from: np.datetime64) -> SeriesEx
 
 @dataclass(frozen=True, eq=False)
 class ForecastSeries:
-    """The series to be forecast, of which the test examples of a data set are moments."""
+    """Time series to forecast. The test examples of the data set are hours of these series."""
 
     unit: str
     """The unit of the series, such as MW."""
     scaling: str
-    """What was scaled, and how, in words."""
+    """How the values were scaled, as text."""
     members: Mapping[str, Indices] = field(repr=False)
     """The examples of each series, in order of time. A client of the same name holds its training part."""
     times: npt.NDArray[np.datetime64] = field(repr=False)
     offset: Values = field(repr=False)
     scale: Values = field(repr=False)
-    """An example's target, times its scale and plus its offset, is in the unit."""
+    """A target in the unit is the example's scaled target times its scale plus its offset."""
     rules: Mapping[str, SeriesWindows] = field(repr=False)
-    """What rules of thumb say of the targets, scaled alike."""
+    """The baseline forecasts for the targets, in the same scale."""
     notes: tuple[str, ...] = ()
-    """What was odd about the series when they were read."""
+    """Irregularities found when the series were read."""
 
     @classmethod
     def of(
         cls, parts: Mapping[str, SeriesExamples], unit: str, scaling: str, notes: tuple[str, ...] = ()
     ) -> "ForecastSeries":
-        """Put the test parts of several series one behind the other."""
+        """Concatenate the test parts of several series."""
         sizes = [len(part.test_y) for part in parts.values()]
         ends = np.cumsum(sizes)
         return cls(

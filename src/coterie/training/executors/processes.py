@@ -1,12 +1,11 @@
-"""Trainers of the clients of a round: in this process, one by one or together, or in worker processes.
+"""Trainers, which carry out the tasks of a round: in this process, one by one or together, or in worker processes.
 
-A :class:`Trainer` is given all tasks of a round and asked for their results. These depend on the tasks alone: training
-in this process and in any number of workers gives the same bits, because every task starts from a copy of the model,
-has random streams of its own, and runs on one thread. (Training clients *together* rounds differently; see
-:mod:`coterie.training.executors.vectorised`.)
+Results depend on the tasks only. Training in this process and in any number of workers gives the same bits, because
+every task starts from a copy of the model, has its own random streams, and runs on one thread. (Training clients
+*together* rounds differently; see :mod:`coterie.training.executors.vectorised`.)
 
-Importing this module does not import torch. A program in a hurry calls :func:`warm_up` first: torch is then loaded for
-the workers while the program loads it for itself.
+Importing this module does not import torch. A program may call :func:`warm_up` first: the workers then load torch
+while the program itself loads it.
 """
 
 import ctypes
@@ -35,22 +34,22 @@ if TYPE_CHECKING:
 
 
 class Trainer(ABC):
-    """Carries out the tasks of a round; to be closed in the end, best as a context manager."""
+    """Carries out the tasks of a round. Close it when done, preferably by using it as a context manager."""
 
     @abstractmethod
     def start(self, tasks: Sequence["LocalTask"]) -> None:
-        """Begin a round with at most one task for each client; whatever is left of the round before is given up."""
+        """Begin a round with at most one task per client. Unfinished tasks of the previous round are cancelled."""
 
     @abstractmethod
     def result(self, client: str) -> "LocalResult":
-        """Wait for this client's result. Any thread may ask, in any order, and more than once.
+        """Wait for this client's result and return it. May be called from any thread, in any order, and repeatedly.
 
-        :class:`TrainingError` where the training failed or its process died.
+        Raises :class:`TrainingError` if the training failed or its process died.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Give up what is unfinished, within about one step of training; then no process is left."""
+        """Cancel unfinished tasks, within about one step of training, and end all worker processes."""
 
     def __enter__(self) -> Self:
         return self
@@ -64,14 +63,13 @@ def make_trainer(problem: "Problem", workers: int | None = None, executor: "Exec
 
     ``executor="vectorised"`` trains the clients of a round together in this process instead.
 
-    Model, loss and examples are pickled for the workers (arrays are shared with them). Where that is impossible, as
-    for lambdas and for classes typed into an interpreter, clients are trained in this process, and a
-    :class:`RuntimeWarning` says so. A script that uses workers needs ``if __name__ == "__main__":`` around what is to
-    be run once, as ever with :mod:`multiprocessing`.
+    Model, loss and examples are pickled for the workers, and arrays are shared with them. Lambdas and classes defined
+    in an interpreter cannot be pickled: clients are then trained in this process, with a :class:`RuntimeWarning`. As
+    always with :mod:`multiprocessing`, a script that uses workers needs ``if __name__ == "__main__":``.
     """
     count = cores() if workers is None else workers
     if count < 0:
-        raise ConfigError(f"there cannot be {count} workers")
+        raise ConfigError(f"the number of workers must be at least 0, not {count}")
     if executor == "vectorised" or count == 0:
         return InProcess(problem, together=executor == "vectorised")
     try:
@@ -82,15 +80,15 @@ def make_trainer(problem: "Problem", workers: int | None = None, executor: "Exec
 
 
 def warm_up() -> None:
-    """Start loading torch for worker processes to come; returns at once."""
+    """Start loading torch for future worker processes, without waiting."""
     if _context().get_start_method() == "forkserver":
         forkserver.ensure_running()
 
 
 class InProcess(Trainer):
-    """Trains in this process, when a result is asked for: one client at a time, or many together.
+    """Trains in this process when a result is requested: one client at a time, or many together.
 
-    Together means local SGD: other work is done one by one all the same.
+    Only tasks of local SGD can be trained together; other tasks run one by one.
     """
 
     def __init__(self, problem: "Problem", *, together: bool = False) -> None:
@@ -116,9 +114,9 @@ class InProcess(Trainer):
         """See :class:`Trainer`."""
         with self._lock:
             if client not in self._groups:
-                raise LocalProtocolError(f"{client!r} was given nothing to do")
+                raise LocalProtocolError(f"{client!r} has no task in this round")
             if client not in self._results:
-                for result in _carry_out(self._problem, self._groups[client], lambda: False):
+                for result in _run_tasks(self._problem, self._groups[client], lambda: False):
                     self._results[result.client] = result
             return self._results[client]
 
@@ -128,7 +126,7 @@ class InProcess(Trainer):
 
 
 class Pool(Trainer):
-    """Trains in worker processes that start at once and live until the trainer is closed."""
+    """Trains in worker processes, which run until the trainer is closed."""
 
     def __init__(self, problem: "Problem", workers: int) -> None:
         from coterie.training.local import ArrayData
@@ -140,62 +138,62 @@ class Pool(Trainer):
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise NotSendable(f"model, loss or examples cannot be sent to worker processes ({error})") from error
         self._futures: dict[str, Future[LocalResult]] = {}
-        # Counts the rounds; a worker still busy with an earlier one gives it up.
+        # The number of the round. A worker that is busy with an earlier round stops.
         self._current = context.RawValue(ctypes.c_int64, 0)
         self._executor = ProcessPoolExecutor(
-            workers, context, _settle, (pickled, [_Shared(context, array) for array in arrays], self._current)
+            workers, context, _initialise, (pickled, [_Shared(context, array) for array in arrays], self._current)
         )
         try:
-            greetings = [self._executor.submit(_greet) for _ in range(workers)]
-            complaints = [complaint for greeting in greetings if (complaint := greeting.result())]
+            checks = [self._executor.submit(_start_error) for _ in range(workers)]
+            failures = [failure for check in checks if (failure := check.result())]
         except BaseException as error:
             self.close()
             if isinstance(error, BrokenExecutor):
                 raise TrainingError(
-                    "worker processes cannot start (what they printed says more). In a script, whatever is to be run "
-                    'once must stand under `if __name__ == "__main__":`; or use workers=0, without processes'
+                    "worker processes cannot start (see their output above). In a script, put the code to run under "
+                    '`if __name__ == "__main__":`, or use workers=0 to train without processes'
                 ) from error
             raise
-        if complaints:
+        if failures:
             self.close()
-            raise NotSendable(f"model, loss or examples do not arrive in worker processes ({complaints[0]})")
+            raise NotSendable(f"model, loss or examples cannot be loaded in worker processes ({failures[0]})")
 
     def start(self, tasks: Sequence["LocalTask"]) -> None:
         """See :class:`Trainer`."""
         _check_distinct(tasks)
-        self._give_up()
+        self._cancel()
         number = self._current.value
         try:
             self._futures = {task.client: self._executor.submit(_work, task, number) for task in tasks}
         except BrokenExecutor as error:
-            raise TrainingError("a worker process died; nothing can be trained any more") from error
+            raise TrainingError("a worker process died; start a new trainer") from error
 
     def result(self, client: str) -> "LocalResult":
         """See :class:`Trainer`."""
         if client not in self._futures:
-            raise LocalProtocolError(f"{client!r} was given nothing to do")
+            raise LocalProtocolError(f"{client!r} has no task in this round")
         try:
             return self._futures[client].result()
         except BrokenExecutor as error:
             raise TrainingError(
-                f"a worker process died while {client!r} was waiting to be trained or being trained; "
+                f"a worker process died before the training of {client!r} was finished; "
                 "if memory ran out, use fewer workers"
             ) from error
 
     def close(self) -> None:
         """See :class:`Trainer`."""
-        self._give_up()
+        self._cancel()
         self._executor.shutdown(wait=True, cancel_futures=True)
 
-    def _give_up(self) -> None:
+    def _cancel(self) -> None:
         self._current.value += 1
         for future in self._futures.values():
             future.cancel()
         self._futures = {}
 
 
-def _carry_out(problem: "Problem", tasks: Sequence["LocalTask"], stop: "Stop") -> list["LocalResult"]:
-    """Do one task, or several together. Whatever goes wrong has one type, which survives the way between processes."""
+def _run_tasks(problem: "Problem", tasks: Sequence["LocalTask"], stop: "Stop") -> list["LocalResult"]:
+    """Run one task, or several together. Errors become :class:`TrainingError`, which can be pickled."""
     from coterie.training.executors.vectorised import train_together
     from coterie.training.local import one_thread
 
@@ -214,13 +212,13 @@ def _carry_out(problem: "Problem", tasks: Sequence["LocalTask"], stop: "Stop") -
 
 def _check_distinct(tasks: Sequence["LocalTask"]) -> None:
     if len({task.client for task in tasks}) < len(tasks):
-        raise LocalProtocolError("a client was given two tasks in a round")
+        raise LocalProtocolError("a client has two tasks in one round; expected at most one")
 
 
 def _context() -> BaseContext:
-    """Choose how to start processes: from a server that has torch loaded, where there can be one.
+    """Return the start method of processes: a fork server with torch loaded if available, or spawn.
 
-    Forking this process itself is not safe: it has threads, torch's among them.
+    Forking this process is not safe, because it has threads, torch's included.
     """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
@@ -230,7 +228,7 @@ def _context() -> BaseContext:
 
 
 class _Shared:
-    """An array in memory that processes share. It has no name, so that nothing is left behind, come what may."""
+    """An array in memory shared by processes. The memory is anonymous, so that it is freed whatever happens."""
 
     def __init__(self, context: BaseContext, array: npt.NDArray[Any]) -> None:
         self._memory = context.RawArray(ctypes.c_byte, max(1, array.nbytes))
@@ -242,17 +240,17 @@ class _Shared:
         return np.ndarray(self._shape, self._dtype, memoryview(self._memory))
 
 
-# What follows runs in a worker process.
+# The code below runs in worker processes.
 
-_problem: "Problem | str" = "not settled"
+_problem: "Problem | str" = "not initialised"
 _current: Any = None  # the number of the round, shared with the parent
 
 
-def _settle(pickled: bytes, arrays: Sequence[_Shared], current: Any) -> None:  # noqa: ANN401  (ctypes has no name for it)
-    """Take in what stays the same for all tasks."""
+def _initialise(pickled: bytes, arrays: Sequence[_Shared], current: Any) -> None:  # noqa: ANN401  (ctypes has no name for it)
+    """Load what is the same for all tasks."""
     global _problem, _current
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, which ends the round in order
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, which ends the round
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
     keep_memory()
     from coterie.training.local import ArrayData, Problem
 
@@ -264,19 +262,19 @@ def _settle(pickled: bytes, arrays: Sequence[_Shared], current: Any) -> None:  #
         _problem = f"{type(error).__name__}: {error}"
 
 
-def _leave_with_parent() -> None:
-    """End this process if the parent is killed; it would wait for work for ever."""
+def _exit_with_parent() -> None:
+    """End this process if the parent is killed. Otherwise it would wait for work for ever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         connection.wait([parent.sentinel])
         os._exit(1)
 
 
-def _greet() -> str | None:
+def _start_error() -> str | None:
     return _problem if isinstance(_problem, str) else None
 
 
 def _work(task: "LocalTask", number: int) -> "LocalResult":
     if isinstance(_problem, str):
         raise TrainingError(_problem)
-    return _carry_out(_problem, [task], lambda: _current.value != number)[0]
+    return _run_tasks(_problem, [task], lambda: _current.value != number)[0]

@@ -1,12 +1,12 @@
-"""Many clients' local training as one computation, for models so small that most time goes into starting operations.
+"""Local training of many clients as one computation. It is faster for small models, where call overhead dominates.
 
-The clients' models are stacked, and :func:`torch.func.vmap` turns the model into one that applies row i of every
-parameter to row i of the inputs. The gradient of the *sum* of the clients' losses has the clients' gradients as its
-rows, because no loss depends on another's row.
+The clients' models are stacked. :func:`torch.func.vmap` turns the model into one that applies row i of every parameter
+to row i of the inputs. No loss depends on another client's row, so the gradient of the *sum* of the losses has the
+clients' gradients as its rows.
 
-The result is that of training one client after the other up to the rounding of floating-point sums, and **not bit for
-bit**: a product of stacked matrices adds in another order than a product of two. Whoever needs bit-identical
-repetitions, as a resumed run does, must record which way was taken; :func:`choose_executor` says it in a word.
+The result equals that of training one client after the other up to floating-point rounding, **not bit for bit**: a
+product of stacked matrices adds in another order than a product of two. A run that must be repeatable bit for bit, for
+example to be resumed, records which executor it used; :func:`choose_executor` returns it.
 """
 
 import time
@@ -34,24 +34,24 @@ from coterie.training.local import (
 Executor: TypeAlias = Literal["processes", "vectorised"]
 
 LANES = 32
-"""How many clients are trained together at most: more gain nothing measurable and take memory."""
+"""The maximum number of clients trained together. More give no measurable gain and take memory."""
 
 
 def train_together(problem: Problem, tasks: Sequence[LocalTask], stop: Stop = lambda: False) -> list[LocalResult]:
-    """Carry out tasks that differ in client, examples and model only, all of them one :class:`LocalSGD`.
+    """Carry out tasks that differ in client, examples and model only, all with the same :class:`LocalSGD`.
 
-    :class:`ConfigError` where that is impossible: the model keeps statistics, draws random numbers (dropout) or does
-    something torch cannot vectorise, or the examples are not in arrays.
+    Raises :class:`ConfigError` if that is impossible: the model keeps statistics, draws random numbers (dropout) or has
+    an operation that torch cannot vectorise, or the examples are not in arrays.
     """
     began = time.thread_time()
     work = _common_work(problem, tasks)
-    # Whoever has most steps comes first: the clients still training are then always the first few rows.
+    # Sorted by number of steps, longest first: the clients still training are always the first rows.
     ranked = sorted(tasks, key=lambda task: -work.steps(task.indices.size))
     batches = [list(work.batches(task)) for task in ranked]
     module = problem.instance(ranked[0].state).train()
     names = list(flatten.parameters(module))
     stacks = [torch.from_numpy(np.stack(arrays)) for arrays in zip(*(task.state for task in ranked), strict=True)]
-    velocity = work.at_rest(stacks)
+    velocity = work.initial_velocity(stacks)
     totals = np.zeros(len(ranked))
 
     def losses(weights: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -92,7 +92,7 @@ def train_together(problem: Problem, tasks: Sequence[LocalTask], stop: Stop = la
 
 @dataclass(frozen=True)
 class ExecutorChoice:
-    """Which executor to use, with what was measured: seconds for a round of the tasks given, and why."""
+    """The executor to use, the reason, and the measured seconds for a round of the given tasks."""
 
     executor: Executor
     reason: str
@@ -100,18 +100,18 @@ class ExecutorChoice:
     vectorised_seconds: float | None = None
 
 
-_PROBE_LANES = 8  # clients in a trial: with more of them, little is gained beyond
+_PROBE_LANES = 8  # clients in a trial; more would gain little
 _PROBE_STEPS = 4
-_LONG_STEP = 0.005  # seconds; the operations of a step take about 0.5 ms to start, all that could be saved
-_DISPATCH = 0.0005  # seconds to hand a worker a task and take the result back, of a model with 20,000 parameters
-_TOLERANCE = 1e-3  # of the largest entry: rounding is far below it, a layer that behaves differently far above
+_LONG_STEP = 0.005  # seconds; vectorising saves at most the call overhead of a step, about 0.5 ms
+_DISPATCH = 0.0005  # seconds to send a task to a worker and receive the result, for 20,000 parameters
+_TOLERANCE = 1e-3  # of the largest entry: rounding is far below, a layer that behaves differently far above
 
 
 def choose_executor(problem: Problem, tasks: Sequence[LocalTask], workers: int) -> ExecutorChoice:
-    """Try a few steps of real ``tasks`` (those of a round) both ways, and choose the faster way to do them all.
+    """Run a few steps of a round's ``tasks`` with both executors and choose the faster one for all of them.
 
-    Only what computes the same is chosen: where the trial disagrees by more than rounding can explain, the answer is
-    ``processes``. As times vary, so may the choice; results then differ by rounding. Hence: choose once, record it.
+    If the results differ by more than rounding can explain, the choice is ``processes``. Measured times vary, and so
+    may the choice; results then differ by rounding. Choose once per run and record the choice.
     """
     work = tasks[0].work
     if not isinstance(work, LocalSGD):
@@ -138,7 +138,7 @@ def choose_executor(problem: Problem, tasks: Sequence[LocalTask], workers: int) 
     processes = step * sum(steps)
     if workers:
         processes = processes / min(workers, len(tasks)) + _DISPATCH * len(tasks)
-    # Clients with fewer steps leave early and save time, which is not counted: unequal clients vectorise badly.
+    # Clients with fewer steps finish early, which is not counted: unequal clients gain little from vectorising.
     vectorised = group * max(steps) * len(tasks) / len(trial)
     chosen: Executor = "vectorised" if vectorised < processes else "processes"
     reason = f"a round takes {processes:.3g} s in processes and {vectorised:.3g} s vectorised"
@@ -157,7 +157,7 @@ def _common_work(problem: Problem, tasks: Sequence[LocalTask]) -> LocalSGD:
 
 
 def _padded(chosen: Sequence[Indices]) -> tuple[Indices, torch.Tensor]:
-    """Make batches equally long by repeating an example; the weights of the mean leave the repetitions out."""
+    """Pad batches to equal length by repeating an example, and return the weights of the mean: 0 for repetitions."""
     longest = max(batch.size for batch in chosen)
     indices = np.empty((len(chosen), longest), np.int64)
     weights = np.zeros(indices.shape)
@@ -168,7 +168,7 @@ def _padded(chosen: Sequence[Indices]) -> tuple[Indices, torch.Tensor]:
 
 
 def _seconds(run: Callable[[], object]) -> float:
-    """Time the best of three runs, after one to warm up: processor time, whatever else the machine is doing."""
+    """Return the best processor time of three runs, after one to warm up."""
     times = []
     for _ in range(4):
         began = time.thread_time()

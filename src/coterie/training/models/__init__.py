@@ -1,11 +1,12 @@
-"""The models of the papers, by name, for inputs of any fitting size.
+"""The models of the papers, by name, for any suitable input size.
 
-Every model answers with plain linear outputs, one for each class or regression target: a loss applies softmax
-where it needs one. (A ReLU on the logits, as in code published with So et al. 2023, silences a class for good
-once its output is negative everywhere.) No model has batch normalisation or dropout: all of its state is in
-parameters, which can be averaged, and its answer depends on nothing but them and the input.
+:data:`MODELS` is the table of names; :func:`build` builds a model. Reading the table does not import torch; building
+a model does.
 
-Reading the table imports nothing heavy; torch is imported when a model is built.
+Every model has linear outputs, one for each class or regression target, and the loss applies softmax if it needs to.
+(Code published with So et al. 2023 applies ReLU to the logits: a class is lost once its output is negative for all
+inputs.) No model has batch normalisation or dropout. Its whole state is therefore in parameters, which can be
+averaged, and its output depends only on them and the input.
 """
 
 from pkgutil import resolve_name
@@ -27,14 +28,14 @@ MODELS = {
     "vgg11": f"{_NETWORKS}:vgg11",
     "lstm": f"{_NETWORKS}:lstm",
 }
-"""The names that :func:`build` knows, each with its function as ``module:function``.
+"""The names that :func:`build` accepts, each with its function as ``module:function``.
 
 The function takes the shape of an input and the number of outputs, and returns a torch module.
 """
 
 
 def build(name: str, input_shape: tuple[int, ...], outputs: int, seed: int) -> "nn.Module":
-    """Build the model ``name``, one of :data:`MODELS`; ``seed`` alone decides its initial parameters.
+    """Build the model ``name``, one of :data:`MODELS`. Its initial parameters depend on ``seed`` only.
 
     torch's global random state is neither used nor changed.
     """
@@ -47,11 +48,11 @@ def build(name: str, input_shape: tuple[int, ...], outputs: int, seed: int) -> "
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed accelerators as well
         model: nn.Module = resolve_name(MODELS[name])(input_shape, outputs)
-        # Convolutions are up to 1.5 times as fast where a pixel's channels lie side by side; other layers do not care.
+        # Convolutions are up to 1.5 times faster with the channels of a pixel adjacent; other layers are unaffected.
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in torch's declaration
         return model
 
 
 def parameter_count(model: "nn.Module") -> int:
-    """How many numbers a model has to learn."""
+    """Return the number of parameters of a model."""
     return sum(parameter.numel() for parameter in model.parameters())

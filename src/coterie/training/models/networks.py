@@ -1,4 +1,4 @@
-"""The networks behind the names of :data:`coterie.training.models.MODELS`, each from input shape and outputs."""
+"""The networks of :data:`coterie.training.models.MODELS`. Each function takes an input shape and the outputs."""
 
 import math
 from itertools import pairwise
@@ -11,11 +11,11 @@ from coterie.errors import ConfigError
 
 InputShape: TypeAlias = tuple[int, ...]
 
-_VGG11 = ((64,), (128,), (256, 256), (512, 512), (512, 512))  # widths of the convolutions between two poolings
+_VGG11 = ((64,), (128,), (256, 256), (512, 512), (512, 512))  # convolution widths between two poolings
 
 
 class Forecaster(nn.Module):
-    """An LSTM over time x values whose last hidden state, mapped linearly, is the forecast."""
+    """An LSTM over time x values. A linear map of its last hidden state is the forecast."""
 
     def __init__(self, values: int, hidden: int, outputs: int) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class Forecaster(nn.Module):
         self.readout = nn.Linear(hidden, outputs)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Forecast for each of a batch of windows, batch x time x values."""
+        """Return a forecast for each window of a batch (batch x time x values)."""
         states, _ = self.recurrent(x)
         forecast: torch.Tensor = self.readout(states[:, -1])
         return forecast
@@ -81,8 +81,8 @@ def vgg11(shape: InputShape, outputs: int) -> nn.Module:
     for stage in _VGG11:
         for filters in stage:
             convolution = nn.Conv2d(channels, filters, 3, padding=1)
-            # Nothing is normalised, and under torch's default initialisation the differences between inputs fade over
-            # eight layers, 100 times more than under this one (He et al. 2015): training hardly starts.
+            # There is no normalisation. Under torch's default initialisation, differences between inputs fade over
+            # eight layers 100 times more than under this one (He et al. 2015), and training hardly starts.
             nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
             layers += convolution, nn.ReLU()
             channels = filters
@@ -98,7 +98,7 @@ def lstm(shape: InputShape, outputs: int) -> nn.Module:
 
 
 def _dense(*widths: int) -> nn.Sequential:
-    """Flatten, then linear layers with ReLU between them."""
+    """Return a flatten layer followed by linear layers with ReLU between them."""
     layers: list[nn.Module] = [nn.Flatten()]
     for before, after in pairwise(widths):
         layers += nn.Linear(before, after), nn.ReLU()
@@ -107,5 +107,5 @@ def _dense(*widths: int) -> nn.Sequential:
 
 def _picture(shape: InputShape, smallest: int) -> tuple[int, int, int]:
     if len(shape) != 3 or min(shape[1:]) < smallest:
-        raise ConfigError(f"a picture of at least {smallest} x {smallest} is needed, not inputs of shape {shape}")
+        raise ConfigError(f"a model needs a picture of at least {smallest} x {smallest}, not inputs of shape {shape}")
     return shape[0], shape[1], shape[2]

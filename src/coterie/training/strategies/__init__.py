@@ -1,4 +1,12 @@
-"""Strategies that learn from many clients."""
+"""Strategies: the algorithms that learn a model from the contributions of many clients.
+
+A strategy makes each client's task, extracts the contribution to aggregate from its result, and applies the mean of
+the contributions. :mod:`~coterie.training.strategies.base` defines the interface; start there. The strategies are
+:class:`FedAvg`, :class:`Ditto` (federated averaging plus personal models), :class:`Confined` (confined gradient
+descent), and the baselines :func:`centralised`, :class:`LocalOnly` and :class:`PrivateDescent` (centralised DP-SGD).
+
+A strategy does not aggregate. A run does that securely; :func:`plain_round` does it in the clear.
+"""
 
 from coterie.training.strategies.base import (
     Strategy,
@@ -13,8 +21,8 @@ from coterie.training.strategies.base import (
 from coterie.training.strategies.baselines import POOLED, LocalOnly, centralised
 from coterie.training.strategies.confined import Confined
 from coterie.training.strategies.ditto import Ditto
+from coterie.training.strategies.dp_sgd import PrivateDescent
 from coterie.training.strategies.fedavg import FedAvg
-from coterie.training.strategies.private import PrivateDescent
 
 __all__ = [
     "POOLED",

@@ -1,10 +1,11 @@
-"""The interface of strategies, by which a model is learnt from many clients, and what they have in common.
+"""The interface of strategies, and functions they share.
 
-A :class:`Strategy` says what each client does, what of the result is aggregated, and what becomes of the mean. How
-the mean is computed, securely or not, is no business of it; :func:`plain_round` computes it without protection.
+A :class:`Strategy` defines the task of each client, the contribution to aggregate, and how the mean of contributions
+changes the model. It does not compute the mean. A run computes it by secure aggregation; :func:`plain_round` computes
+it without protection.
 
-A round without a result (skipped or aborted) is one in which :meth:`Strategy.apply` is not called: nothing changes but
-the number of the round, by which learning rates are scheduled.
+If a round has no result (skipped or aborted), :meth:`Strategy.apply` is not called. The strategy does not change, but
+the round still counts for the schedule of learning rates.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,59 +22,59 @@ from coterie.training.local import LocalResult, LocalTask
 Weighting: TypeAlias = Literal["uniform", "samples"]
 
 StrategyState: TypeAlias = dict[str, FloatArray]
-"""What a strategy remembers from round to round, as named arrays: its part of a checkpoint."""
+"""The state of a strategy between rounds, as named arrays. It is part of a checkpoint."""
 
 
 class Strategy(Protocol):
-    """An algorithm that learns from many clients, known by name; rounds count from 1."""
+    """An algorithm that learns from many clients, which are identified by name. Rounds count from 1."""
 
     @property
     def clients(self) -> tuple[str, ...]:
-        """Everybody who can take part."""
+        """The names of all clients."""
         ...
 
     @property
-    def alike(self) -> bool:
-        """Whether all clients of a round are given one model to train, in one way: a session is then bound to it."""
+    def common_model(self) -> bool:
+        """Whether all clients of a round train the same model in the same way; a session is then bound to it."""
         ...
 
     def task(self, number: int, client: str) -> LocalTask:
-        """Return what this client does in round ``number``."""
+        """Return the task of this client in round ``number``."""
         ...
 
     def contribution(self, result: LocalResult) -> ModelArrays | None:
-        """Act for the client: keep what is private, and return what is to be aggregated, if anything.
+        """Run the client's part: keep what is private and return the arrays to aggregate, or None.
 
         All contributions have the same shapes.
         """
         ...
 
     def weight(self, client: str) -> int:
-        """Return the client's weight in the mean, which must be the same in every round.
+        """Return the client's weight in the mean. It must be the same in every round.
 
-        A weight that varied would tell members of a batch apart, and undo what batches are for.
+        A weight that changes would distinguish the members of a circle and so defeat the purpose of circles.
         """
         ...
 
     def apply(self, number: int, mean: Sequence[FloatArray]) -> None:
-        """Act for the server: learn from the weighted mean of the contributions of round ``number``."""
+        """Run the server's part: update the model from the weighted mean of the contributions of round ``number``."""
         ...
 
     def models(self) -> Mapping[str, ModelArrays]:
-        """Return what has been learnt, by name: one model for all, or one for each client."""
+        """Return the models by name: one for all clients, or one for each client."""
         ...
 
     def state(self) -> StrategyState:
-        """Return what a strategy built with the same arguments needs to go on from here."""
+        """Return the state from which a strategy with the same arguments can continue."""
         ...
 
     def restore(self, state: Mapping[str, FloatArray]) -> None:
-        """Go on from there."""
+        """Continue from this state."""
         ...
 
 
 def weighted_mean(contributions: Sequence[Sequence[FloatArray]], weights: Sequence[int]) -> ModelArrays:
-    """Σ w_i x_i / Σ w_i, summed in float64 in the order given, then rounded to the type of the arrays."""
+    """Return Σ w_i x_i / Σ w_i, summed in float64 in the given order and rounded to the type of the arrays."""
     if not contributions or len(contributions) != len(weights) or min(weights) < 1:
         raise InputError("a mean needs at least one contribution, and for each a weight of at least 1")
     for contribution in contributions[1:]:
@@ -86,7 +87,7 @@ def weighted_mean(contributions: Sequence[Sequence[FloatArray]], weights: Sequen
 
 
 def plain_round(strategy: Strategy, trainer: Trainer, number: int, clients: Iterable[str]) -> list[LocalResult]:
-    """Play a round with these clients in which the server sees every contribution: for baselines and comparison."""
+    """Run a round in the clear: the server sees every contribution. For baselines and comparisons."""
     tasks = [strategy.task(number, client) for client in clients]
     trainer.start(tasks)
     results = [trainer.result(task.client) for task in tasks]
@@ -105,12 +106,12 @@ def check_shapes(arrays: Sequence[FloatArray], expected: Sequence[FloatArray]) -
 
 
 def pack(name: str, arrays: Sequence[FloatArray]) -> StrategyState:
-    """Name arrays ``name.0``, ``name.1`` and so on."""
+    """Return the arrays under the names ``name.0``, ``name.1`` and so on."""
     return {f"{name}.{position}": array for position, array in enumerate(arrays)}
 
 
 def unpack(name: str, state: Mapping[str, FloatArray], expected: Sequence[FloatArray]) -> ModelArrays:
-    """Find arrays named by :func:`pack`, in the shapes expected."""
+    """Return the arrays named by :func:`pack`, after checking their shapes."""
     found = [state[key] for key in pack(name, expected) if key in state]
     check_shapes(found, expected)
     return found

@@ -1,4 +1,4 @@
-"""Baselines of federated averaging: all examples in one place, and nobody sharing anything."""
+"""Baselines for federated averaging: centralised training, and local training without any sharing."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,22 +20,22 @@ POOLED = "pooled"
 
 
 def centralised(model: nn.Module, curriculum: Curriculum) -> FedAvg:
-    """Return SGD on everybody's examples, those that several clients hold counted once.
+    """Return a strategy for SGD on the union of all clients' examples. Shared examples count once.
 
-    It is federated averaging with a single client, :data:`POOLED`. A round is as many epochs as a client's, each over
-    all examples; momentum starts anew in every round.
+    It is federated averaging with a single client, :data:`POOLED`. A round has as many epochs as a client's round, each
+    over all examples. Momentum is reset in every round.
     """
     pooled = np.unique(np.concatenate(list(curriculum.clients.values())))
     return FedAvg(model, replace(curriculum, clients={POOLED: pooled}))
 
 
 class LocalOnly:
-    """Every client trains a model of its own from the same start, and nothing is ever shared.
+    """A strategy in which each client trains its own model. All models start equal, and nothing is shared.
 
-    It is a :class:`~coterie.training.strategies.Strategy` in which no contribution is made.
+    It is a :class:`~coterie.training.strategies.Strategy` without contributions.
     """
 
-    alike = False
+    common_model = False
 
     def __init__(self, model: nn.Module, curriculum: Curriculum) -> None:
         self._curriculum = curriculum
@@ -43,15 +43,15 @@ class LocalOnly:
 
     @property
     def clients(self) -> tuple[str, ...]:
-        """Everybody who has examples."""
+        """The names of all clients."""
         return tuple(self._curriculum.clients)
 
     def task(self, number: int, client: str) -> LocalTask:
-        """Train the client's own model."""
+        """Return the task to train the client's own model."""
         return self._curriculum.task(number, client, self._models[client])
 
     def contribution(self, result: LocalResult) -> None:
-        """Keep what the client learnt."""
+        """Update the client's model and return None."""
         self._models[result.client] = flatten.moved(self._models[result.client], result.update)
 
     def weight(self, client: str) -> int:
@@ -59,7 +59,7 @@ class LocalOnly:
         return 1
 
     def apply(self, number: int, mean: Sequence[FloatArray]) -> None:
-        """Refuse, as nobody contributes."""
+        """Raise an error: there are no contributions."""
         raise LocalProtocolError("clients that train alone have nothing to aggregate")
 
     def models(self) -> Mapping[str, ModelArrays]:
@@ -67,9 +67,9 @@ class LocalOnly:
         return self._models
 
     def state(self) -> StrategyState:
-        """Return all models."""
+        """Return the models of all clients."""
         return {name: array for client, model in self._models.items() for name, array in pack(client, model).items()}
 
     def restore(self, state: Mapping[str, FloatArray]) -> None:
-        """Take all models from there."""
+        """Restore the models of all clients."""
         self._models = {client: unpack(client, state, model) for client, model in self._models.items()}

@@ -1,4 +1,4 @@
-"""Confined descent as a strategy: participants contribute gradients, and each decides for itself on every step."""
+"""Confined gradient descent as a strategy: participants contribute gradients, and each accepts or refuses each step."""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,29 +17,31 @@ from coterie.training.strategies.base import StrategyState, check_shapes
 from coterie.training.streams import stream
 
 DISPLACEMENT = "displacement"
-"""The model that everybody who sees the sums has, among the participants' own ones."""
+"""The name of the public model among the participants' models. Anyone who sees the sums can compute it."""
 
 
 class Confined:
     """A :class:`~coterie.confined.ConfinedDescent` over the examples of a problem.
 
-    Its mean is that of the selected participants' gradients, each clipped to an L2 norm. Everybody judges every step
-    on its own examples, also who was not selected. Who is absent catches up later, for sums are kept: what it decides
-    depends on its own model and the steps alone, so that it comes to the same.
+    The mean is over the gradients of the selected participants, each clipped to an L2 norm. Every participant judges
+    every step on its own examples, whether it was selected or not. An absent participant catches up later: the sums are
+    stored, and its decisions depend only on its own model and the steps, so they come out the same.
     """
 
-    alike = False  # nobody is given a model
+    common_model = False  # each participant has its own model
 
     def __init__(
         self, problem: Problem, parts: Mapping[str, Indices], descent: ConfinedDescent, clip: float, seed: int
     ) -> None:
         if flatten.statistics(problem.model):
-            raise ConfigError("confined descent knows gradients only: a model must not keep statistics (batch norms)")
+            raise ConfigError(
+                "confined descent averages gradients only: the model must not have statistics (batch norms)"
+            )
         if DISPLACEMENT in parts:
-            raise ConfigError(f"a participant cannot be called {DISPLACEMENT}: that is what everybody can compute")
+            raise ConfigError(f"a participant cannot be called {DISPLACEMENT}: that is the name of the public model")
         self.descent = descent
         self.refused = 0
-        """How often anybody refused a step so far."""
+        """Number of refused steps so far, over all participants."""
         self._loss, self._parts, self._clip, self._seed = MeanLoss(problem), parts, clip, seed
         self._losses: dict[str, float] = {}
 
@@ -49,12 +51,12 @@ class Confined:
         return self.descent.participants
 
     def task(self, number: int, client: str) -> LocalTask:
-        """Compute the gradient of a participant's own model on all its examples."""
+        """Return the task to compute the gradient of the participant's own model on all its examples."""
         state = self.descent.confined(client)
         return LocalTask(client, number, self._seed, state, self._parts[client], FullGradient())
 
     def contribution(self, result: LocalResult) -> ModelArrays:
-        """Return the gradient, clipped."""
+        """Return the clipped gradient."""
         clipped = clip_norm(result.update, self._clip)
         return [np.asarray(array, like.dtype) for array, like in zip(clipped, result.update, strict=True)]
 
@@ -63,7 +65,7 @@ class Confined:
         return 1
 
     def apply(self, number: int, mean: Sequence[FloatArray]) -> None:
-        """Act for everybody: propose the step, and let each participant take it up or refuse it."""
+        """Propose the step, let each participant accept or refuse it, and apply the result."""
         descent = self.descent
         check_shapes(mean, descent.displacement)
         step = descent.propose(mean)
@@ -78,18 +80,18 @@ class Confined:
         self.refused += len(descent.take(step, verdicts))
 
     def models(self) -> Mapping[str, ModelArrays]:
-        """Return every participant's own model, and the ``displacement`` from the anchor, which is public."""
+        """Return each participant's model, and the public ``displacement`` from the anchor."""
         own = {name: self.descent.confined(name) for name in self.clients}
         return {**own, DISPLACEMENT: self.descent.public_model}
 
     def state(self) -> StrategyState:
-        """Return the displacement, what was refused of it, and the losses that the next steps are judged by."""
+        """Return the displacement, the refused steps, and the losses against which the next steps are judged."""
         losses = np.array([self._losses[name] for name in self.clients if self._losses])
         return self.descent.state() | {"own_losses": losses, "refused_so_far": np.array([float(self.refused)])}
 
     def restore(self, state: Mapping[str, FloatArray]) -> None:
-        """Take all of it from there."""
-        # A file has no arrays without a dimension.
+        """Restore displacement, refused steps and losses."""
+        # A checkpoint file has no 0-dimensional arrays.
         self.descent.restore({**state, "iteration": np.reshape(state["iteration"], ())})
         self._losses = dict(zip(self.clients, map(float, state["own_losses"]), strict=False))
         self.refused = int(state["refused_so_far"][0])

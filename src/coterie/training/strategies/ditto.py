@@ -1,4 +1,4 @@
-"""Ditto: federated averaging, and for every client a model of its own that stays near the common one."""
+"""Ditto: federated averaging, plus a personal model for each client that stays near the global one."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,11 +20,12 @@ GLOBAL = "global"
 class Ditto(FedAvg):
     """Ditto (Li, Hu, Beirami, Smith 2021, Algorithm 1).
 
-    The global w is that of :class:`FedAvg`, whose contributions alone are aggregated. Client k also looks for
+    The global model w is that of :class:`FedAvg`, and only its contributions are aggregated. In the rounds in which
+    client k trains, it also takes the same number of steps towards
 
-        v_k = argmin F_k(v) + penalty/2 ||v - w||^2,
+        v_k = argmin F_k(v) + penalty/2 ||v - w||^2.
 
-    by as many steps as it makes for w, in the rounds that it trains in, and tells nobody. All v_k begin at w.
+    The personal model v_k starts at w and never leaves the client.
     """
 
     def __init__(
@@ -39,31 +40,31 @@ class Ditto(FedAvg):
     ) -> None:
         super().__init__(model, curriculum, learning_rate=learning_rate, momentum=momentum, weighting=weighting)
         if GLOBAL in curriculum.clients:
-            raise ConfigError(f"a client cannot be called {GLOBAL}: that is the common model")
+            raise ConfigError(f"a client cannot be called {GLOBAL}: that is the name of the common model")
         self._penalty = penalty
         self._own: dict[str, ModelArrays] = dict.fromkeys(curriculum.clients, flatten.read(model))
 
     def personal_task(self, number: int, client: str) -> LocalTask:
-        """Train the client's own model, towards the common one as it is now."""
+        """Return the task to train the client's personal model, with the current global model as its centre."""
         task = self._curriculum.task(number, client, self._own[client])
         return replace(task, work=ProximalSGD(self._curriculum.at(number), self._penalty, self._model))
 
     def keep(self, result: LocalResult) -> None:
-        """Act for the client: keep what its own model learnt."""
+        """Run the client's part: update its personal model."""
         self._own[result.client] = flatten.moved(self._own[result.client], result.update)
 
     def models(self) -> Mapping[str, ModelArrays]:
-        """Return every client's own model, and the ``global`` one."""
+        """Return each client's personal model, and the ``global`` model."""
         return {**self._own, **super().models()}
 
     def state(self) -> StrategyState:
-        """Return all models, and the velocity of the common one."""
+        """Return all models, and the velocity of the global one."""
         own = {
             name: array for client, model in self._own.items() for name, array in pack(f"own.{client}", model).items()
         }
         return super().state() | own
 
     def restore(self, state: Mapping[str, FloatArray]) -> None:
-        """Take all of it from there."""
+        """Restore all models and the velocity."""
         super().restore(state)
         self._own = {client: unpack(f"own.{client}", state, model) for client, model in self._own.items()}

@@ -19,14 +19,14 @@ from coterie.training.strategies.base import StrategyState, Weighting, check_sha
 class FedAvg:
     """Federated averaging with server momentum (McMahan et al. 2017; Hsu et al. 2019).
 
-    Clients train the model w by local SGD and contribute their differences Δ_i. From their weighted mean Δ the server
+    Clients train the model w by local SGD and contribute their differences Δ_i. From the weighted mean Δ the server
     computes v ← momentum·v + Δ and w ← w + learning_rate·v. With learning rate 1 and no momentum, w becomes the mean of
-    the clients' models; statistics (:mod:`coterie.training.flatten`) always do.
+    the clients' models. Statistics (:mod:`coterie.training.flatten`) always become the mean.
 
-    Weights are ``uniform``, or with ``samples`` the number of the client's examples.
+    With ``weighting="uniform"`` all weights are 1; with ``"samples"`` they are the numbers of examples.
     """
 
-    alike = True
+    common_model = True
 
     def __init__(
         self,
@@ -48,11 +48,11 @@ class FedAvg:
 
     @property
     def clients(self) -> tuple[str, ...]:
-        """Everybody who has examples."""
+        """The names of all clients."""
         return tuple(self._curriculum.clients)
 
     def task(self, number: int, client: str) -> LocalTask:
-        """Train the model as it is now."""
+        """Return the task to train the current model."""
         return self._curriculum.task(number, client, self._model)
 
     def contribution(self, result: LocalResult) -> ModelArrays:
@@ -60,11 +60,11 @@ class FedAvg:
         return result.update
 
     def weight(self, client: str) -> int:
-        """Return 1, or the number of examples."""
+        """Return 1 or the number of the client's examples, depending on the weighting."""
         return 1 if self._weighting == "uniform" else self._curriculum.clients[client].size
 
     def apply(self, number: int, mean: Sequence[FloatArray]) -> None:
-        """Step along the mean difference Δ."""
+        """Update the model along the mean difference Δ."""
         check_shapes(mean, self._model)
         learnt = len(self._velocity)
         self._velocity = flatten.moved(mean[:learnt], self._velocity, self._momentum)
@@ -72,15 +72,15 @@ class FedAvg:
         self._model = learned + flatten.moved(self._model[learnt:], mean[learnt:])
 
     def models(self) -> Mapping[str, ModelArrays]:
-        """Return the one model, ``global``."""
+        """Return the only model, ``global``."""
         return {"global": self._model}
 
     def state(self) -> StrategyState:
-        """Return model and velocity."""
+        """Return the model and the velocity."""
         return pack("model", self._model) | pack("velocity", self._velocity)
 
     def restore(self, state: Mapping[str, FloatArray]) -> None:
-        """Take model and velocity from there."""
+        """Restore the model and the velocity."""
         self._model, self._velocity = (
             unpack(name, state, now) for name, now in (("model", self._model), ("velocity", self._velocity))
         )

@@ -15,7 +15,7 @@ from coterie.errors import ConfigError, InputError
 from coterie.host import install_command
 from coterie.training.data import datasets
 from coterie.training.data.datasets import DATA_VARIABLE, DATASETS, Dataset, load
-from coterie.training.data.own import from_huggingface, from_torch
+from coterie.training.data.user_data import from_huggingface, from_torch
 
 FROM_DISK = tuple(name for name, source in DATASETS.items() if source.files)
 
@@ -200,11 +200,11 @@ def test_options_are_checked(folder: Path) -> None:
         ("energy", {"split": 3}, "it has regions, window, test_from"),
         ("pjm", {"split": 3}, "it has regions, window, test_from"),
         ("pjm", {"window": "100"}, "window must be of type int, not '100'"),
-        ("faces", {"test_pictures": 4}, "of 4 pictures"),
+        ("faces", {"test_pictures": 4}, "test_pictures must be from 1 to 3"),
         ("location30", {}, "6 rows"),
         ("pjm", {"test_from": "yesterday"}, "a date"),
         ("pjm", {"test_from": "NaT"}, "a date"),
-        ("pjm", {"window": 0}, "at least one hour"),
+        ("pjm", {"window": 0}, "at least 1 hour"),
         ("pjm", {"regions": "AEP"}, "there is no AEP_hourly.csv in .*hec; regions are DAYTON"),
         ("pjm", {"regions": "DAYTON"}, "0 hours before 2016-01-01 and 240 from then on: too few for windows of 24"),
         ("pjm", {}, "no region has enough hours .* DAYTON is left out, having 0 hours before 2016-01-01 and 240 from"),

@@ -154,7 +154,7 @@ def test_regions_are_clients_each_scaled_by_itself(folder: Path) -> None:
 
 def test_series_belong_to_the_test_examples() -> None:
     data = load("energy", regions="AEP, DUQ")
-    with pytest.raises(InputError, match="not the moments of its series"):
+    with pytest.raises(InputError, match="do not match its time series"):
         Dataset("fewer", data.train_x, data.train_y, data.test_x[1:], data.test_y[1:], None, series=data.series)
 
 

@@ -88,7 +88,7 @@ def test_clients_without_a_task_or_with_two(kind: str, pool: Trainer) -> None:
     tasks = tasks_for(problem, [10, 10])
     trainer.start(tasks[:1])
     trainer.result("c0")
-    with pytest.raises(LocalProtocolError, match="'c1' was given nothing to do"):
+    with pytest.raises(LocalProtocolError, match="'c1' has no task in this round"):
         trainer.result("c1")
     with pytest.raises(LocalProtocolError, match="two tasks"):
         trainer.start([tasks[0], tasks[0]])
@@ -129,9 +129,9 @@ def test_a_worker_that_dies_is_an_error_and_not_a_wait_for_ever() -> None:
     problem = small_problem()
     with make_trainer(problem, 1) as trainer:
         trainer.start(tasks_for(problem, [10], Crash()))
-        with pytest.raises(TrainingError, match="a worker process died while 'c0'"):
+        with pytest.raises(TrainingError, match="died before the training of 'c0' was finished"):
             trainer.result("c0")
-        with pytest.raises(TrainingError, match="nothing can be trained any more"):
+        with pytest.raises(TrainingError, match="start a new trainer"):
             trainer.start(tasks_for(problem, [10]))
 
 
@@ -169,7 +169,7 @@ def test_what_cannot_be_sent_is_trained_here_and_says_so() -> None:
 
 
 def test_workers_that_cannot_start_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "_settle", os.abort)
+    monkeypatch.setattr(workers, "_initialise", os.abort)
     with pytest.raises(TrainingError, match='if __name__ == "__main__":'):
         make_trainer(small_problem(), 1)
 
@@ -191,12 +191,12 @@ def test_an_interrupted_start_leaves_no_process(monkeypatch: pytest.MonkeyPatch)
 def test_work_that_is_given_up_is_no_failure() -> None:
     problem = small_problem()
     with pytest.raises(Cancelled):
-        workers._carry_out(problem, tasks_for(problem, [10]), lambda: True)
+        workers._run_tasks(problem, tasks_for(problem, [10]), lambda: True)
 
 
 def test_the_number_of_workers() -> None:
     problem = small_problem()
-    with pytest.raises(ConfigError, match="-1 workers"):
+    with pytest.raises(ConfigError, match="at least 0, not -1"):
         make_trainer(problem, -1)
     assert isinstance(make_trainer(problem, 0), InProcess)
     assert isinstance(make_trainer(problem, 2, "vectorised"), InProcess)
@@ -224,12 +224,12 @@ def test_what_a_worker_does(monkeypatch: pytest.MonkeyPatch) -> None:
     context = multiprocessing.get_context("spawn")
     shared = [workers._Shared(context, array) for array in (problem.data.x, problem.data.y)]
     current = context.RawValue("q", 1)
-    workers._settle(pickle.dumps((problem.model, problem.loss, None)), shared, current)
+    workers._initialise(pickle.dumps((problem.model, problem.loss, None)), shared, current)
     assert ignored == [(signal.SIGINT, signal.SIG_IGN)]
-    assert workers._greet() is None
+    assert workers._start_error() is None
     assert same(workers._work(task, 1).update, task.work(problem, task, lambda: False).update)
-    workers._settle(b"nonsense", shared, current)
-    assert "UnpicklingError" in (workers._greet() or "")
+    workers._initialise(b"nonsense", shared, current)
+    assert "UnpicklingError" in (workers._start_error() or "")
 
 
 def test_a_worker_leaves_with_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +237,7 @@ def test_a_worker_leaves_with_its_parent(monkeypatch: pytest.MonkeyPatch) -> Non
     left = threading.Event()
     monkeypatch.setattr(multiprocessing, "parent_process", lambda: SimpleNamespace(sentinel=here))
     monkeypatch.setattr(os, "_exit", lambda code: left.set())
-    waiting = threading.Thread(target=workers._leave_with_parent)
+    waiting = threading.Thread(target=workers._exit_with_parent)
     waiting.start()
     assert not left.is_set()
     there.close()

@@ -143,7 +143,7 @@ def test_contributions_are_clipped_and_keep_their_type() -> None:
 
 
 def test_what_cannot_be_confined_is_refused() -> None:
-    with pytest.raises(ConfigError, match="must not keep statistics"):
+    with pytest.raises(ConfigError, match="must not have statistics"):
         begin(Problem(BatchNormNet(), blobs()))
     problem = small_problem()
     descent = begin(problem).descent

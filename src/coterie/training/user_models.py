@@ -1,4 +1,4 @@
-"""Models that users bring along, and what of a model is stored."""
+"""Models supplied by the user: creation, digest and the state to store."""
 
 import hashlib
 import json
@@ -13,13 +13,13 @@ from coterie.errors import ConfigError
 from coterie.training import flatten
 
 Module: TypeAlias = nn.Module
-"""A torch model, for those who must not import torch themselves."""
+"""A torch model. Modules that must not import torch import this name instead."""
 
 
 def instantiate(model: Module | Callable[[], Module], seed: int) -> Module:
-    """Return the model, or have it made with random numbers that ``seed`` alone decides.
+    """Return ``model``, or call it to create one with random numbers that depend on ``seed`` only.
 
-    torch's global random state is the same afterwards as before.
+    torch's global random state does not change.
     """
     if isinstance(model, nn.Module):
         return model
@@ -32,9 +32,9 @@ def instantiate(model: Module | Callable[[], Module], seed: int) -> Module:
 
 
 def structure_digest(model: Module) -> str:
-    """Return SHA-256 over a model's layers and all of its state that no run learns, values included."""
+    """Return SHA-256 of a model's layers and of the part of its state that is not trained, values included."""
     digest = hashlib.sha256(repr(model).encode())
-    # Not by name: a tensor that is used in two places has two.
+    # Not by name: a tensor that is used in two places has two names.
     learnt = {id(tensor) for tensor in (*flatten.parameters(model).values(), *flatten.statistics(model).values())}
     for name, tensor in model.state_dict(keep_vars=True).items():
         digest.update(json.dumps([name, str(tensor.dtype), tensor.shape]).encode())
@@ -44,5 +44,5 @@ def structure_digest(model: Module) -> str:
 
 
 def named_state(model: Module) -> dict[str, FloatArray]:
-    """Return the whole ``state_dict`` as arrays, under the names that torch loads it by."""
+    """Return the whole ``state_dict`` as arrays, under torch's names."""
     return {name: tensor.detach().numpy() for name, tensor in model.state_dict().items()}

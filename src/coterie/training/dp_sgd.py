@@ -1,4 +1,4 @@
-"""Private SGD: gradients clipped example by example, and noise on their sum (DP-SGD; Abadi et al. 2016)."""
+"""DP-SGD: clip the gradient of each example and add noise to the sum (Abadi et al. 2016)."""
 
 import hashlib
 import time
@@ -20,18 +20,18 @@ _CHUNK = 32  # examples whose gradients are in memory at a time
 
 @dataclass(frozen=True)
 class PrivateSGD:
-    """Steps along (sum of clipped gradients + noise) / expected batch size.
+    """Local training by steps along (sum of clipped gradients + noise) / expected batch size.
 
-    Each example is in a step's batch with probability ``rate``, independently of all others; its gradient is scaled
-    down to norm ``clip`` at most; the noise is N(0, (multiplier clip)^2) in every entry. ``sgd`` says what becomes of
-    such a gradient: learning rate, momentum and weight decay.
+    Each example is in a step's batch with probability ``rate``, independently of all others. Its gradient is scaled
+    down to norm ``clip`` at most. The noise is N(0, (multiplier clip)^2) in every entry. ``sgd`` holds learning rate,
+    momentum and weight decay.
 
-    Batches and noise come from ``secret``, for whoever knows them can take the noise out: numpy's generator, seeded
-    with it, in floating point. That is good enough to measure what such training costs in accuracy. A deployment needs
-    noise that is exact and cryptographic, as :mod:`coterie.privacy` has for sums.
+    Batches and noise are derived from ``secret``: anyone who has it can subtract the noise. The generator is numpy's,
+    in floating point, which is good enough to measure the cost in accuracy. A deployment needs exact noise from a
+    cryptographic source, as :mod:`coterie.privacy` has for sums.
 
-    The result's update has one array more than the model: the Bayesian cost of the round
-    (:func:`~coterie.privacy.bayesian.step_costs`), measured on the batches' own gradients.
+    The result's update has one more array than the model: the Bayesian cost of the round
+    (:func:`~coterie.privacy.bayesian.step_costs`), measured on the gradients of its batches.
     """
 
     sgd: LocalSGD
@@ -40,7 +40,7 @@ class PrivateSGD:
     clip: float
     multiplier: float
     horizon: int
-    """Steps of the whole run, for the Bayesian cost."""
+    """Number of steps of the whole run, for the Bayesian cost."""
     secret: bytes = field(default=b"", repr=False)
 
     def __call__(self, problem: Problem, task: LocalTask, stop: Stop = lambda: False) -> LocalResult:
@@ -53,7 +53,7 @@ class PrivateSGD:
         module = problem.instance(task.state).train()
         parameters = flatten.parameters(module)
         weights = list(parameters.values())
-        velocity = self.sgd.at_rest(weights)
+        velocity = self.sgd.initial_velocity(weights)
         rng = self._generator(task)
         costs, total, seen = np.zeros(len(ORDERS)), 0.0, 0
         for _ in range(self.steps):
@@ -91,7 +91,7 @@ class PrivateSGD:
             try:
                 each, losses = vmap(grad_and_value(loss), (None, 0, 0))(weights, x, y)
             except RuntimeError as error:
-                raise ConfigError(f"this model's gradients cannot be had example by example: {error}") from error
+                raise ConfigError(f"gradients of single examples cannot be computed for this model: {error}") from error
             rows = [each[name].flatten(1) for name in weights]
             lengths = torch.stack([row.square().sum(1) for row in rows]).sum(0).sqrt()
             scales = self.clip / lengths.clamp(min=self.clip)

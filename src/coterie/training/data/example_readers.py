@@ -1,8 +1,8 @@
-"""Readers of examples: data sets, data loaders, arrays and lists of pairs, once or anew in every pass.
+"""Readers of examples from data sets, data loaders, arrays and lists of pairs.
 
-Examples of a torch data set that draws random numbers when it is read (random transforms), and those of a data loader
-with a ``collate_fn`` of its own, are read anew in every pass. All others are read once, into memory. A data loader also
-says how large batches are and whether they are shuffled.
+Most examples are read once into memory. Two kinds are read again in every pass: those of a torch data set that draws
+random numbers (random transforms), and those of a data loader with its own ``collate_fn``. The batch size and the
+shuffling of a data loader become settings of the run.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,30 +20,30 @@ Examples: TypeAlias = Any
 ExampleArrays: TypeAlias = tuple[Inputs, npt.NDArray[Any]]
 
 
-_TRIED = 64  # examples that are read again to see whether they are the same
+_TRIED = 64  # examples that are read a second time to find out whether they change
 _SEED = 1
 
 
 @dataclass(frozen=True, eq=False)
 class ReadExamples:
-    """Examples as they were read, and how to read them again where that gives others."""
+    """Examples that were read, and their source if they change from one reading to the next."""
 
     x: Inputs
     y: npt.NDArray[Any]
     source: ExampleSource | None = None
-    """None where they stay the same, or cannot be read again."""
+    """None if the examples do not change or cannot be read again."""
     loaded: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 
 def read_examples(source: Examples, name: str) -> ExampleArrays:
-    """Read examples into two arrays; :class:`InputError` where they are not equally shaped pairs of numbers."""
+    """Read examples into two arrays. Raise :class:`InputError` unless they are pairs of numbers of equal shapes."""
     read = read_source(source, name)
     return read.x, read.y
 
 
 def read_source(source: Examples, name: str) -> ReadExamples:
-    """Read examples once, and find out whether another reading gives others: then keep where they come from."""
+    """Read examples once. If another reading gives other examples, keep their source."""
     try:
         if isinstance(source, tuple) and are_arrays(source):
             x, y = (np.asarray(part) for part in source)
@@ -63,7 +63,7 @@ def read_source(source: Examples, name: str) -> ReadExamples:
 
 
 def one_hot_labels(y: npt.NDArray[Any]) -> npt.NDArray[np.int64] | None:
-    """Return the place of the only 1 in each row, if every row has one beside zeros; None otherwise."""
+    """Return the index of the 1 in each row if every row is one-hot; None otherwise."""
     if y.ndim != 2 or y.shape[1] < 2 or y.dtype.kind not in "fbiu" or not len(y):
         return None
     if not (((y == 0) | (y == 1)).all() and (np.count_nonzero(y, axis=1) == 1).all()):
@@ -73,7 +73,7 @@ def one_hot_labels(y: npt.NDArray[Any]) -> npt.NDArray[np.int64] | None:
 
 
 def is_image(value: Any) -> bool:  # noqa: ANN401
-    """Tell whether this is a PIL image; importing PIL to say so is not worth it."""
+    """Return whether this is a PIL image, without importing PIL."""
     return hasattr(value, "getbands")
 
 
@@ -85,9 +85,9 @@ def as_image(image: Any) -> InputArray:  # noqa: ANN401
 
 @dataclass(frozen=True)
 class _LoaderForm:
-    """What a data loader says of the examples it covers, in their order and not as they are shuffled.
+    """A data loader's settings and the indices of its examples, in ascending order rather than shuffled.
 
-    An order that changed with torch's random state would give a run that goes on other examples than it began with.
+    If the order changed with torch's random state, a resumed run would have other examples than before.
     """
 
     numbers: tuple[int, ...]
@@ -115,7 +115,7 @@ def _loader_form(loader: Examples, name: str) -> _LoaderForm:
         kind = type(batches).__name__
         with seeded(_SEED):
             found = [number for batch in batches for number in batch]
-        notes.append(f"How the {kind} of {name} forms batches is not kept: training.batch_size says how large they are")
+        notes.append(f"The batches of the {kind} of {name} are not kept: training.batch_size sets their size")
     else:
         sampler = batches.sampler if batches is not None else loader.sampler
         kind = type(sampler).__name__
@@ -127,20 +127,20 @@ def _loader_form(loader: Examples, name: str) -> _LoaderForm:
         )
         if redraws:
             raise InputError(
-                f"{name}: the data loader's {kind} draws other examples in every pass, and clients go through all of "
-                "their own; give the data set itself, or a loader without this sampler"
+                f"{name}: the data loader's {kind} draws other examples in every pass, but a client trains on all its "
+                "examples in every pass; give the data set itself, or a loader without this sampler"
             )
         if isinstance(sampler, SequentialSampler | RandomSampler | SubsetRandomSampler):
             loaded["training.shuffle"] = not isinstance(sampler, SequentialSampler)
         else:
-            notes.append(f"The order of the {kind} of {name} is not kept: training.shuffle says what it is")
+            notes.append(f"The order of the {kind} of {name} is not kept: training.shuffle sets it")
         with seeded(_SEED):
             found = list(sampler)
     numbers = tuple(sorted({int(number) for number in found}))
     if len(numbers) < len(found):
         raise InputError(
-            f"{name}: the data loader's {kind} names an example twice, and clients go through their own once in a "
-            "pass; give the data set itself"
+            f"{name}: the data loader's {kind} repeats an example, but a client trains on each example once per pass; "
+            "give the data set itself"
         )
     if loader.drop_last:
         notes.append(f"The drop_last of the data loader of {name} is not kept: a last, smaller batch is trained on too")
@@ -149,7 +149,7 @@ def _loader_form(loader: Examples, name: str) -> _LoaderForm:
 
 
 def _read_once(pairs: Iterable[Any], name: str) -> ReadExamples:
-    """Read what comes one after the other and may not come again."""
+    """Read a sequence of pairs that may not be readable a second time."""
     if isinstance(pairs, list | tuple):
         return ReadExamples(*_stacked(pairs))
     from coterie.training.data.generators import generator_states, seeded
@@ -158,12 +158,12 @@ def _read_once(pairs: Iterable[Any], name: str) -> ReadExamples:
         before = generator_states()
         x, y = _stacked(pairs)
         drew = generator_states() != before
-    note = f"The examples of {name} have no numbers and are read once: what is random in them is drawn once"
+    note = f"The examples of {name} have no index and are read once, so their random transforms are drawn once"
     return ReadExamples(x, y, notes=(note,) if drew else ())
 
 
 def _read_numbered(items: Examples, form: _LoaderForm, name: str) -> ReadExamples:
-    """Read the examples of a torch data set, some of them more than once."""
+    """Read the examples of a torch data set, and some of them again to find out whether they change."""
     from coterie.training.data.generators import generator_states, seeded
 
     def one(number: int) -> Any:  # noqa: ANN401 - an input and a target
@@ -185,9 +185,9 @@ def _read_numbered(items: Examples, form: _LoaderForm, name: str) -> ReadExample
         first = again(number, _SEED)
         if again(number, _SEED) != first:
             raise InputError(
-                f"{name}: example {number} is another whenever it is read, whatever torch, numpy and random are seeded "
-                "with, so that no run could be repeated or resumed; draw from one of their global generators, or read "
-                "the examples once, by list(data_set)"
+                f"{name}: example {number} changes whenever it is read, even with torch, numpy and random seeded, so a "
+                "run could not be repeated or resumed; draw from one of their global generators, or read the examples "
+                "once with list(data_set)"
             )
         fresh = fresh or again(number, _SEED + 1) != first
     return ReadExamples(
@@ -206,7 +206,7 @@ def _inputs(x: npt.NDArray[Any]) -> Inputs:
 
 
 def are_arrays(source: tuple[Any, ...]) -> bool:
-    """Tell whether these are two arrays, inputs and targets, rather than two examples."""
+    """Return whether this is a pair of arrays (inputs and targets) rather than two examples."""
     return len(source) == 2 and all(hasattr(part, "shape") for part in source)
 
 

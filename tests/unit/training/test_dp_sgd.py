@@ -11,9 +11,9 @@ from tests.support.learning import BatchNormNet, blobs, dealt, same, small_probl
 
 from coterie.errors import ConfigError, LocalProtocolError
 from coterie.training import flatten
+from coterie.training.dp_sgd import PrivateSGD
 from coterie.training.executors.processes import InProcess
 from coterie.training.local import LocalResult, LocalSGD, LocalTask, Problem
-from coterie.training.private import PrivateSGD
 from coterie.training.schedules import Curriculum
 from coterie.training.strategies import PrivateDescent, plain_round
 

@@ -22,8 +22,8 @@ from torch.utils.data import Dataset as TorchDataset
 
 from coterie.errors import ConfigError, InputError
 from coterie.training.data.datasets import Dataset, load
-from coterie.training.data.own import from_anything, from_clients, from_torch
-from coterie.training.data.reading import read_examples
+from coterie.training.data.example_readers import read_examples
+from coterie.training.data.user_data import from_anything, from_clients, from_torch
 
 X, Y = np.arange(12, dtype=np.float32).reshape(6, 2), np.arange(6) % 3
 TENSORS = TensorDataset(torch.from_numpy(X), torch.from_numpy(Y))
@@ -82,8 +82,8 @@ class Restless(TorchDataset[Any]):
             "WeightedRandomSampler draws other examples",
         ),
         (DataLoader(TENSORS, sampler=RandomSampler(TENSORS, replacement=True)), "RandomSampler draws other examples"),
-        (DataLoader(TENSORS, sampler=[0, 1, 1]), "list names an example twice"),
-        (Restless(), r"example 0 is another whenever it is read.*list\(data_set\)"),
+        (DataLoader(TENSORS, sampler=[0, 1, 1]), "list repeats an example"),
+        (Restless(), r"example 0 changes whenever it is read.*list\(data_set\)"),
     ],
 )
 def test_what_a_run_cannot_keep_is_refused(source: Any, wrong: str) -> None:  # noqa: ANN401
@@ -102,7 +102,7 @@ def test_what_a_loader_does_otherwise_is_said() -> None:
     ]
     grouped = from_torch(DataLoader(TENSORS, batch_sampler=[[1, 2], [4]]))
     assert np.array_equal(grouped.train_x, X[[1, 2, 4]])
-    assert "forms batches is not kept" in grouped.notes[0]
+    assert "The batches of the" in grouped.notes[0]
     assert not grouped.loaded
 
 
@@ -237,9 +237,9 @@ def test_a_column_can_be_chosen_and_fractions_make_a_regression(tmp_path: Path) 
         ("bad.csv", b"0.5,1.5,2\n1,2,0\n", r"begins with numbers \(0.5, 1.5, 2\); its first line has to name"),
         ("bad.csv", b"a,b,c\n1,2\n", "3 names of columns and 2"),
         ("bad.csv", b"a,b\n", "no rows"),
-        ("bad.npz", b"PK", "bad.npz is no npz file, as numpy.savez writes them$"),
-        ("bad.npz", b"\x93NUMPY", "bad.npz is no npz file"),
-        ("ann.csv", b"a,b,c\n1,2,3\n", "two files of 'ann'"),
+        ("bad.npz", b"PK", "bad.npz is not an npz file as numpy.savez writes it$"),
+        ("bad.npz", b"\x93NUMPY", "bad.npz is not an npz file"),
+        ("ann.csv", b"a,b,c\n1,2,3\n", "two files for client 'ann'"),
     ],
 )
 def test_files_that_are_wrong_are_named(tmp_path: Path, file: str, content: bytes, wrong: str) -> None:
@@ -254,7 +254,7 @@ def test_columns_in_another_order_are_refused(tmp_path: Path) -> None:
     assert load("client-files", tmp_path).train_x.shape == (4, 2)
     for name in ("bob", "test"):
         (tmp_path / f"{name}.csv").write_text("dose,age,ill\n1,50,0\n2,60,1\n")
-        with pytest.raises(InputError, match=rf"{name}.csv has the columns dose, age, ill, and ann.csv has age, dose"):
+        with pytest.raises(InputError, match=rf"{name}.csv has the columns dose, age, ill, but ann.csv has age, dose"):
             load("client-files", tmp_path)
         (tmp_path / f"{name}.csv").unlink()
 

@@ -1,9 +1,9 @@
-"""Frozen features: pictures seen through random convolutions that nobody trains.
+"""Features of pictures from random convolutions that are not trained.
 
-The CGD paper retrains the last layer of a ResNet-56 that had learnt CIFAR-100. Nothing of that kind comes with this
-library or can be had offline. What takes its place learnt from nothing at all: filters of independent normal numbers,
-a ReLU, and the mean over each quarter of the picture. It gives as many features, 64, and far worse ones, so that
-accuracies on it must not be compared with the paper's, only with each other.
+The CGD paper retrains the last layer of a ResNet-56 pretrained on CIFAR-100. No such network comes with this library
+or is available offline. It is replaced by untrained features: filters of independent normal numbers, a ReLU, and the
+mean over each quarter of the picture. There are as many features (64), but they are far worse. Accuracies must be
+compared with each other only, not with the paper's.
 """
 
 import numpy as np
@@ -20,21 +20,23 @@ _BATCH = 1000
 
 
 def random_features(pictures: Dataset, seed: int = 0) -> Dataset:
-    """Return the same examples with 64 features for each picture, scaled by mean and deviation over the training ones.
+    """Return the same examples with 64 features for each picture, standardised by the training examples.
 
-    The filters depend on ``seed`` alone: they are the same for all participants, and public.
+    The filters depend on ``seed`` only. They are public and the same for all participants.
     """
     channels = pictures.input_shape[0]
     filters = stream(seed, "frozen filters").standard_normal((FEATURES // _QUARTERS, channels, _SIDE, _SIDE))
     weights = torch.from_numpy(filters.astype(np.float32))
-    train, test = (_seen(x, weights) for x in (pictures.train_x, pictures.test_x))
+    train, test = (_features(x, weights) for x in (pictures.train_x, pictures.test_x))
     mean, deviation = train.mean(axis=0), train.std(axis=0)
     name, classes = f"{pictures.name}-features", pictures.classes
     train, test = (train - mean) / deviation, (test - mean) / deviation
     return Dataset(name, train, pictures.train_y, test, pictures.test_y, classes)
 
 
-def _seen(pictures: np.ndarray[tuple[int, ...], np.dtype[np.float32 | np.int64]], weights: torch.Tensor) -> InputArray:
+def _features(
+    pictures: np.ndarray[tuple[int, ...], np.dtype[np.float32 | np.int64]], weights: torch.Tensor
+) -> InputArray:
     found = []
     with one_thread(), torch.inference_mode():
         for start in range(0, len(pictures), _BATCH):

@@ -1,7 +1,7 @@
-"""Examples that are read anew in every pass, so that random transforms act as they do in a torch training loop.
+"""Examples that are read again in every pass, so that random transforms work as in a torch training loop.
 
-Whatever a transform draws, from torch's, numpy's or Python's global generator, is decided by torch's generator, which
-is seeded for each client and round: a run can be repeated, and goes on after a crash, to the same bits.
+All global generators (torch, numpy, Python) are seeded from torch's generator, which is seeded for each client and
+round. A run can therefore be repeated, and resumed after a crash, with the same bits.
 """
 
 import hashlib
@@ -14,27 +14,27 @@ from torch.utils.data import default_collate
 from coterie.cohorts.circles import Indices
 from coterie.errors import InputError
 from coterie.training.data.dataset import ExampleSource
+from coterie.training.data.example_readers import as_image, is_image, one_hot_labels
 from coterie.training.data.generators import others_seeded
-from coterie.training.data.reading import as_image, is_image, one_hot_labels
 from coterie.training.local import ArrayData, Batch
 
 
 class FreshData:
-    """Examples from sources, one after the other, each read when a batch needs it."""
+    """Examples from a list of sources, each read when a batch needs it."""
 
     def __init__(self, sources: Sequence[ExampleSource], first: ArrayData, *, labelled: bool) -> None:
-        """Take sources whose examples were ``first`` when they were read under a fixed seed."""
+        """Take the sources, and the examples ``first`` as read from them under a fixed seed."""
         self._sources, self._labelled = tuple(sources), labelled
         self._ends = np.cumsum([len(source.numbers) for source in self._sources])
         self._whole = first.x.dtype == np.int64
         self.digest = hashlib.sha256(first.x.data).digest() + hashlib.sha256(first.y.data).digest()
-        """What tells other examples from these."""
+        """A digest of the examples, by which other examples are detected."""
 
     def __len__(self) -> int:
         return int(self._ends[-1])
 
     def batch(self, indices: Indices) -> Batch:
-        """Read these examples; what their transforms draw follows from torch's generator."""
+        """Read these examples. The draws of their transforms depend on torch's generator only."""
         places = np.searchsorted(self._ends, indices, side="right")
         with others_seeded(int(torch.randint(2**62, ()))):
             parts = [self._read(place, indices[places == place]) for place in np.unique(places)]
@@ -60,7 +60,7 @@ class FreshData:
     def _targets(self, y: torch.Tensor) -> torch.Tensor:
         if not self._labelled:
             return y.to(torch.float32).reshape(len(y), -1)
-        if y.dim() == 2:  # one-hot rows, or the shares of mixed examples, which cross entropy takes as they are
+        if y.dim() == 2:  # one-hot rows or mixed labels: cross entropy takes both
             labels = one_hot_labels(y.numpy())
             return y.to(torch.float32) if labels is None else torch.from_numpy(labels)
         return y.to(torch.int64)

@@ -1,11 +1,10 @@
-"""Examples that users bring along: torch data sets, data loaders, arrays, columns, and a set of them for each client.
+"""Data supplied by the user: torch data sets, data loaders, arrays and columns, for all clients or for each one.
 
-Examples are (input, target) pairs. They are read once, into memory, and taken as they come, with three exceptions. PIL
-images (of 8 bits) become channels x height x width from 0 to 1. Signed whole numbers stay whole, as tokens must; all
-other inputs become float32. Targets of whole-number type are labels, and so are one-hot rows; other targets are those
-of a regression.
+Examples are (input, target) pairs. They are read once into memory and used unchanged, with three exceptions. PIL
+images (8 bits) become channels x height x width from 0 to 1. Signed integers stay integers, as tokens must; all other
+inputs become float32. Targets of an integer type and one-hot rows are labels; other targets are those of a regression.
 
-:mod:`coterie.training.data.reading` says which examples are read anew in every pass instead.
+:mod:`coterie.training.data.example_readers` describes which examples are read again in every pass.
 """
 
 import math
@@ -17,13 +16,13 @@ import numpy.typing as npt
 
 from coterie.errors import ConfigError, InputError
 from coterie.training.data.dataset import Dataset, ExampleSource, Inputs
-from coterie.training.data.reading import Examples, ReadExamples, are_arrays, one_hot_labels, read_source
+from coterie.training.data.example_readers import Examples, ReadExamples, are_arrays, one_hot_labels, read_source
 
 
 def from_torch(
     train: Examples, test: Examples = None, *, classes: int | None = None, name: str = "custom", one_hot: bool = True
 ) -> Dataset:
-    """Take the examples of two torch data sets, or of anything alike; labels are of ``classes``, or as occur.
+    """Read two torch data sets, or other sources of examples. By default ``classes`` is the largest label plus 1.
 
     With ``one_hot``, targets that are rows with a single 1 are labels; otherwise they are numbers.
     """
@@ -38,7 +37,7 @@ def from_clients(
     name: str = "custom",
     one_hot: bool = True,
 ) -> Dataset:
-    """Take the examples of each client, by its name or in a list; see :func:`from_torch`."""
+    """Read the examples of each client, given by name or as a list; see :func:`from_torch`."""
     if not isinstance(clients, Mapping):
         clients = dict(zip(client_names(len(clients)), clients, strict=True))
     read = {client: read_source(held, f"{name}, {client}") for client, held in clients.items()}
@@ -64,10 +63,10 @@ def from_huggingface(
     classes: int | None = None,
     name: str = "custom",
 ) -> Dataset:
-    """Take two columns of two splits of a Hugging Face ``DatasetDict``.
+    """Read two columns of two splits of a Hugging Face ``DatasetDict``.
 
-    With flwr-datasets: ``{split: federated.load_split(split) for split in ("train", "test")}``. Anything that is
-    indexed by split and then by column will do.
+    With flwr-datasets: ``{split: federated.load_split(split) for split in ("train", "test")}``. Any object that is
+    indexed by split and then by column works.
     """
 
     def pairs(split: str) -> Iterable[Any]:
@@ -80,9 +79,9 @@ def from_huggingface(
 
 
 def from_anything(given: Any, *, classes: int | None = None, name: str = "custom") -> Dataset:  # noqa: ANN401
-    """Take what a function returns: a data set, examples, or a dictionary of them by client; or that and a test set.
+    """Read a user function's result: a data set, examples, or examples by client; optionally a test set.
 
-    Two arrays are the inputs and the targets of examples; any other two things are what to train on and a test set.
+    A pair of arrays is the inputs and targets of examples. Any other pair is the training data and the test set.
     """
     if isinstance(given, Dataset):
         return given
@@ -93,7 +92,7 @@ def from_anything(given: Any, *, classes: int | None = None, name: str = "custom
 
 
 def client_names(count: int) -> list[str]:
-    """Return names for clients that have none."""
+    """Return default names for ``count`` clients."""
     width = len(str(count))
     return [f"client-{number:0{width}}" for number in range(1, count + 1)]
 
@@ -146,7 +145,7 @@ def _dataset(
 
 
 class ExamplePairs:
-    """Examples in two arrays, by number."""
+    """Examples in two arrays, indexed by number."""
 
     def __init__(self, x: Inputs, y: npt.NDArray[Any]) -> None:
         self._x, self._y = x, y
@@ -156,7 +155,7 @@ class ExamplePairs:
 
 
 def _sources(parts: Sequence[ReadExamples]) -> tuple[ExampleSource, ...]:
-    """Return where all examples are read from, if some are to be read anew."""
+    """Return the sources of all examples if any source must be read again in every pass."""
     if not any(part.source for part in parts):
         return ()
     return tuple(
@@ -165,7 +164,7 @@ def _sources(parts: Sequence[ReadExamples]) -> tuple[ExampleSource, ...]:
 
 
 def _loaded(read: Mapping[str, ReadExamples]) -> dict[str, dict[str, Any]]:
-    """Return what the loaders say, by setting and then by client."""
+    """Return the settings taken from loaders, by setting and then by client."""
     keys = dict.fromkeys(key for one in read.values() for key in one.loaded)
     return {key: {client: one.loaded[key] for client, one in read.items() if key in one.loaded} for key in keys}
 

@@ -37,9 +37,14 @@ from coterie.reproduce import declarations
 from coterie.reproduce.experiment import Experiment, Job, JobContext, Record
 from coterie.runs.algorithms import ALGORITHMS
 from coterie.runs.algorithms.fedavg import FederatedAveraging
+from coterie.runs.engine.run import TrainingRun
+from coterie.runs.records.record import RoundRecord
+from coterie.runs.records.stop import Stop
 from coterie.runs.records.summary import Summary
+from coterie.runs.report.observers import Observer
 from coterie.runs.sections.base import Positive, Section
 from coterie.runs.settings.config import RunConfig, add_sections
+from coterie.runs.settings.toml import load_config
 from coterie.settings import Option, Settings
 from coterie.training.data.dataset import Dataset
 from coterie.training.data.datasets import DATASETS, Source
@@ -465,3 +470,27 @@ def test_without_rows_all_of_them_are_unknown(coterie: Command, run: Command) ->
         ("reproduce", "coins"),
     ):
         assert coterie(*command).status == 2, command
+
+
+# A change without a table: a reason to end a run.
+
+
+class Budget(Observer):
+    """Ends a run that has spent more than so much epsilon."""
+
+    def __init__(self, most: float) -> None:
+        self._most = most
+
+    def after_round(self, record: RoundRecord) -> Stop | None:
+        spent = record.epsilon or 0.0
+        return Stop(f"epsilon is {spent:.3g}, and the budget {self._most:g}") if spent > self._most else None
+
+
+def test_a_budget_ends_a_run(tmp_path: Path) -> None:
+    config = load_config(None, [*SMALL, "rounds=9", "noise.kind=skellam", "noise.multiplier=2.0"])
+    unlimited = TrainingRun.begin(tmp_path / "unlimited", config).play()
+    spent = [record.epsilon or 0.0 for record in unlimited.records]
+    stopped = TrainingRun.begin(tmp_path / "stopped", config, observers=[Budget(spent[2])]).play()
+    assert stopped.summary.rounds == 4, "the first round after which more is spent"
+    assert "and the budget" in stopped.summary.stopped
+    assert "and the budget" in (tmp_path / "stopped" / "report.html").read_text()

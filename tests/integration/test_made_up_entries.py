@@ -32,6 +32,7 @@ from coterie.graphs.search import Guarantee, search_harary
 from coterie.graphs.table import TOPOLOGIES, TopologyKind
 from coterie.graphs.topology import Graph, Harary
 from coterie.privacy.distributions import DISTRIBUTIONS, Skellam
+from coterie.reports.charts import Figure
 from coterie.reports.findings import Findings, Table
 from coterie.reproduce import declarations
 from coterie.reproduce.experiment import Experiment, Job, JobContext, Record
@@ -41,6 +42,7 @@ from coterie.runs.engine.run import TrainingRun
 from coterie.runs.records.record import RoundRecord
 from coterie.runs.records.stop import Stop
 from coterie.runs.records.summary import Summary
+from coterie.runs.report.figures import FIGURES, Captioned, PageContents, PageFigure
 from coterie.runs.report.observers import Observer
 from coterie.runs.sections.base import Positive, Section
 from coterie.runs.settings.config import RunConfig, add_sections
@@ -470,6 +472,20 @@ def test_without_rows_all_of_them_are_unknown(coterie: Command, run: Command) ->
         ("reproduce", "coins"),
     ):
         assert coterie(*command).status == 2, command
+
+
+# A figure on the page of a run.
+
+
+def test_a_figure_is_on_the_page(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def draw(page: PageContents) -> Captioned:
+        return Captioned(Figure([], {}, 100, "Nothing."), f"A made-up figure of {len(page.records)} rounds.")
+
+    monkeypatch.setitem(FIGURES, "made-up", PageFigure("costs", draw))
+    assert run().status == 0
+    page = Path("run/report.html").read_text()
+    assert 'id="plot-made-up"' in page
+    assert "A made-up figure of 2 rounds." in page.split("<h2>Costs</h2>")[1].split("<h2>")[0]
 
 
 # A change without a table: a reason to end a run.

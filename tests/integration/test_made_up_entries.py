@@ -32,14 +32,21 @@ from coterie.graphs.search import Guarantee, search_harary
 from coterie.graphs.table import TOPOLOGIES, TopologyKind
 from coterie.graphs.topology import Graph, Harary
 from coterie.privacy.distributions import DISTRIBUTIONS, Skellam
+from coterie.reports.charts import Figure
 from coterie.reports.findings import Findings, Table
 from coterie.reproduce import declarations
 from coterie.reproduce.experiment import Experiment, Job, JobContext, Record
 from coterie.runs.algorithms import ALGORITHMS
 from coterie.runs.algorithms.fedavg import FederatedAveraging
+from coterie.runs.engine.run import TrainingRun
+from coterie.runs.records.record import RoundRecord
+from coterie.runs.records.stop import Stop
 from coterie.runs.records.summary import Summary
+from coterie.runs.report.figures import FIGURES, Captioned, PageContents, PageFigure
+from coterie.runs.report.observers import Observer
 from coterie.runs.sections.base import Positive, Section
 from coterie.runs.settings.config import RunConfig, add_sections
+from coterie.runs.settings.toml import load_config
 from coterie.settings import Option, Settings
 from coterie.training.data.dataset import Dataset
 from coterie.training.data.datasets import DATASETS, Source
@@ -465,3 +472,41 @@ def test_without_rows_all_of_them_are_unknown(coterie: Command, run: Command) ->
         ("reproduce", "coins"),
     ):
         assert coterie(*command).status == 2, command
+
+
+# A figure on the page of a run.
+
+
+def test_a_figure_is_on_the_page(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def draw(page: PageContents) -> Captioned:
+        return Captioned(Figure([], {}, 100, "Nothing."), f"A made-up figure of {len(page.records)} rounds.")
+
+    monkeypatch.setitem(FIGURES, "made-up", PageFigure("costs", draw))
+    assert run().status == 0
+    page = Path("run/report.html").read_text()
+    assert 'id="plot-made-up"' in page
+    assert "A made-up figure of 2 rounds." in page.split("<h2>Costs</h2>")[1].split("<h2>")[0]
+
+
+# A change without a table: a reason to end a run.
+
+
+class Budget(Observer):
+    """Ends a run that has spent more than so much epsilon."""
+
+    def __init__(self, most: float) -> None:
+        self._most = most
+
+    def after_round(self, record: RoundRecord) -> Stop | None:
+        spent = record.epsilon or 0.0
+        return Stop(f"epsilon is {spent:.3g}, and the budget {self._most:g}") if spent > self._most else None
+
+
+def test_a_budget_ends_a_run(tmp_path: Path) -> None:
+    config = load_config(None, [*SMALL, "rounds=9", "noise.kind=skellam", "noise.multiplier=2.0"])
+    unlimited = TrainingRun.begin(tmp_path / "unlimited", config).play()
+    spent = [record.epsilon or 0.0 for record in unlimited.records]
+    stopped = TrainingRun.begin(tmp_path / "stopped", config, observers=[Budget(spent[2])]).play()
+    assert stopped.summary.rounds == 4, "the first round after which more is spent"
+    assert "and the budget" in stopped.summary.stopped
+    assert "and the budget" in (tmp_path / "stopped" / "report.html").read_text()

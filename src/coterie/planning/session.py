@@ -188,7 +188,7 @@ def recommend(
         candidates = [(found, search.complete)]
         notes.append(remark)
     elif topology == "auto" and active and clients <= COMPLETE_CLIENTS:
-        candidates = [search.find("complete")]
+        candidates = [(search.find_complete(), search.complete)]
     elif topology in ("auto", "cheapest"):
         candidates = [search.find(name) for name in known]
     else:
@@ -266,8 +266,8 @@ class _Search:
         On the complete graph nothing is left to chance but how many clients are lost, so that its sums may miss as many
         as leave two honest clients in them. It is taken where no sparse graph meets the targets.
         """
-        everybody = self._find_complete()
-        if name == "complete" or self._sparse is None or everybody.reliability_failure_log2 > -self._bits:
+        everybody = self.find_complete()
+        if TOPOLOGIES[name].complete or self._sparse is None or everybody.reliability_failure_log2 > -self._bits:
             return everybody, self.complete
         try:
             found = searches()[name](self._sparse)
@@ -277,7 +277,7 @@ class _Search:
             return everybody, self.complete
         return found, self._sparse
 
-    def _find_complete(self) -> Guarantee:
+    def find_complete(self) -> Guarantee:
         """Return a majority, and more shares than colluders hold; a lower threshold if the target needs one."""
         model = self.complete
         usual = assess(model, Complete(), max(majority_threshold(model.clients), model.colluding + 1))

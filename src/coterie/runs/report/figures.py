@@ -1,17 +1,27 @@
-"""The plots of a training run, as data for :mod:`coterie.reports.html`."""
+"""The plots of a training run, as data for :mod:`coterie.reports.html`, and the table of those on its page.
 
-from collections.abc import Mapping, Sequence
+A new figure is a function, and its row in :data:`FIGURES`: the section of the page, the figure and its caption.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from coterie.auditing import figures as audit_figures
 from coterie.auditing.figures import sample
+from coterie.auditing.findings import AuditReport
+from coterie.auditing.logs import Participation
+from coterie.auditing.verdict import Requirement
 from coterie.cohorts.outcome import Outcome
 from coterie.reports.charts import Figure, text
+from coterie.runs.algorithms import algorithm_of
 from coterie.runs.records.record import RoundRecord
+from coterie.runs.records.summary import Summary
 from coterie.runs.records.yardstick import Yardstick
-from coterie.runs.report.forecasts import Course, last_hours
+from coterie.runs.report.forecasts import Course, last_hours, shown
 
 _POINTS = 1000  # more rounds than these are thinned out
 _BARS = 200  # more rounds than these share a bar
@@ -247,3 +257,150 @@ def _known(records: Sequence[RoundRecord], column: str) -> bool:
 def _value(record: RoundRecord, column: str) -> float | None:
     value: float | None = getattr(record, column)
     return value
+
+
+# The figures of the page.
+
+
+@dataclass(frozen=True, eq=False)
+class PageContents:
+    """What the figures of a page are drawn from."""
+
+    summary: Summary
+    records: Sequence[RoundRecord]
+    courses: Sequence[Course]
+    participation: Participation | None = None
+    """Who was aggregated in which round, and its audit; None if nobody was."""
+    report: AuditReport | None = None
+
+    @property
+    def audit(self) -> tuple[Participation, AuditReport, audit_figures.RoundAxis] | None:
+        """The participation, its audit and the axis of rounds; None if nobody was aggregated."""
+        if self.participation is None or self.report is None:
+            return None
+        return self.participation, self.report, audit_figures.RoundAxis(self.participation.rounds)
+
+
+class Captioned(NamedTuple):
+    """A figure with its caption."""
+
+    figure: Figure
+    caption: str
+
+
+class PageFigure(NamedTuple):
+    """A figure of the page: its section, and the function that draws it; None means that there is nothing to draw."""
+
+    section: str
+    draw: Callable[[PageContents], Captioned | None]
+
+
+def _learning(page: PageContents) -> Captioned | None:
+    if not page.records:
+        return None
+    yardstick, curves = page.summary.yardstick, algorithm_of(page.summary.config).curves
+    caption = "On test examples that no client has."
+    if yardstick.rules:
+        caption += " The dashed line is the best forecast that learns nothing."
+    if failures(page.records):
+        caption += " A cross marks a round without a result: the model did not change."
+    caption += " Drag over any plot to zoom in; double-click to zoom out."
+    return Captioned(learning(page.records, yardstick, curves), caption)
+
+
+def _forecasts(page: PageContents) -> Captioned | None:
+    if not page.courses:
+        return None
+    scaled = " of the scaled values" if page.summary.yardstick.scaling else ""
+    return Captioned(
+        forecasts(shown(page.courses)),
+        "The last week of the tests, each hour forecast from the hours before it: the series that was forecast best, "
+        f"the middle one and the worst, by mean squared error{scaled}.",
+    )
+
+
+def _privacy(page: PageContents) -> Captioned | None:
+    if page.audit is None or page.summary.config.aggregation.kind != "secure":
+        return None
+    _, report, rounds = page.audit
+    caption = (
+        "Strong T of all rounds so far: whatever is computed from the sums that the ledger records, each client stays "
+        "mixed with at least T − 1 others. The dashed line is the T that the ledger requires before any sum is opened."
+    )
+    if page.summary.promise.cut:
+        caption += (
+            " Sums of parts of a session, which a malicious server can learn on a sparse graph, are not included."
+        )
+    return Captioned(audit_figures.privacy(report, rounds, Requirement(page.summary.promise.circle)), caption)
+
+
+def _spending(page: PageContents) -> Captioned | None:
+    if page.summary.epsilon is None or not page.records:
+        return None
+    figure = spending(page.records, page.summary.config.noise.delta)
+    return Captioned(figure, "The epsilon spent after each round. It assumes the following.")
+
+
+def _cohorts(page: PageContents) -> Captioned | None:
+    if not any(record.selected for record in page.records):
+        return None
+    return Captioned(
+        cohorts(page.records),
+        "The clients selected for each round: aggregated, excluded because one of their circle had dropped out, "
+        "dropped out themselves, or present in a round that ended without a result. A circle is summed whole or not at "
+        "all: otherwise the difference of two rounds would reveal who dropped out.",
+    )
+
+
+def _participation(page: PageContents) -> Captioned | None:
+    if page.audit is None:
+        return None
+    participation, report, rounds = page.audit
+    figure, caption = audit_figures.participation_map(participation, report.exposed, rounds)
+    caption += (
+        " Clients that were always aggregated together are next to each other: broad bands protect, single rows do not."
+    )
+    if page.summary.exposed:
+        caption += " A dot marks the round from which a client is exposed."
+    return Captioned(figure, caption)
+
+
+def _frequency(page: PageContents) -> Captioned | None:
+    if page.audit is None:
+        return None
+    figure, caption = audit_figures.frequency(page.audit[1])
+    return Captioned(figure, f"{caption} The fairness gap F is the distance between the highest and the lowest bar.")
+
+
+def _times(page: PageContents) -> Captioned | None:
+    if not page.records:
+        return None
+    return Captioned(
+        times(page.records),
+        "Training is the time that protection waited for clients to train; protection is all other time of secure "
+        "aggregation, for all clients and the server, on one machine.",
+    )
+
+
+def _traffic(page: PageContents) -> Captioned | None:
+    if not any(record.selected for record in page.records):
+        return None
+    return Captioned(
+        traffic(page.records),
+        "All clients of a round together. Sending the model to the clients is not included; it costs the same without "
+        "protection.",
+    )
+
+
+FIGURES = {
+    "learning": PageFigure("quality", _learning),
+    "forecasts": PageFigure("forecasts", _forecasts),
+    "privacy": PageFigure("privacy", _privacy),
+    "spending": PageFigure("noise", _spending),
+    "cohorts": PageFigure("clients", _cohorts),
+    "participation": PageFigure("fairness", _participation),
+    "frequency": PageFigure("fairness", _frequency),
+    "times": PageFigure("costs", _times),
+    "traffic": PageFigure("costs", _traffic),
+}
+"""The figures of the page, in the order of each section; the sections are those of the template."""

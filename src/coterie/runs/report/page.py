@@ -1,20 +1,20 @@
 """The page on a run, ``report.html``: quality, privacy, fairness and costs."""
 
+from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
-from coterie.auditing import figures as audit_figures
 from coterie.auditing.auditor import Auditor, audit
-from coterie.auditing.findings import AuditReport
 from coterie.auditing.logs import Participation
-from coterie.auditing.verdict import Measure, Requirement
+from coterie.auditing.verdict import Measure
 from coterie.reports.charts import Figure
 from coterie.reports.html import render
 from coterie.reports.words import Level, duration, size
 from coterie.runs.algorithms import algorithm_of
 from coterie.runs.records.record import RoundRecord
 from coterie.runs.records.summary import Summary
-from coterie.runs.report import figures as run_figures
-from coterie.runs.report.forecasts import Course, shown
+from coterie.runs.report.figures import FIGURES, PageContents, failures
+from coterie.runs.report.forecasts import Course
 from coterie.runs.report.words import in_words
 from coterie.runs.settings.toml import to_toml
 
@@ -36,17 +36,7 @@ def run_page(
     audited here.
     """
     words = dict(in_words(summary))
-    figures: dict[str, Figure] = {}
-    captions: dict[str, str] = {}
-    report: AuditReport | None = None
-    if records:
-        figures["learning"] = run_figures.learning(records, summary.yardstick, algorithm_of(summary.config).curves)
-        figures["times"] = run_figures.times(records)
-    if courses:
-        figures["forecasts"] = run_figures.forecasts(shown(courses))
-    if any(record.selected for record in records):
-        figures["cohorts"] = run_figures.cohorts(records)
-        figures["traffic"] = run_figures.traffic(records)
+    contents = PageContents(summary, records, courses)
     if any(record.aggregated for record in records):
         participation = _participation(clients, records)
         report = (
@@ -54,17 +44,14 @@ def run_page(
             if auditor
             else audit(participation, weak_budget_seconds=_WEAK_SECONDS)
         )
-        rounds = audit_figures.RoundAxis(participation.rounds)
-        if summary.config.aggregation.kind == "secure":
-            promise = Requirement(summary.promise.circle)
-            figures["privacy"] = audit_figures.privacy(report, rounds, promise)
-        figures["participation"], captions["participation"] = audit_figures.participation_map(
-            participation, report.exposed, rounds
-        )
-        figures["frequency"], captions["frequency"] = audit_figures.frequency(report)
-    if summary.epsilon is not None and records:
-        figures["spending"] = run_figures.spending(records, summary.config.noise.delta)
-    failed = run_figures.failures(records)
+        contents = replace(contents, participation=participation, report=report)
+    figures: dict[str, Figure] = {}
+    sections: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
+    for name, row in FIGURES.items():
+        if (drawn := row.draw(contents)) is not None:
+            figures[name] = drawn.figure
+            sections[row.section].append((name, drawn.caption))
+    failed = failures(records)
     return render(
         "coterie.runs.report",
         "run.html.j2",
@@ -75,9 +62,8 @@ def run_page(
         words=words,
         particulars=[said for about, said in algorithm_of(summary.config).words(summary) if about != "Privacy"],
         measures=_measures(summary),
-        captions=captions,
+        sections=sections,
         courses=courses,
-        drawn=set(figures),
         folder=folder,
         settings=to_toml(summary.config),
         failures=failed[:_FAILURES],

@@ -110,7 +110,7 @@ class HookedFederation(LocalFederation):
         """Make a kind of statement, such as ``DELETE ON message_ins``, fail in the SuperLink's database.
 
         The SuperLink then answers with HTTP 500, as it does if it finds its database locked for too long. A lock would
-        end the SuperNodes as well, because Flower's do not try again.
+        disconnect the SuperNodes as well, because Flower's do not try again after HTTP 500.
         """
         with contextlib.closing(sqlite3.connect(self.database, timeout=SECONDS)) as database:
             database.execute(f"CREATE TRIGGER fault BEFORE {statement} BEGIN SELECT * FROM missing; END")  # noqa: S608

@@ -6,8 +6,12 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import TracebackType
 from typing import Any
+
+from tests.support.proxy import Proxy
 
 from coterie.bench.loopback import LocalFederation, LocalProcess, until
 from coterie.cohorts.ledger import Ledger
@@ -19,14 +23,20 @@ CONNECTED = "SuperNode ID:"
 
 
 class HookedFederation(LocalFederation):
-    """A SuperLink and SuperNodes that run the hooked app, with TLS and authentication if that is wanted."""
+    """A SuperLink and SuperNodes that run the hooked app.
 
-    def __init__(self, folder: Path, *, simulation: bool = False, authenticated: bool = False) -> None:
+    Options are TLS with authentication, and a proxy between ServerApps and the SuperLink. Nodes do not use the proxy.
+    """
+
+    def __init__(
+        self, folder: Path, *, simulation: bool = False, authenticated: bool = False, proxied: bool = False
+    ) -> None:
         super().__init__(folder, simulation=simulation)
         self.nodes: dict[str, LocalProcess] = {}
         self.superlink: LocalProcess
         self._link_options, self._node_options = ["--insecure"], ["--insecure"]
         self._keys = folder / "keys" if authenticated else None
+        self.database = folder / "flwr" / "state.db"
         self.places = folder / "places"
         self.places.mkdir()
         if self._keys:
@@ -36,9 +46,27 @@ class HookedFederation(LocalFederation):
             self._link_options = ["--enable-supernode-auth", f"--ssl-ca-certfile={authority}"]
             self._link_options += [f"--ssl-certfile={self._keys}/link.pem", f"--ssl-keyfile={self._keys}/link.key"]
             self._node_options = [f"--root-certificates={authority}"]
+        self._proxy = Proxy(self.port) if proxied else None
+        if self._proxy:
+            self._link_options += ["--isolation=process"]  # so that it starts no ServerApps itself
+
+    @property
+    def proxy(self) -> Proxy:
+        assert self._proxy is not None, "the federation was made without a proxy"
+        return self._proxy
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        if self._proxy:
+            self._proxy.cut()
 
     def start_superlink(self, *options: str) -> LocalProcess:
         self.superlink = super().start_superlink(*self._link_options, *options)
+        if self._proxy:
+            address = f"--runtime-api-address=127.0.0.1:{self._proxy.port}"
+            self.start("superexec", "flower-superexec", "--insecure", address)
         return self.superlink
 
     def start_node(self, number: int, size: int, *options: str, **config: str | int) -> LocalProcess:
@@ -70,6 +98,31 @@ class HookedFederation(LocalFederation):
     def hold(self, who: str, step: str, when: str) -> "Hold":
         """Hold a process when it comes to a place of the hooked app."""
         return Hold(self.places / f"{who}.{step}.{when}")
+
+    @property
+    def replies(self) -> int:
+        """How many replies are at the SuperLink and were not fetched."""
+        with contextlib.closing(sqlite3.connect(self.database)) as database:
+            return int(database.execute("SELECT count(*) FROM message_res WHERE delivered_at = ''").fetchone()[0])
+
+    @contextlib.contextmanager
+    def failing(self, statement: str) -> Iterator[None]:
+        """Make a kind of statement, such as ``DELETE ON message_ins``, fail in the SuperLink's database.
+
+        The SuperLink then answers with HTTP 500, as it does if it finds its database locked for too long. A lock would
+        disconnect the SuperNodes as well, because Flower's do not try again after HTTP 500.
+        """
+        with contextlib.closing(sqlite3.connect(self.database, timeout=SECONDS)) as database:
+            database.execute(f"CREATE TRIGGER fault BEFORE {statement} BEGIN SELECT * FROM missing; END")  # noqa: S608
+            try:
+                yield
+            finally:
+                database.execute("DROP TRIGGER fault")
+
+    def answers(self, who: str, step: str) -> int:
+        """How many answers a node made in a step, in all rounds."""
+        lines = (self.places / f"{who}.answers").read_text().splitlines()
+        return sum(json.loads(line)["step"] == step for line in lines)
 
     def rounds(self) -> list[dict[str, Any]]:
         """What the hooked server wrote down after each round, the beginning first."""

@@ -12,15 +12,17 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tests.support.loopback import HookedFederation, hooked_app
+from tests.support.loopback import Hold, HookedFederation, hooked_app
 
-from coterie.bench.loopback import until
+from coterie.bench.loopback import LocalProcess, until
 from coterie.deployment.roster_folder import RosterFolder
 
 pytestmark = pytest.mark.slow
 
 NODES = 4
 DEADLINE = 45.0
+PATIENT = 150.0
+UNREACHABLE = 5.0
 LONGEST = 600.0
 ALL = {f"node-{number}" for number in range(NODES)}
 
@@ -131,6 +133,77 @@ def test_superlink_restarted(federation: HookedFederation, tmp_path: Path) -> No
     assert len(federation.check_history()) == 2
 
 
+def hold_in_share(federation: HookedFederation, app: Path, *, retries: bool) -> tuple[Hold, LocalProcess]:
+    """Start a run of one round, and hold its server once its requests to share are sent and all answers are there."""
+    hold = federation.hold("server", "share", "after")
+    run = federation.run(app, rounds=1, deadline=PATIENT, retries=retries)
+    hold.reached(LONGEST)
+    until(lambda: federation.replies == NODES, LONGEST, "every node's answer is at the SuperLink")
+    return hold, run
+
+
+def wait_for_error(run: LocalProcess) -> None:
+    until(lambda: "HTTPStatusError: Server error '500" in run.log, LONGEST, "the server's log has the error")
+
+
+def test_superlink_fails_in_a_round(federation: HookedFederation, tmp_path: Path) -> None:
+    """It answers with HTTP 500 after it took the replies, which are lost; then where it should take requests."""
+    hold, run = hold_in_share(federation, hooked_app(tmp_path), retries=True)
+    following = federation.hold("server", "mask", "before")
+    with federation.failing("DELETE ON message_ins"):
+        hold.release()
+        wait_for_error(run)
+    following.reached(LONGEST)
+    with federation.failing("INSERT ON message_ins"):
+        following.release()
+        until(lambda: run.log.count("the SuperLink failed") == 2, LONGEST, "the server's log has the second error")
+    federation.finish(run, LONGEST)
+    assert run.log.count("the SuperLink answers again") == 2
+    assert sums(federation) == [ALL]
+    assert all(federation.answers(name, "share") > 1 for name in ALL), "some node was not asked again"
+    check_sums(federation)
+    assert len(federation.check_history()) == 1
+
+
+def test_superlink_fails_and_retries_are_off(federation: HookedFederation, tmp_path: Path) -> None:
+    hold, run = hold_in_share(federation, hooked_app(tmp_path), retries=False)
+    with federation.failing("DELETE ON message_ins"):
+        hold.release()
+        wait_for_error(run)
+    run.wait(LONGEST)
+    assert federation.status() == ["finished:failed"]
+    assert sums(federation) == []
+
+
+@pytest.mark.parametrize("retries", [True, False])
+def test_superlink_unreachable_in_a_round(tmp_path: Path, retries: bool) -> None:
+    """The connection is cut after the SuperLink sent the replies and before they arrive, so they are lost.
+
+    Flower connects again by itself and is told that its messages are unknown. Coterie asks the nodes again.
+    """
+    with HookedFederation(tmp_path / "federation", proxied=True) as federation:
+        for number in range(NODES):
+            federation.start_node(number, NODES)
+        hold, run = hold_in_share(federation, hooked_app(tmp_path), retries=retries)
+        federation.proxy.lose_responses("/pull-messages")
+        hold.release()
+        assert federation.proxy.lost.wait(LONGEST)
+        federation.proxy.cut()
+        time.sleep(UNREACHABLE)
+        federation.proxy.restore()
+        if retries:
+            federation.finish(run, LONGEST)
+            assert sums(federation) == [ALL]
+            check_sums(federation)
+            assert len(federation.check_history()) == 1
+        else:
+            run.wait(LONGEST)
+            assert federation.status() == ["finished:failed"]
+            assert "its message was lost" in run.log
+            assert sums(federation) == [set()], "the round has a result"
+        assert {federation.answers(name, "share") for name in ALL} == {2 if retries else 1}
+
+
 def test_nodes_that_misbehave(federation: HookedFederation, tmp_path: Path) -> None:
     """Garbage, errors, a floor that refuses, a stranger and an impostor: nobody stops the others."""
     turns: list[dict[str, str | int]] = [
@@ -181,8 +254,7 @@ def test_node_killed_comes_back_within_the_round(tmp_path: Path) -> None:
         assert sums(federation) == [ALL]
         check_sums(federation)
         federation.check_history()
-        answered = (federation.places / "node-0.answers").read_text().splitlines()
-        assert len([line for line in answered if '"mask"' in line]) == 2
+        assert federation.answers("node-0", "mask") == 2
 
 
 def restart_those_that_ended(federation: HookedFederation) -> None:

@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from coterie.errors import ConfigError
+from coterie.graphs.table import TOPOLOGIES
 from coterie.runs.algorithms import ALGORITHMS
 from coterie.runs.sections.base import NamedSection
 from coterie.runs.sections.choices import OneOf
@@ -209,7 +210,8 @@ def _keep_meaning(tree: dict[str, Any]) -> None:
     share = aggregation.get("collusion")
     if isinstance(share, int | float) and share >= 0:
         aggregation.setdefault("collusion_of", "session")
-    if aggregation.get("topology", "complete") != "complete":
+    kind = TOPOLOGIES.get(str(aggregation.get("topology")))
+    if "topology" in aggregation and not (kind and kind.complete):
         aggregation.setdefault("dropout_of", "session")
 
 

@@ -27,7 +27,7 @@ CLIENTS, PRIVACY, LOST, COLLUSION = 200, 10, 0.1, 0.02
 OLD = (Harary(16), 7)
 """What ``plan --clients 200 --lost 0.1 --collusion 0.02`` gave when it did not count circles, for a leak of 2^-43.5.
 
-In circles of ten, the honest part of the sum falls apart in one of 40 sessions.
+In circles of ten, clients accept a sum whose honest part falls apart in about one of 45 sessions.
 """
 SESSIONS = range(3_200, 3_300)
 """Session 3,255 is the first in which a single client is alone; the search for it begins shortly before."""

@@ -42,7 +42,6 @@ ALLOWED = {
     "graphs/failures.py": {"Harary"},  # the failure law of regular graphs
     "runs/engine/notes.py": {"MultiRound"},  # expected participation, which has a formula for this class
     "runs/sections/collusion.py": {"random"},  # a value of cohort.circles
-    "runs/settings/toml.py": {"complete"},  # the default topology of earlier versions
 }
 """Modules that are about single entries, and the words that they compare with."""
 SHARED = {"__init__", "declarations", "experiment", "runner", "training"}

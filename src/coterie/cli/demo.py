@@ -33,7 +33,7 @@ def demo(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Who shares secrets with whom: complete, harary or erdos-renyi.",
+            help="Who shares secrets with whom.",
             show_default="harary; with --active complete",
         ),
     ] = None,

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from coterie.arithmetic import RingVector
 from coterie.errors import ConfigError
-from coterie.graphs import Complete, Topology
+from coterie.graphs import TOPOLOGIES, Complete, Topology
 from coterie.secagg import Step
 from coterie.secagg.protocols import two_trips_fit
 
@@ -45,7 +45,8 @@ class Settings:
     @property
     def two_trips(self) -> bool:
         """Whether the session takes two trips: on the complete graph, while that is cheap enough."""
-        return self.topology == "complete" and two_trips_fit(self.clients, self.circle_size or 1, Complete())
+        kind = TOPOLOGIES.get(self.topology)
+        return kind is not None and kind.complete and two_trips_fit(self.clients, self.circle_size or 1, Complete())
 
     @property
     def masking(self) -> Step:

@@ -269,7 +269,7 @@ def test_large_populations_are_not_simulated() -> None:
         (("--clients", "100"), "needs --lost"),
         (("--clients", "100", "--dropout", "0.1,0.2"), "one probability of loss"),
         ((*PAPER, "--dropout", "a tenth"), "such as 0.1"),
-        ((*PAPER, "--dropout", "1.5"), "between 0 and 1"),
+        ((*PAPER, "--dropout", "1.5"), "a probability from 0 to 1"),
         ((*PAPER, "--dropout", "0.1", "--privacy", "13"), "more than a cohort of 12"),
         ((*PAPER, "--absent", "0.1", "--lost", "1"), "--lost is the probability of being lost in a round"),
         (("--clients", "100", "--lost", "1.5"), "--lost is the probability of being lost in a round"),

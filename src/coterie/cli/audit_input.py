@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import typer
 from typer.core import TyperCommand
 
-from coterie.errors import CoterieError, ErrorText, InputError, Remedy
+from coterie.errors import CoterieError, ErrorText, Remedy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,8 +20,8 @@ class DatabaseFile:
     """A file with these tables, made where they are missing.
 
     With ``durable``, what was written survives a loss of power. Without, it survives the end of the process, however
-    that comes, and a loss of power after :meth:`sync`. A new file is readable by its owner only. What is deleted or replaced is overwritten in the file; copies that a file system or a backup keeps are
-    beyond reach.
+    that comes, and a loss of power after :meth:`sync`. A new file is readable by its owner only. What is deleted or
+    replaced is overwritten in the file; copies that a file system or a backup keeps are beyond reach.
     """
 
     def __init__(

@@ -20,12 +20,14 @@ _REMEDY = "Put it back as the run left it, or begin a new run"
 def check_history(folder: RunFolder, progress: Progress | None, records: Sequence[RoundRecord], ledger: Ledger) -> None:
     """Refuse a ledger that does not belong to the checkpoint or to the records, or whose clients' memories are gone."""
     recorded = ledger.verify(progress.head if progress else None)
-    if recorded.sequence and (progress is None or progress.head is None):
+    if not recorded.sequence:  # nothing was played, or the algorithm's own rounds record no sums
+        return
+    if progress is None or progress.head is None:
         raise InputError(
             f"{folder.ledger_file} has rounds of a run whose {folder.checkpoint_file.name} is missing: the settings "
             "that they were played under are not known. Put it back, or begin a new run"
         )
-    if recorded.sequence and not folder.memory_file.exists():
+    if not folder.memory_file.exists():
         raise _lost_memory(folder, "is missing")
     outcomes, rows = ledger.outcomes(), dict(ledger.rows())
     for record in records:

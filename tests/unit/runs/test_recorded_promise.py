@@ -66,8 +66,7 @@ def test_nothing_is_promised_for_sparse_graphs_of_an_earlier_version(tmp_path: P
     folder = tmp_path / "run"
     TrainingRun.begin(folder, make_config({**SMALL, **EVERYBODY, **SPARSE, "cohort.size": 20})).play()
     assert read_promise(folder).privacy == 4
-    settings = (folder / "config.toml").read_text()
-    (folder / "config.toml").write_text(settings.replace('dropout_of = "client"\n', ""))
+    edit(folder, 'dropout_of = "client"\n', "", checkpoint=True)
     promise = read_promise(folder)
     assert (promise.sparse, promise.unproven, promise.privacy) == (True, True, 1)
     assert "earlier version" in str(promise)

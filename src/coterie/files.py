@@ -5,16 +5,17 @@ exclusively. So a planted link is never followed, and two writers never share a 
 process numbers. If writing fails, the draft is deleted, because it may contain a secret. Only a killed process leaves a
 draft behind; :func:`remove_drafts` deletes it.
 
-====================  ======================================  =============  ======================
-function              use                                     on disk when   a link at the path
-                                                              it returns
-====================  ======================================  =============  ======================
-:func:`write_file`    files that a program reads again        yes            is replaced
-:func:`write_secret`  the same, readable by the owner only    yes            is replaced
-:func:`write_once`    a secret that is never replaced         yes            counts as a file
-:func:`write_output`  output for the user, at a path that     no             is followed
-                      the user may have chosen
-====================  ======================================  =============  ======================
+======================  ======================================  =============  ======================
+function                use                                     on disk when   a link at the path
+                                                                it returns
+======================  ======================================  =============  ======================
+:func:`write_file`      files that a program reads again        yes            is replaced
+:func:`write_secret`    the same, readable by the owner only    yes            is replaced
+:func:`write_once`      a secret that is never replaced         yes            counts as a file
+:func:`reserve_secret`  an empty file for a secret              no             counts as a file
+:func:`write_output`    output for the user, at a path that     no             is followed
+                        the user may have chosen
+======================  ======================================  =============  ======================
 
 Errors of the operating system are raised as :class:`~coterie.errors.ConfigError` with the path.
 """
@@ -23,7 +24,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from coterie.errors import ConfigError
@@ -68,6 +69,15 @@ def write_once(path: Path, content: Content) -> bool:
                 written = False
         _sync(path.parent)
     return written
+
+
+def reserve_secret(path: Path) -> None:
+    """Make an empty file that only its owner may read, for a library that writes the content itself.
+
+    What is there already stays as it is, permissions included.
+    """
+    with _reported(path), suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _SECRET))
 
 
 def write_output(path: Path, content: Content) -> None:

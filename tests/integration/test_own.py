@@ -46,6 +46,14 @@ def test_clients_by_name_none_of_whom_is_ever_missing(tmp_path: Path) -> None:
     assert result.privacy == 2
 
 
+def test_a_name_that_cannot_be_stored_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    clients, _ = load_clients()
+    odd = {("\ud800" if number == 2 else name): data for number, (name, data) in enumerate(clients.items())}
+    with pytest.raises(ConfigError, match=r"the name '\\ud800' is not valid Unicode"):
+        go(tmp_path / "run", clients=odd)
+    assert not (tmp_path / "run").exists()
+
+
 def test_hardship_is_a_setting(tmp_path: Path) -> None:
     harsh = {"availability.dropout": 0.3, "faults.dropout": 0.3}
     result = go(tmp_path / "run", rounds=12, settings=harsh)

@@ -4,6 +4,7 @@ import json
 import shutil
 import signal
 import sqlite3
+import stat
 import subprocess
 import sys
 import time
@@ -45,6 +46,7 @@ SMALL = (
     "faults.dropout=0.2",
     "aggregation.threads=1",
 )
+EVERYBODY = ("availability.kind=equal", "availability.dropout=0.0", "faults.dropout=0.0")
 VARIANTS = {
     "vectorised": ("training.executor=vectorised",),
     "active server": ("aggregation.threat=active-server", "clients.weighting=samples"),
@@ -264,8 +266,7 @@ def test_a_noisy_round_is_not_repeated_with_another_update(tmp_path: Path) -> No
 
 def test_a_noisy_round_is_not_repeated_with_other_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same updates again, but noise from another secret: the two sums together would have less of it."""
-    everybody = ("availability.kind=equal", "availability.dropout=0.0", "faults.dropout=0.0", "cohort.minimum=4")
-    folder = RunFolder.open(begun(tmp_path / "run", "noise.kind=skellam", "rounds=1", *everybody))
+    folder = RunFolder.open(begun(tmp_path / "run", "noise.kind=skellam", "rounds=1", "cohort.minimum=4", *EVERYBODY))
     save = RunFolder.save
 
     def crash(self: RunFolder, checkpoint: Checkpoint) -> None:
@@ -280,8 +281,24 @@ def test_a_noisy_round_is_not_repeated_with_other_noise(tmp_path: Path, monkeypa
     with Ledger.open(folder.ledger_file) as ledger:
         assert ledger.revealed(1)
     folder.secret_file.write_bytes(bytes(SECRET_BYTES))
+    with pytest.raises(InputError, match=r"clients\.secret is not the secret of this run"):
+        TrainingRun.open(folder).play()
+    forget_secret(folder)  # as in a checkpoint of an earlier version: the clients' memories remain
     with pytest.raises(TrainingError, match="another input than before round 1 was interrupted"):
         TrainingRun.open(folder).play()
+    memory = folder.memory_file.read_bytes()
+    folder.memory_file.write_bytes(b"")
+    with pytest.raises(InputError, match=r"clients\.sqlite does not know the clients of the run"):
+        TrainingRun.open(folder).play()
+    folder.memory_file.write_bytes(memory)
+
+
+def forget_secret(folder: RunFolder) -> None:
+    """Take the digest of the clients' secret out of the checkpoint."""
+    found = folder.checkpoint()
+    assert found is not None
+    assert found.progress.secret
+    folder.save(Checkpoint(msgspec.structs.replace(found.progress, secret=""), found.state))
 
 
 def test_a_run_whose_clients_lost_their_memory_does_not_go_on(stopped: RunFolder) -> None:
@@ -289,6 +306,55 @@ def test_a_run_whose_clients_lost_their_memory_does_not_go_on(stopped: RunFolder
     stopped.memory_file.unlink()
     with pytest.raises(InputError, match=r"clients\.sqlite is missing"):
         TrainingRun.open(stopped).play()
+
+
+@pytest.mark.parametrize("variant", [(), VARIANTS["confined, additive"]])
+def test_memories_that_lost_the_rounds_of_the_run_are_refused(tmp_path: Path, variant: tuple[str, ...]) -> None:
+    """An emptied file, and one that the clients wrote anew afterwards, are no better than none."""
+    folder = RunFolder.open(begun(tmp_path / "run", *variant, *EVERYBODY, "rounds=2"))
+    assert TrainingRun.open(folder).play().summary.completed == 2
+    memory = folder.memory_file.read_bytes()
+    folder.memory_file.write_bytes(b"")
+    with pytest.raises(InputError, match=r"clients\.sqlite does not know the clients of the run"):
+        TrainingRun.open(folder, changes=["rounds=3"]).play()
+    with MemoryFile(folder.memory_file, durable=False) as file:
+        for name in find_federation(folder.config()).parts:
+            file.of(Client(name))
+    with pytest.raises(InputError, match=r"clients\.sqlite does not know round \d"):
+        TrainingRun.open(folder).play()
+    for left in tmp_path.glob("run/clients.sqlite*"):
+        left.unlink()
+    folder.memory_file.write_bytes(memory)
+    assert len(TrainingRun.open(folder).play().records) == 3
+
+
+def test_an_earlier_checkpoint_without_the_digest_of_the_secret_is_taken_up(stopped: RunFolder) -> None:
+    found = stopped.checkpoint()
+    assert found is not None
+    forget_secret(stopped)
+    assert TrainingRun.open(stopped).play().summary.finished
+    after = stopped.checkpoint()
+    assert after is not None
+    assert after.progress.secret == found.progress.secret == stopped.secret_digest()
+
+
+@pytest.mark.parametrize(
+    "change", [{"aggregated": []}, {"aggregated": ["client-01", "client-02"]}, {"outcome": "skipped"}]
+)
+def test_records_that_contradict_the_ledger_are_refused(tmp_path: Path, change: dict[str, object]) -> None:
+    """The T that is shown would be that of another history."""
+    folder = RunFolder.open(begun(tmp_path / "run", *EVERYBODY, "rounds=2"))
+    assert TrainingRun.open(folder).play().summary.completed == 2
+    records = list(map(json.loads, folder.metrics_file.read_text().splitlines()))
+    records[1] |= change
+    folder.metrics_file.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    with pytest.raises(InputError, match=r"metrics\.jsonl contradicts the ledger in round 2"):
+        TrainingRun.open(folder, changes=["rounds=3"]).play()
+
+
+def test_what_belongs_to_the_clients_is_for_the_owner_to_read(stopped: RunFolder) -> None:
+    for file in (stopped.secret_file, stopped.memory_file, stopped.checkpoint_file):
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600, file.name
 
 
 def test_two_processes_do_not_work_on_one_run(stopped: RunFolder) -> None:

@@ -196,6 +196,7 @@ def audit(
     try:
         with errors.status("Reading the log ...") if errors.is_terminal else nullcontext():
             participation = log_input.read()
+            promise, promised = _promise(log)
     except CoterieError as error:
         errors.print(f"coterie: {plain(spell(error))}", style="red", markup=False)
         refused = isinstance(error, LedgerTampered | LogTooLarge)
@@ -209,8 +210,6 @@ def audit(
         weak_seconds = _WEAK_SECONDS if weak else _CHEAP_SECONDS
     report = _examine(participation, weak_seconds, collusion, errors)
     requirement = None if require is None else Requirement(require, weak, max(1, len(participation.recipes)))
-
-    promise, promised = _promise(log)
 
     if as_json:
         found = _as_dict(report, participation, requirement, witnesses)
@@ -250,17 +249,24 @@ def audit(
 
 
 def _promise(log: str) -> tuple[str, dict[str, Any]]:
-    """Return what a run promises by its own folder, in words and as values; nothing for other logs."""
+    """Return what a run promises by its own folder, in words and as values; nothing for other logs.
+
+    A folder that contradicts itself raises :class:`~coterie.errors.InputError`.
+    """
     if log == "-" or not Path(log).is_dir():
         return "", {}
-    from coterie.errors import CoterieError
+    from coterie.auditing.logs.run_folders import read_progress
+    from coterie.errors import ConfigError
     from coterie.runs.engine.promise import read_promise
 
     try:
         found = read_promise(Path(log))
-    except CoterieError as error:
+    except ConfigError as error:
         return f"not known: {plain(str(error))}.", {"holds": None}
-    return found.beside_audit(), {
+    progress, words = read_progress(Path(log)), found.beside_audit()
+    if progress is None or not progress.settings:
+        words += " This is by config.toml alone: there is no checkpoint with the settings to compare it with."
+    return words, {
         "threat": "active-server" if found.active else "honest-but-curious",
         "graph": "sparse" if found.sparse else "complete",
         "colluders": found.colluders,

@@ -3,8 +3,8 @@
 from fractions import Fraction
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from coterie.auditing.findings import AuditReport
 from coterie.auditing.logs import Participation
@@ -33,7 +33,7 @@ def show_preview(participation: Participation) -> None:
     table.add_column(no_wrap=True, style="dim")
     table.add_column()
     for words in preview(participation):
-        table.add_row(*map(escape, words))
+        table.add_row(*map(Text, words))
     _console().print(table)
 
 
@@ -55,7 +55,7 @@ def show(
     table.add_column(justify="right", style="bold", no_wrap=True)
     table.add_column(style="dim")
     for measure in measures(report):
-        table.add_row(*map(escape, measure))
+        table.add_row(*map(Text, measure))
     console.print(table)
     console.print()
     if report.exposed:
@@ -65,7 +65,7 @@ def show(
     console.print(f"[bold]What it means.[/] {verdict.meaning}")
     console.print(f"[bold]What to do.[/] {verdict.advice}")
     if promise:
-        console.print(f"[bold]What the run promises[/] {escape(promise)}")
+        console.print("[bold]What the run promises[/]", Text(promise))
     if words := collusion_words(report):
         console.print(f"[bold]Collusion.[/] {words}")
     if requirement:
@@ -90,7 +90,7 @@ def _show_exposed(report: AuditReport, witnesses: int | None, console: Console) 
     table.add_column("how the server gets it")
     for number, exposure in enumerate(listed):
         words = equation(exposure.witness, {exposure.client: Fraction(1)}) if number < written else "not computed"
-        table.add_row(*map(escape, (whose(exposure.client), printable(exposure.round), words)))
+        table.add_row(*map(Text, (whose(exposure.client), printable(exposure.round), words)))
     console.print(table)
     if rest := len(report.exposed) - len(listed):
         console.print(f"... and {rest:,} more, which --json lists.", style="dim")

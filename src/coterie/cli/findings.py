@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table as Grid
+from rich.text import Text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,14 +21,14 @@ def print_facts(console: "Console", facts: "Sequence[tuple[str, str]]") -> None:
     grid.add_column(no_wrap=True, style="dim")
     grid.add_column()
     for question, answer in facts:
-        grid.add_row(question, escape(answer))
+        grid.add_row(question, Text(answer))
     console.print(grid)
     console.print()
 
 
 def print_findings(console: "Console", findings: "Findings") -> None:
     """Print findings; plots, pictures and drawings are for pages and Markdown."""
-    console.print(escape(findings.about))
+    console.print(Text(findings.about))
     for table in findings.tables:
         _print_table(console, table)
     console.print()
@@ -36,7 +37,7 @@ def print_findings(console: "Console", findings: "Findings") -> None:
     if findings.claims:
         grid = _new_grid("What the paper claims", ("claim", "statistic", "judgement"), words=True)
         for claim in findings.claims:
-            grid.add_row(escape(claim.says), escape(claim.statistic), str(claim.judgement))
+            grid.add_row(Text(claim.says), Text(claim.statistic), str(claim.judgement))
         console.print(grid)
     console.print()
     print_headlines(console, findings)
@@ -45,7 +46,7 @@ def print_findings(console: "Console", findings: "Findings") -> None:
         for line in findings.card:
             level = line.outcome.level
             outcome = f"[{level.color}]{level.mark} {line.outcome}[/]"
-            grid.add_row(escape(line.attack), escape(line.against), outcome, escape(line.why))
+            grid.add_row(Text(line.attack), Text(line.against), outcome, Text(line.why))
         console.print(grid)
 
 
@@ -53,7 +54,7 @@ def print_headlines(console: "Console", findings: "Findings") -> None:
     """Print the verdict in the colour of its level, or the sentences of an experiment as a list."""
     for headline in findings.headlines:
         if findings.level is None:
-            console.print(f"• {escape(headline)}")
+            console.print(Text(f"• {headline}"))
         else:
             console.print(f"[{findings.level.color} bold]{findings.level.mark} {escape(headline)}[/]")
 
@@ -68,10 +69,10 @@ def _new_grid(title: str, columns: "Sequence[str]", *, words: bool = False) -> G
 
 def _print_table(console: "Console", table: "Table") -> None:
     if table.lead:
-        console.print(escape(table.lead))
+        console.print(Text(table.lead))
     grid = _new_grid(table.title, table.columns)
     for row in table.rows:
-        grid.add_row(*map(escape, row))
+        grid.add_row(*map(Text, row))
     console.print(grid)
     if table.note:
         console.print(f"[dim]{escape(table.note)}[/]")

@@ -5,20 +5,23 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from coterie.errors import ConfigError
+from coterie.files import reserve_secret
 
 _TIMEOUT_SECONDS = 30.0
+_IN_MEMORY = ":memory:"
 
 
 class DatabaseFile:
     """A file with these tables, made where they are missing.
 
     With ``durable``, what was written survives a loss of power. Without, it survives the end of the process, however
-    that comes. What is deleted or replaced is overwritten in the file; copies that a file system or a backup keeps are
-    beyond reach.
+    that comes, and a loss of power after :meth:`sync`. A new file is readable by its owner only. What is deleted or
+    replaced is overwritten in the file; copies that a file system or a backup keeps are beyond reach.
     """
 
     def __init__(
@@ -29,6 +32,8 @@ class DatabaseFile:
         self._path = os.fspath(path)
         self._turn = threading.Lock()
         try:
+            if self._path != _IN_MEMORY:
+                reserve_secret(Path(self._path))
             self._connection = sqlite3.connect(
                 self._path, timeout=_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
             )
@@ -44,7 +49,7 @@ class DatabaseFile:
                 with self.writing() as connection:
                     for name, columns in tables.items():
                         connection.execute(f"CREATE TABLE IF NOT EXISTS {name} {columns}")
-        except sqlite3.Error as error:
+        except (sqlite3.Error, ConfigError) as error:
             raise ConfigError(f"cannot keep {purpose} in {self._path}: {error}") from error
 
     def __repr__(self) -> str:
@@ -61,6 +66,11 @@ class DatabaseFile:
     def close(self) -> None:
         """Close the file."""
         self._connection.close()
+
+    def sync(self) -> None:
+        """Force everything to disk, so that it survives a loss of power; needed only if the file is not durable."""
+        with self._turn:
+            self._connection.execute("PRAGMA wal_checkpoint(FULL)")
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:

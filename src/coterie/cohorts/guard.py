@@ -70,8 +70,19 @@ def client_names(clients: Collection[str]) -> tuple[str, ...]:
     if isinstance(clients, str) or not all(isinstance(name, str) and name for name in clients):
         raise InputError("a set of clients is a collection of non-empty names")
     names = tuple(sorted({str(name) for name in clients}))  # converts numpy strings to str
+    if (odd := unstorable_name(names)) is not None:
+        raise InputError(f"the client's name {odd!r} is not valid Unicode and cannot be stored")
+    return names
+
+
+def unstorable_name(names: Collection[str]) -> str | None:
+    """Return the first name that has no UTF-8, such as one with half of a surrogate pair; None if all have."""
     try:
         "".join(names).encode()
-    except UnicodeEncodeError:
-        raise InputError("a client's name is not valid Unicode and cannot be stored") from None
-    return names
+    except UnicodeEncodeError as error:
+        end = 0
+        for name in names:
+            end += len(name)
+            if error.start < end:
+                return name
+    return None

@@ -78,6 +78,26 @@ class MemoryFile(DatabaseFile):
             raise ConfigError(f"{self._path} has another identity key for {client.name} than the one given")
         return ClientMemory(self, client, roster)
 
+    def clients(self) -> frozenset[str]:
+        """Return the names of all clients whose memories are here."""
+        with self.reading() as connection:
+            return frozenset(name for (name,) in connection.execute("SELECT name FROM clients"))
+
+    def forgotten(self, rounds: Mapping[int, Collection[str]]) -> list[int]:
+        """Return those of ``rounds``, each with the clients of its sum, that no memory here knows of.
+
+        A round is known if a client agreed to open a sum over these clients. Where clients add among themselves, it is
+        known if all of them noted their input.
+        """
+        with self.reading() as connection:
+            agreed = {digest for (digest,) in connection.execute("SELECT DISTINCT aggregated FROM sessions") if digest}
+            unknown = [number for number, names in rounds.items() if clients_digest(names) not in agreed]
+            noted: dict[int, set[str]] = {number: set() for number in unknown}
+            for client, number in connection.execute("SELECT client, round FROM inputs") if unknown else ():
+                if number in noted:
+                    noted[number].add(client)
+        return [number for number in unknown if not noted[number].issuperset(rounds[number])]
+
 
 class ClientMemory:
     """The memory of one client. A :class:`PeerProtocolError` from it means that the client refuses."""

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 
 from coterie.cohorts.circles import Circles
+from coterie.cohorts.guard import unstorable_name
 from coterie.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ class Roster(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
             raise ConfigError(f"a circle needs at least one client, not {self.privacy}")
         if self.version < 0 or (self.version == 0) != (self.predecessor == b""):
             raise ConfigError("version 0 has no predecessor, every later version has one")
+        if (odd := unstorable_name(self.names)) is not None:
+            raise ConfigError(f"the client's name {odd!r} is not valid Unicode and cannot be stored")
         _refuse_duplicates("name", [client.name for client in self.clients])
         _refuse_duplicates("identity key", [client.identity for client in self.clients if client.identity])
         placed = [number for circle in self.circles for number in circle] + list(self.queue)

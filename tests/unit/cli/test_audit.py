@@ -19,7 +19,7 @@ from coterie.auditing.auditor import Auditor, AuditReport
 from coterie.cli import audit as command
 from coterie.cli import main
 from coterie.cli.audit_input import LogInput
-from coterie.cohorts.ledger import Entry, EntryKind, Ledger
+from coterie.cohorts.ledger import Entry, EntryKind, Head, Ledger
 from coterie.version import __version__
 
 ROUNDS = {1: ["ann", "bob", "cyd", "dan"], 2: ["ann", "bob"], 3: ["cyd", "dan", "eve"]}
@@ -384,18 +384,73 @@ def test_an_interrupted_audit_says_so_and_promises_nothing(monkeypatch: pytest.M
 
 
 def test_the_folder_of_a_run(tmp_path: Path) -> None:
-    assert "no ledger.sqlite or metrics.jsonl" in run(tmp_path).stderr
+    """It is read by its ledger alone: metrics do not say whether sums were secure, and no chain protects them."""
     record = {"round": 1, "outcome": "aborted after reveal", "selected": 3, "aggregated": ["a", "b"], "dropped": ["c"]}
     records = [{**record, "stranded": []}, {**record, "round": 2, "stranded": [], "outcome": "completed"}]
     (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, records)))
-    found = findings(tmp_path)
-    assert (found["rounds"], found["clients"], found["read"]["format"]) == (2, 2, "jsonl")
+
+    def refused(*arguments: str) -> str:
+        result = run(tmp_path, "--require", "1", *arguments)
+        assert result.exit_code == 2
+        assert not result.stdout
+        return result.stderr
+
+    assert "without a config.toml" in refused()
+    (tmp_path / "config.toml").write_text('[aggregation]\nkind = "secure"\n')
+    assert "has no ledger.sqlite" in refused()
+    for content in (b"", b"round,client\n1,a\n1,b\n"):
+        (tmp_path / "ledger.sqlite").write_bytes(content)
+        assert "ledger" in refused()
+    (tmp_path / "ledger.sqlite").unlink()
     write_ledger(tmp_path / "ledger.sqlite")
     assert findings(tmp_path)["read"]["format"] == "ledger"
+    assert "the folder of a run is read by its ledger: leave out --format" in refused("--format", "jsonl")
     (tmp_path / "config.toml").write_text('[aggregation]\nkind = "plain"\n')
-    result = run(tmp_path)
+    assert "in the clear" in refused()
+
+
+def write_checkpoint(folder: Path, settings: str, head: Head | None = None) -> None:
+    progress = json.dumps({"format": 1, "rounds": 2, "ledger": head, "settings": settings, "fingerprints": {}})
+    header = json.dumps({"__metadata__": {"progress": progress}, "x": {"dtype": "F32", "shape": [0]}}).encode()
+    (folder / "checkpoint.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+
+
+def test_the_checkpoint_of_a_run_knows_how_it_aggregated_and_the_head_of_its_ledger(tmp_path: Path) -> None:
+    write_ledger(tmp_path / "ledger.sqlite")
+    (tmp_path / "config.toml").write_text('[aggregation]\nkind = "secure"\n')
+    with Ledger.inspect(tmp_path / "ledger.sqlite") as ledger:
+        head = ledger.head()
+    write_checkpoint(tmp_path, "", head)
+    assert findings(tmp_path)["read"]["format"] == "ledger"
+    write_checkpoint(tmp_path, '[aggregation]\nkind = "plain"\n', head)
+    result = run(tmp_path, "--require", "1")
     assert result.exit_code == 2
-    assert "in the clear" in result.stderr
+    assert "aggregation.kind is secure there, and plain in checkpoint.safetensors" in result.stderr
+    write_checkpoint(tmp_path, "", Head(head.sequence + 1, "0" * 64))  # as of a ledger that lost its last entry
+    assert run(tmp_path, "--require", "1").exit_code == 3
+    (tmp_path / "checkpoint.safetensors").write_bytes(b"\xff" * 20)
+    result = run(tmp_path, "--require", "1")
+    assert result.exit_code == 2
+    assert "header of checkpoint.safetensors" in result.stderr
+
+
+def test_metrics_of_a_run_by_themselves_are_said_to_be_unverified(tmp_path: Path) -> None:
+    record = {"round": 1, "outcome": "completed", "selected": 2, "aggregated": ["a", "b"], "stranded": []}
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(record))
+    said = "no ledger verifies them, and they do not say whether sums were secure"
+    assert said in " ".join(run(tmp_path / "metrics.jsonl").stdout.split())
+    assert any(said in note for note in findings(tmp_path / "metrics.jsonl")["notes"])
+    (tmp_path / "other.jsonl").write_text('{"round": 1, "clients": ["a", "b"]}')
+    assert said not in " ".join(run(tmp_path / "other.jsonl").stdout.split())
+
+
+def test_a_name_that_ends_in_a_backslash_is_shown_as_it_is() -> None:
+    result = run("-", stdin="round,client\n1,ann\\\n1,bob\n2,bob\n")
+    assert result.exit_code == 1
+    lines = result.stdout.splitlines()
+    (shown,) = [line for line in lines if line.startswith("ann\\")]
+    assert shown.split()[0] == "ann\\"
+    assert not any("ann\\\\" in line for line in lines)
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"\x93NUMPY broken", b"SQLite format 3\0 broken" + bytes(200)])

@@ -1,6 +1,7 @@
 """A client's own memory: what no server, no replay and no restored backup can talk it out of."""
 
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -242,6 +243,38 @@ def test_clients_that_share_a_file_do_not_share_a_memory(path: Path) -> None:
         bob.advance(b"\x01", 1)
         ann.advance(b"\x01", 1)
         assert bob.roster is None
+
+
+CLIENT_SETS = st.sets(st.sampled_from([frozenset(CIRCLE), frozenset(OTHERS), frozenset(CIRCLE + OTHERS)]))
+
+
+@settings(max_examples=25, deadline=None)
+@given(agreed=CLIENT_SETS, noted=CLIENT_SETS, partly=CLIENT_SETS)
+def test_rounds_are_known_by_agreed_sums_or_by_the_inputs_of_all(
+    agreed: set[frozenset[str]], noted: set[frozenset[str]], partly: set[frozenset[str]]
+) -> None:
+    sums = [frozenset(CIRCLE), frozenset(OTHERS), frozenset(CIRCLE + OTHERS)]
+    rounds = dict(enumerate(sums, start=1))
+    with MemoryFile(":memory:") as file:
+        clients = {client.name: file.of(client) for client in ROSTER.clients}
+        for memory in clients.values():
+            memory.trust(ROSTER)
+        for number, names in rounds.items():
+            if names in agreed:
+                clients["ann"].enter(bytes([number]))
+                clients["ann"].agree(bytes([number]), 1, names)
+            if names in noted or names in partly:
+                for name in sorted(names)[names not in noted :]:
+                    clients[name].pledge(number, b"input")
+        assert file.clients() == set(clients)
+        assert file.forgotten(rounds) == [n for n, names in rounds.items() if names not in agreed | noted]
+
+
+def test_a_new_file_is_for_its_owner_to_read(tmp_path: Path) -> None:
+    with MemoryFile(tmp_path / "new.db", durable=False) as file:
+        file.of(ANN).trust(ROSTER)
+        file.sync()
+        assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
 
 
 def test_an_unusable_file_is_a_configuration_error(tmp_path: Path) -> None:

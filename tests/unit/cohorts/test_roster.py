@@ -35,6 +35,14 @@ def test_clients_are_numbered_by_name_whatever_order_they_come_in() -> None:
     assert again.names == tuple(NAMES)
 
 
+@pytest.mark.parametrize("name", ["\ud800", "ann\udfff", "\udc00bob"])
+def test_a_name_that_cannot_be_stored_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="not valid Unicode and cannot be stored") as caught:
+        founded().join([*newcomers("ida"), Client(name, b"other")])
+    assert repr(name) in str(caught.value)
+    str(caught.value).encode()
+
+
 def test_usable_are_the_active_circles() -> None:
     assert list(founded().leave(["dan"]).usable()) == [(0, 1, 2), (5, 6, 7)]
 

@@ -106,8 +106,7 @@ def read_log(
     """Read a participation log from a path, a database URL, an open file or, for ``"-"``, standard input.
 
     Args:
-        source: the log. For the folder of a Coterie run, its ledger is read or, without one, its metrics. Any file may
-            be compressed with gzip.
+        source: the log. For the folder of a Coterie run, its ledger is read. Any file may be compressed with gzip.
         format: the name of a format in :data:`FORMATS`. By default it is detected from the content.
         round_column: the column, or field, of the rounds, by its name or its number from 1.
         client_column: the column, or field, of the clients.

@@ -8,6 +8,7 @@ import os
 import stat
 import sys
 import zlib
+from dataclasses import replace
 from functools import cached_property
 from os import PathLike, fspath
 from pathlib import Path
@@ -16,10 +17,10 @@ from typing import IO, Any
 from coterie.auditing.logs.foreign_files import refuse_binary
 from coterie.auditing.logs.lines import Lines
 from coterie.auditing.logs.options import LogOptions
-from coterie.auditing.logs.run_folders import find_log
+from coterie.auditing.logs.run_folders import find_ledger
 from coterie.auditing.logs.text import LogText
 from coterie.cohorts.log_size import check_size
-from coterie.errors import InputError
+from coterie.errors import InputError, Remedy
 
 _GZIP = b"\x1f\x8b"
 _MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
@@ -28,7 +29,10 @@ _NO_WAIT = getattr(os, "O_NONBLOCK", 0)
 
 
 class RawLog:
-    """A log before it is parsed. ``source`` is a path, a database URL, an open file or "-" for standard input."""
+    """A log before it is parsed. ``source`` is a path, a database URL, an open file or "-" for standard input.
+
+    The folder of a run is read by its ledger and by nothing else, and the ledger is compared with the run's checkpoint.
+    """
 
     def __init__(self, source: str | PathLike[str] | IO[Any], options: LogOptions) -> None:
         self.options = options
@@ -40,7 +44,13 @@ class RawLog:
             self._file: IO[Any] | None = sys.stdin.buffer
         elif isinstance(source, str | PathLike):
             self._file = None
-            self.location = fspath(find_log(Path(source)) if Path(source).is_dir() else source)
+            self.location = fspath(source)
+            if Path(source).is_dir():
+                if options.format not in (None, "ledger"):
+                    raise InputError("the folder of a run is read by its ledger: leave out ", Remedy("format"))
+                found = find_ledger(Path(source))
+                self.location = fspath(found.path)
+                self.options = replace(options, format="ledger", head=options.head or found.head)
         else:
             self._file = source
 

@@ -125,6 +125,7 @@ class RecordLog:
         self._rows = RowFilter(options.where)
         self._layouts: dict[tuple[object, ...], _Layout] = {}
         self._fields: dict[str, None] = {}
+        self._own = False  # whether some records are those of one of our runs
 
     def read_lines(self, lines: Iterable[tuple[int, str]]) -> Participation:
         """Read one record from each line."""
@@ -199,7 +200,7 @@ class RecordLog:
         kinds: tuple[Meaning, ...] = DECISIVE
         lost: list[str] = []
         if set(record) >= _OWN:
-            kinds = ()
+            kinds, self._own = (), True
         elif isinstance(record[client], list) and meaning_of(client) is Meaning.KEPT:
             kinds = (Meaning.STATUS, Meaning.SCOPE)  # selected and lost clients are other fields, or only counts
             lost = [name for name in names if isinstance(record[name], list) and loses(name)]
@@ -221,6 +222,11 @@ class RecordLog:
         return many[0] if many else names[one]
 
     def _finish(self, format_name: str) -> Participation:
+        if self._own:
+            self._found.note(
+                "these are metrics of one of Coterie's runs: no ledger verifies them, and they do not say whether sums "
+                "were secure; the folder of the run does"
+            )
         layouts = self._layouts.values()
         rounds, clients = {layout.round for layout in layouts}, {layout.client for layout in layouts}
         used = rounds | clients | {name for layout in layouts for name in layout.watched}

@@ -1,42 +1,137 @@
-"""Folders of Coterie runs: finds the file with the aggregated clients."""
+"""Folders of Coterie's own runs: where the ledger is, and whether the run had sums to audit.
 
+A folder may come from anybody. Files are read up to a limit, and only plain files are read. What the files say is
+compared: a verdict on sums is given only where the settings say that sums were secure, and only by the ledger.
+"""
+
+import os
 import stat
 import tomllib
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from coterie.errors import InputError
 
-_CONFIG = 1 << 16  # maximum bytes of a run's configuration; a real one has some thousand
+if TYPE_CHECKING:
+    from coterie.cohorts.ledger import Head
+
+CONFIG, CHECKPOINT, LEDGER = "config.toml", "checkpoint.safetensors", "ledger.sqlite"
+
+_CONFIG = 1 << 16  # bytes of a run's configuration: a real one has some thousand, and long keys take long to parse
+_HEADER = 1 << 26  # bytes of a checkpoint's header, which names every array
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0)
 
 
-def find_log(folder: Path) -> Path:
-    """Return the ledger of a run or, without one, its metrics."""
-    if _kind_of(folder / "config.toml") != "secure":
+class RecordedProgress(msgspec.Struct, frozen=True):
+    """What an audit needs of the progress in a checkpoint; its other fields are skipped."""
+
+    settings: str = ""
+    """The settings that the run was played under, as TOML; empty in checkpoints of older versions."""
+    ledger: tuple[int, str] | None = None
+    """The ledger's head at that time."""
+
+
+class _Header(msgspec.Struct):
+    """The header of a safetensors file, without the arrays."""
+
+    metadata: dict[str, str] = msgspec.field(name="__metadata__")
+
+
+class RunLedger(NamedTuple):
+    """The ledger of a run, and the head that the run's checkpoint has kept of it, if there is a checkpoint."""
+
+    path: Path
+    head: "Head | None"
+
+
+def find_ledger(folder: Path) -> RunLedger:
+    """Return the ledger of the run in a folder; :class:`InputError` if it cannot say what the run's sums give away.
+
+    Metrics are not taken instead: no chain protects them, and they do not say whether sums were secure.
+    """
+    settings = _read_settings(folder)
+    if settings is None:
+        raise InputError(
+            f"cannot read the log: {folder} is a folder without a {CONFIG} of a run, which says whether sums were "
+            "secure. Give the folder as the run left it, or the file of a log"
+        )
+    progress = read_progress(folder)
+    kind = _kind_of(settings, CONFIG)
+    played = _kind_of(progress.settings, CHECKPOINT) if progress and progress.settings else kind
+    if kind != played:
+        raise InputError(
+            f"{CONFIG} is not that of the run: aggregation.kind is {kind} there, and {played} in {CHECKPOINT}"
+        )
+    if kind != "secure":
         raise InputError(
             "this run aggregated in the clear: the server saw every update, and there are no sums to audit"
         )
-    for name in ("ledger.sqlite", "metrics.jsonl"):
-        if (folder / name).is_file():
-            return folder / name
-    raise InputError(f"cannot read the log: {folder} is a folder, and has no ledger.sqlite or metrics.jsonl of a run")
+    path = folder / LEDGER
+    if not path.is_file():
+        raise InputError(
+            f"cannot read the log: {folder} has no {LEDGER}, in which a run records its secure sums. Put it back; a "
+            "run that sums nothing (training.algorithm) has none, and nothing to audit"
+        )
+    if progress is None or progress.ledger is None:
+        return RunLedger(path, None)
+    from coterie.cohorts.ledger import Head
+
+    return RunLedger(path, Head(*progress.ledger))
 
 
-def _kind_of(config: Path) -> object:
-    """Return the kind of aggregation in a run's settings; without settings it is assumed to be secure.
+def read_progress(folder: Path) -> RecordedProgress | None:
+    """Return what the checkpoint of a run says of it; None if there is no checkpoint.
 
-    Unreadable settings are refused: a run in the clear must not get a verdict about sums.
+    Only the header of the file is read: eight bytes with its length, and JSON with the progress in its metadata.
     """
     try:
-        found = config.stat()
-        if not stat.S_ISREG(found.st_mode):
-            raise InputError(f"cannot read the log: {config.name} is not a plain file")
-        if found.st_size > _CONFIG:
-            raise InputError(f"cannot read the log: {config.name} has more than {_CONFIG:,} bytes")
-        with config.open("rb") as file:
-            return tomllib.loads(file.read(_CONFIG).decode()).get("aggregation", {}).get("kind", "secure")
-    except FileNotFoundError:
-        return "secure"
-    except (OSError, ValueError, AttributeError, RecursionError) as error:
+        start = _read_plain(folder / CHECKPOINT, 8)
+        if start is None:
+            return None
+        length = int.from_bytes(start, "little")
+        if length > _HEADER:
+            raise InputError(f"cannot read the log: the header of {CHECKPOINT} has more than {_HEADER:,} bytes")
+        header = msgspec.json.decode((_read_plain(folder / CHECKPOINT, 8 + length) or b"")[8:], type=_Header)
+        return msgspec.json.decode(header.metadata["progress"], type=RecordedProgress)
+    except (OSError, ValueError, KeyError, RecursionError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"cannot read the log: {config.name} of the run cannot be read: {error}") from error
+        raise InputError(f"cannot read the log: {CHECKPOINT} of the run cannot be read: {error}") from error
+
+
+def _read_settings(folder: Path) -> str | None:
+    """Return the settings of a run as TOML; None if there are none."""
+    try:
+        content = _read_plain(folder / CONFIG, _CONFIG + 1)
+        if content is not None and len(content) > _CONFIG:
+            raise InputError(f"cannot read the log: {CONFIG} has more than {_CONFIG:,} bytes")
+        return None if content is None else content.decode()
+    except (OSError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"cannot read the log: {CONFIG} of the run cannot be read: {error}") from error
+
+
+def _kind_of(settings: str, source: str) -> str:
+    """Return how a run aggregated, by its settings. Settings that cannot be read are refused, not taken for secure."""
+    try:
+        if len(settings) > _CONFIG:
+            raise InputError(f"cannot read the log: the settings in {source} have more than {_CONFIG:,} characters")
+        return str(tomllib.loads(settings).get("aggregation", {}).get("kind", "secure"))
+    except (ValueError, AttributeError, RecursionError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"cannot read the log: the settings in {source} cannot be read: {error}") from error
+
+
+def _read_plain(path: Path, limit: int) -> bytes | None:
+    """Return the first ``limit`` bytes of a plain file; None if there is no such file."""
+    try:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | _NO_WAIT)) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise InputError(f"cannot read the log: {path.name} is not a plain file")
+            return file.read(limit)
+    except FileNotFoundError:
+        return None

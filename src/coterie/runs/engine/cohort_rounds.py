@@ -43,6 +43,8 @@ class RunResources(Resources):
     folder: RunFolder
     ledger: Ledger | None = field(repr=False)
     """Records what the server is about to see; None if it sees nothing, or every update."""
+    memories: MemoryFile | None = field(repr=False)
+    """The memories of the clients; they are there if and only if there is a ledger."""
     frequencies: Indices = field(repr=False)
     """How often each client was aggregated before."""
     on_step: OnStep = field(repr=False)
@@ -57,13 +59,13 @@ def cohort_rounds(built: BuiltRun, resources: RunResources) -> Rounds:
     secrets = ClientSecrets(folder.secret())
     roster = open_roster(config, tuple(built.federation.parts), cohorts, folder, secrets)
     updates = LocalUpdates(built.strategy, resources.trainer)
-    if resources.ledger is None:
+    memories = resources.memories
+    if resources.ledger is None or memories is None:
         return Plain(
             roster, cohorts.policy, updates, config.aggregation.clip, config.cohort.minimum, resources.frequencies
         )
     (protection,) = cohorts.protections
     contributions = Contributions(updates, protection, secrets, config.seed)
-    memories = resources.closing.enter_context(MemoryFile(folder.memory_file, durable=False))
     if built.algorithm.additive:
         peers = Coordinator(roster, cohorts.policy, resources.ledger, protection.session, contributions.decode)
         return Additive(peers, contributions, {client.name: memories.of(client) for client in roster.clients})

@@ -11,6 +11,7 @@ import numpy as np
 
 from coterie.arithmetic import FloatArray
 from coterie.cohorts.circles import Indices
+from coterie.cohorts.guard import unstorable_name
 from coterie.cohorts.policies import Policy
 from coterie.errors import ConfigError
 from coterie.runs.records.yardstick import ACCURACY, LOSS, SQUARED_ERROR, Yardstick
@@ -153,6 +154,8 @@ def _divided(config: CommonSettings, dataset: Dataset, labels: Indices | None) -
     if dataset.clients is not None:
         if len(dataset.clients) != count:
             raise ConfigError(f"clients.count: must be {len(dataset.clients)}, who come with the data, not {count}")
+        if (odd := unstorable_name(list(dataset.clients))) is not None:
+            raise ConfigError(f"clients: the name {odd!r} is not valid Unicode and cannot be stored; give another name")
         return dict(dataset.clients)
     try:
         parts = make_chosen(

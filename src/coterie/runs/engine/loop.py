@@ -12,15 +12,17 @@ from contextlib import ExitStack
 import numpy as np
 
 from coterie.auditing.auditor import Auditor
-from coterie.cohorts.ledger import Head, Ledger
+from coterie.cohorts.ledger import Ledger
+from coterie.cohorts.memory import MemoryFile
 from coterie.cohorts.outcome import Outcome
-from coterie.errors import InputError, LocalProtocolError
+from coterie.errors import LocalProtocolError
 from coterie.host import keep_memory
 from coterie.rounds.outcome import RoundResult
 from coterie.runs.algorithms.base import Rounds
 from coterie.runs.engine import build as assembly
 from coterie.runs.engine.build import BuiltRun
 from coterie.runs.engine.cohort_rounds import OnStep, RunResources, cohort_rounds
+from coterie.runs.engine.history import check_history, check_memories, check_secret
 from coterie.runs.records.costs import RoundCosts
 from coterie.runs.records.record import RoundRecord, extend
 from coterie.runs.records.stop import Stop
@@ -42,16 +44,19 @@ class Engine:
         built: BuiltRun,
         folder: RunFolder,
         records: Sequence[RoundRecord],
-        head: Head | None = None,
+        progress: Progress | None = None,
         on_step: OnStep = lambda _step, _done, _asked: None,
     ) -> None:
-        """Continue a run whose strategy is as it was after these records; the ledger must still contain ``head``."""
-        self._built, self._folder, self._head, self._on_step = built, folder, head, on_step
+        """Continue a run whose strategy is as it was after these records, at this progress; None begins a run."""
+        self._built, self._folder, self._on_step = built, folder, on_step
+        self._records, self._progress = tuple(records), progress
         self._auditor = Auditor(built.federation.parts)
         for record in records:
             self._auditor.add_round(record.round, record.aggregated)
         self._scores: Mapping[str, Score] = {}
         self._ledger: Ledger | None = None
+        self._memories: MemoryFile | None = None
+        self._secret = ""
         self._stack = ExitStack()
         self._open: tuple[Rounds, Trainer] | None = None
 
@@ -90,11 +95,11 @@ class Engine:
                 break
             record = self.round(number, resuming=resuming and number == first)  # up to evaluation
             journal.add(record)
-            self._folder.save(self.checkpoint(number))
+            self.save(number)
             records.append(record)
             stop = observer.after_round(record)
         if stop is not None:
-            self._folder.save(self.checkpoint(len(records), stop))
+            self.save(len(records), stop)
         return stop
 
     def round(self, number: int, *, resuming: bool) -> RoundRecord:
@@ -122,14 +127,24 @@ class Engine:
         scores = self._evaluate(number)
         return self._record(result, costs, scores, int(np.count_nonzero(available)), began)
 
-    def checkpoint(self, rounds: int, stop: Stop | None = None) -> Checkpoint:
-        """Return all that is needed to continue after so many rounds, or to know why not."""
+    def save(self, rounds: int, stop: Stop | None = None) -> None:
+        """Write all that is needed to continue after so many rounds, or to know why not.
+
+        The clients' memories are on disk before the checkpoint. So they know all rounds that it counts, also after a
+        loss of power.
+        """
+        if self._memories:
+            self._memories.sync()
+        self._folder.save(self._checkpoint(rounds, stop))
+
+    def _checkpoint(self, rounds: int, stop: Stop | None) -> Checkpoint:
         progress = Progress(
             rounds=rounds,
             ledger=self._ledger.head() if self._ledger else None,
             settings=to_toml(self._built.config),
             fingerprints=self._built.federation.fingerprints,
             stop=stop,
+            secret=self._secret,
         )
         return Checkpoint(progress, self._built.strategy.state())
 
@@ -203,24 +218,15 @@ class Engine:
         stack.enter_context(trainer)
         if built.protections:
             self._ledger = stack.enter_context(Ledger.open(folder.ledger_file))
-            self._check_ledger(self._ledger)
+            check_history(folder, self._progress, self._records, self._ledger)
+            self._memories = stack.enter_context(MemoryFile(folder.memory_file, durable=False))
+            check_memories(folder, self._ledger, self._memories, built.federation.parts, self._records)
+            self._secret = check_secret(folder, self._progress)
         frequencies = self._auditor.frequencies
-        resources = RunResources(trainer, folder.secret, stack, folder, self._ledger, frequencies, self._on_step)
+        resources = RunResources(
+            trainer, folder.secret, stack, folder, self._ledger, self._memories, frequencies, self._on_step
+        )
         return built.algorithm.rounds(resources) or cohort_rounds(built, resources), trainer
-
-    def _check_ledger(self, ledger: Ledger) -> None:
-        """Refuse a ledger that does not belong to the checkpoint, or to the clients' memories."""
-        folder, recorded = self._folder, ledger.verify(self._head)
-        if self._head is None and recorded.sequence:
-            raise InputError(
-                f"{folder.ledger_file} has rounds of a run whose {folder.checkpoint_file.name} is missing: the "
-                "settings that they were played under are not known. Put it back, or begin a new run"
-            )
-        if recorded.sequence and not folder.memory_file.exists():
-            raise InputError(
-                f"{folder.memory_file} is missing: clients have forgotten how their inputs were made, and a round "
-                "played again could have other noise. Put it back, or begin a new run"
-            )
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -3,17 +3,19 @@
 from collections.abc import Collection
 from pathlib import Path
 
+from coterie.auditing.logs.run_folders import read_progress
 from coterie.cohorts.policies import POLICIES, Policy, largest_cohort
 from coterie.cohorts.roster import Roster
-from coterie.errors import ConfigError
+from coterie.errors import ConfigError, InputError
 from coterie.runs.engine.cohorts import Cohorts
 from coterie.runs.engine.protection import SessionShapes
 from coterie.runs.records.promise import Promise
 from coterie.runs.sections.checks import policy_settings
 from coterie.runs.sections.collusion import drawn_circles, fewest_summed, promised_colluders
 from coterie.runs.sections.extensions import is_named
-from coterie.runs.settings.config import RunConfig
-from coterie.runs.settings.toml import load_recorded
+from coterie.runs.settings.changes import forbidden_changes
+from coterie.runs.settings.config import RunConfig, with_schedule_length
+from coterie.runs.settings.toml import load_recorded, parse_config
 
 _LARGEST = 64 << 20  # bytes of a roster, and of a configuration
 
@@ -56,15 +58,16 @@ def _smallest_cohort(policy: Policy, minimum: int) -> int:
 
 
 def read_promise(folder: Path) -> Promise:
-    """Return the promise of the run in this folder; :class:`ConfigError` if its files do not tell.
+    """Return the promise of the run in this folder; :class:`ConfigError` if its files do not say.
 
-    A folder may come from anybody. So nothing is imported that its settings name, and files are read up to a limit.
+    Settings that differ from those that the checkpoint has raise :class:`InputError`. A folder may come from anybody.
+    So nothing is imported that its settings name, and files are read up to a limit.
     """
     for name in ("config.toml", "roster.msgpack"):
         file = folder / name
         if not file.is_file() or file.stat().st_size > _LARGEST:
             raise ConfigError(f"the folder has no {name} that can be read")
-    config = load_recorded(folder / "config.toml")
+    config = _recorded_settings(folder)
     try:
         roster = Roster.from_bytes((folder / "roster.msgpack").read_bytes())
     except OSError as error:
@@ -74,6 +77,20 @@ def read_promise(folder: Path) -> Promise:
     sparse = shapes is None or any(shapes.sparse(size) for size in sizes)
     planned = shapes is not None and shapes.planned
     return promise_for(config, roster.privacy, sizes, sparse=sparse, planned=planned)
+
+
+def _recorded_settings(folder: Path) -> RunConfig:
+    """Return the settings in a folder, which must be those that the checkpoint, if there is one, was made under."""
+    config, progress = load_recorded(folder / "config.toml"), read_progress(folder)
+    if progress is None or not progress.settings:
+        return config
+    try:
+        begun = parse_config(progress.settings)
+    except ValueError as error:
+        raise InputError(f"the settings in checkpoint.safetensors cannot be read: {error}") from error
+    if changes := forbidden_changes(with_schedule_length(begun), with_schedule_length(config, begun)):
+        raise InputError(f"config.toml is not that of the run, which began under other settings: {changes}")
+    return config
 
 
 def _session_sizes(config: RunConfig, roster: Roster) -> set[int]:

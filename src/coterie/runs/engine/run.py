@@ -168,12 +168,12 @@ class TrainingRun:
                 self._built.strategy.restore(found.state)
                 rounds, metrics = found.progress.rounds, self.folder.metrics_file
                 self._records = checked_records(self.folder.records(), rounds, metrics)
-            records, head = self._records, found.progress.head if found else None
-            engine = Engine(self._built, self.folder, records, head, self._step)
+            records, progress = self._records, found.progress if found else None
+            engine = Engine(self._built, self.folder, records, progress, self._step)
             with engine, closing(Journal(self.folder, records)) as journal:
                 if found is None:
-                    self.folder.save(engine.checkpoint(0))
-                stop = self._begin(records, found.progress if found else None)
+                    engine.save(0)
+                stop = self._begin(records, progress)
                 if stop is None:
                     stop = engine.run(
                         records,
@@ -183,7 +183,7 @@ class TrainingRun:
                         interrupted=lambda: self._interrupted,
                     )
                 elif found is None or stop != found.progress.stop:
-                    self.folder.save(engine.checkpoint(len(records), stop))
+                    engine.save(len(records), stop)
                 return self._conclude(records, stop, engine.auditor)
 
     def _begin(self, records: Sequence[RoundRecord], progress: Progress | None) -> Stop | None:

@@ -68,7 +68,7 @@ class Watcher(Observer):
         grid.add_column(no_wrap=True, style="bold")
         grid.add_column()
         for about, words in in_words(summary):
-            grid.add_row(about, escape(words))
+            grid.add_row(about, Text(words))
         grid.add_row("Report", f"{self._folder}/report.html")
         if not summary.finished:
             grid.add_row("Continue", f"coterie resume {self._folder}")

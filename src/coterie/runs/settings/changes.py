@@ -26,14 +26,18 @@ def check_changes(before: RunConfig, after: RunConfig) -> None:
     A round that was interrupted after its sum was opened is played again. With another learning rate, for example, its
     updates would differ, and the server would learn more from the two sums together than was promised.
     """
-    allowed = set(CHANGEABLE) - (NOISY if before.noise.kind != "none" else set()) - before.algorithm.fixed
-    fixed = [key for key in _differences(before.model_dump(), after.model_dump()) if key not in allowed]
-    if fixed:
-        were = "; ".join(f"{key} was {_at(before, key)!r} and is {_at(after, key)!r}" for key in fixed)
+    if changes := forbidden_changes(before, after):
         raise ConfigError(
-            f"the run began under other settings: {were}. Put them back, or begin a new run; "
-            f"only these may change: {', '.join(key for key in CHANGEABLE if key in allowed)}"
+            f"the run began under other settings: {changes}. Put them back, or begin a new run; "
+            f"only these may change: {', '.join(_changeable(before))}"
         )
+
+
+def forbidden_changes(before: RunConfig, after: RunConfig) -> str:
+    """Say which settings differ of those that may not change; nothing if all is as it was."""
+    allowed = _changeable(before)
+    fixed = [key for key in _differences(before.model_dump(), after.model_dump()) if key not in allowed]
+    return "; ".join(f"{key} was {_at(before, key)!r} and is {_at(after, key)!r}" for key in fixed)
 
 
 def check_fingerprints(before: Mapping[str, str], after: Mapping[str, str]) -> None:
@@ -41,6 +45,12 @@ def check_fingerprints(before: Mapping[str, str], after: Mapping[str, str]) -> N
     for what, known in before.items():
         if after.get(what) != known:
             raise ConfigError(f"the {what} is not that of the run: it goes on with what it began with")
+
+
+def _changeable(config: RunConfig) -> list[str]:
+    """Return the settings of this run that may change."""
+    fixed = (NOISY if config.noise.kind != "none" else set()) | set(config.algorithm.fixed)
+    return [key for key in CHANGEABLE if key not in fixed]
 
 
 def _differences(before: Mapping[str, Any], after: Mapping[str, Any], path: str = "") -> Iterator[str]:

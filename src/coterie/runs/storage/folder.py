@@ -5,6 +5,7 @@ and written to disk before the checkpoint that counts them. So after a crash the
 missing, and records beyond it are cut off.
 """
 
+import hashlib
 import io
 import os
 import time
@@ -28,6 +29,7 @@ from coterie.runs.settings.toml import load_recorded, to_toml
 from coterie.runs.storage.lock import locked
 
 SECRET_BYTES = 32
+_SECRET_DOMAIN = b"coterie clients.secret 1\x00"
 RUNS = Path("runs")
 """The folder of runs that were given none."""
 
@@ -45,6 +47,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Digests of the data and the model that it was played with."""
     stop: Stop | None = None
     """Why an observer ended the run after these rounds, if one did."""
+    secret: str = ""
+    """The digest of the clients' secret; empty in older checkpoints, and where no sum is secure."""
 
     @property
     def head(self) -> Head | None:
@@ -185,11 +189,15 @@ class RunFolder:
             raise InputError(f"{self.secret_file} is missing or incomplete; the run cannot go on without it")
         return secret
 
+    def secret_digest(self) -> str:
+        """Return a digest of the clients' secret, by which a checkpoint knows it. It says nothing of the secret."""
+        return hashlib.sha256(_SECRET_DOMAIN + self.secret()).hexdigest()
+
     def save(self, checkpoint: Checkpoint) -> None:
-        """Replace the checkpoint."""
+        """Replace the checkpoint; it may hold clients' own models, so only its owner may read it."""
         arrays = {name: np.ascontiguousarray(array) for name, array in checkpoint.state.items()}
         progress = msgspec.json.encode(checkpoint.progress).decode()
-        write_file(self.checkpoint_file, save(arrays, {"progress": progress}))
+        write_secret(self.checkpoint_file, save(arrays, {"progress": progress}))
 
     def checkpoint(self) -> Checkpoint | None:
         """Read the checkpoint; None if the run was interrupted before its first one."""

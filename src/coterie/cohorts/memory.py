@@ -171,6 +171,7 @@ class ClientMemory:
             connection.execute("INSERT INTO sessions VALUES (?, ?, 0, NULL, NULL)", (self.client.name, session))
         except sqlite3.IntegrityError:
             raise _refusal(f"session {session.hex()[:8]} was entered before") from None
+        prekey_tables.erase_states(connection, self.client.name)
 
     def advance(self, session: bytes, step: int) -> None:
         """Record the client's ``step``-th answer in a session. Each step is answered once."""
@@ -274,10 +275,11 @@ class ClientMemory:
             return prekey_tables.unused(connection, self.client.name)
 
     def keep_prekeys(self, made: Sequence[KeptPrekey], *, renew: bool = False) -> list[bytes]:
-        """Store new prekeys and return all unused ones. With ``renew``, erase the earlier ones first."""
+        """Store new prekeys and return all unused ones. With ``renew``, erase the earlier ones and all states first."""
         with self._file.writing() as connection:
             if renew:
                 prekey_tables.discard(connection, self.client.name)
+                prekey_tables.erase_states(connection, self.client.name)
             prekey_tables.keep(connection, self.client.name, made)
             return prekey_tables.unused(connection, self.client.name)
 

@@ -39,9 +39,18 @@ class PrekeyStock(DatabaseFile):
     def mark_used(self, keys: Mapping[str, bytes]) -> None:
         """Note that contributions made with these keys, one for each client, have arrived."""
         with self.writing() as connection:
+            # A client may have replaced its stock since it was invited: the key must count as used all the same.
             connection.executemany(
-                "UPDATE stock SET used = 1, body = x'' WHERE client = ? AND key = ?", list(keys.items())
+                "INSERT INTO stock VALUES (?, ?, x'', 0, 1)"
+                " ON CONFLICT (client, key) DO UPDATE SET used = 1, body = x''",
+                list(keys.items()),
             )
+
+    def held_by_others(self, client: str, keys: Collection[bytes]) -> bool:
+        """Tell whether another client offered one of these keys."""
+        query = "SELECT 1 FROM stock WHERE key = ? AND client <> ? LIMIT 1"
+        with self.reading() as connection:
+            return any(connection.execute(query, (key, client)).fetchone() for key in keys)
 
     def counts(self) -> dict[str, int]:
         """Count the prekeys that are left, by client."""

@@ -83,8 +83,7 @@ def use(connection: sqlite3.Connection, client: str, key: bytes) -> None:
 
 
 def contribute(connection: sqlite3.Connection, client: str, session: bytes, book: bytes, answered: Answered) -> None:
-    """Record the one contribution under a book, and erase what is left of sessions before it."""
-    erase_states(connection, client)
+    """Record the one contribution under a book."""
     connection.execute("INSERT INTO contributions VALUES (?, ?, ?, NULL, ?, ?, ?)", (client, book, session, *answered))
 
 

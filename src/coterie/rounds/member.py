@@ -125,9 +125,12 @@ class Member:
     def offer(self, *, renew: bool = False) -> bytes:
         """Return all unused prekeys, as many as a client keeps, for the server; make those that are missing.
 
-        With ``renew`` those made before are erased. An operator does that after the client's disk was restored from a
-        backup or copied: a prekey in it may have been used since.
+        With ``renew`` those made before are erased, and the states of all sessions with them. An operator does that
+        after the client's disk was restored from a backup or copied: a prekey in it may have been used since, and a
+        session in it may have been answered.
         """
+        if renew:
+            self._state = None
         made = self._make_prekeys(PREKEYS if renew else PREKEYS - len(self._prekeys.prekeys()))
         offered = self._prekeys.keep_prekeys(made, renew=renew)
         return messages.encode(PrekeyOffer(self._population, _read_prekeys(offered)))
@@ -157,6 +160,8 @@ class Member:
         entered = protocol.join(terms, self.name, self._entropy, self._identity)
         if self._memory:
             self._memory.enter(terms.session, terms.roster)
+        elif self._scratch:
+            self._scratch.erase_states()
         return entered
 
     def _check_terms(self, terms: Terms) -> None:

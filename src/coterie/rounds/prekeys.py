@@ -80,7 +80,10 @@ class PrekeyStore:
         except VerificationError as error:
             raise PeerProtocolError(client, f"offered a bad prekey: {error}") from None
         bodies = {prekey.key: msgspec.msgpack.encode(prekey) for prekey in prekeys}
+        if len(bodies) < len(prekeys) or self._stock.held_by_others(client, bodies.keys()):
+            raise PeerProtocolError(client, "offered one key twice, or a key that another client offered")
         if not self._stock.used(client).isdisjoint(bodies):
+            self._stock.replace(client, {})  # so that it is left out until it has made new ones
             raise PrekeyRefused(
                 client,
                 "offered a prekey that it used before: its disk was restored from a backup or cloned, and it must "

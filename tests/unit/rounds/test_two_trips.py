@@ -309,6 +309,32 @@ def test_states_are_erased_when_they_are_no_longer_needed(tmp_path: Path) -> Non
     assert before.state is None
 
 
+def test_a_restored_session_is_not_answered_again_once_prekeys_are_renewed(tmp_path: Path) -> None:
+    """A backup made between the two trips holds a state, which answered a second survivor list: it gave inputs away."""
+    stage = Stage(tmp_path, size=12).until(Step.REVEAL)
+    circle = next(c for c in stage.population.roster.circles if stage.population.roster.names.index(ME) not in c)
+    other = told_without(stage.inbox[ME], circle[0])
+    backup = stage.path.read_bytes()
+    stage.members[ME].answer(stage.inbox[ME])
+    stage.population.file.close()
+    stage.path.write_bytes(backup)
+    restored = stage.processes().members[ME]
+    restored.offer(renew=True)
+    for message in (other, stage.inbox[ME]):
+        with pytest.raises(PeerProtocolError, match="not in any more"):
+            restored.answer(message)
+
+
+def test_a_session_of_the_papers_protocol_erases_what_two_trips_left(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    book = PrekeyBook.read(stage.inbox[ME]).digest
+    stage.members[ME].answer(stage.inbox[ME])
+    stage.memory.enter(bytes(16), stage.population.roster.digest)
+    erased = stage.memory.last_answer(book)
+    assert erased is not None
+    assert erased.state is erased.reply is None
+
+
 def test_nothing_secret_is_shown(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     stage.members[ME].answer(stage.inbox[ME])
@@ -482,6 +508,30 @@ def test_an_offer_is_checked(ledger: Ledger) -> None:
     assert stock.counts() == {}
     store.offer(ME, messages.encode(good))
     assert stock.counts() == {ME: PREKEYS}
+
+
+def test_a_key_belongs_to_one_client(ledger: Ledger) -> None:
+    """Two clients that offered one key stopped every round they were invited to together."""
+    _, stock, population = make_store(ledger)
+    store = PrekeyStore(population.roster, stock, signed=False)
+    good = offer_of(population)
+    store.offer(ME, messages.encode(good))
+    with pytest.raises(PeerProtocolError, match="another client offered"):
+        store.offer("client-03", messages.encode(good))
+    with pytest.raises(PeerProtocolError, match="one key twice"):
+        store.offer(ME, messages.encode(msgspec.structs.replace(good, prekeys=good.prekeys[:1] * 2)))
+    assert stock.counts() == {ME: PREKEYS}
+
+
+def test_a_used_key_is_known_although_the_client_replaced_its_stock(ledger: Ledger) -> None:
+    store, stock, population = make_store(ledger)
+    first, *others = offer_of(population).prekeys
+    store.refill(ME, (first, *others))
+    store.refill(ME, others)  # the client says hello between its contribution and the end of the step
+    stock.mark_used({ME: first.key})
+    with pytest.raises(PrekeyRefused):
+        store.refill(ME, (first, *others))
+    assert stock.counts() == {}, "a client that was restored is left out until it makes new prekeys"
 
 
 def test_bad_prekeys_beside_a_good_contribution_are_rejected_alone(ledger: Ledger) -> None:

@@ -22,6 +22,9 @@ HIDDEN = [
     "round,client\n1,1\n1,01\n2,1\n2,01\n",
     "round,client\n1,e\u0301va\n1,\u00e9va\n",
     "round,client\n1,a\n1,a\u200b\n",
+    "round,client\n1,a\n1,a\ufe0f\n",
+    "round,client\n1,7\n1,7.0\n",
+    "round,client\n1,7e0\n1,+7\n",
     "round,client\n1,a\n1,b\n1,c\n2,d\n2,e\n1,a\n1,b\n",
     '{"round": 1, "client": "a"}\n{"round": 2, "client": "c"}\n{"round": 1, "client": "a"}\n',
 ]

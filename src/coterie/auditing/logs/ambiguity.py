@@ -7,11 +7,14 @@ usually too large. Such names are refused, unless the user declares that the log
 import re
 import unicodedata
 from collections.abc import Iterable
+from fractions import Fraction
 
 from coterie.errors import InputError, Remedy
 from coterie.reports.words import printable
 
 _SEPARATORS = re.compile(r"[,;|]")
+_NUMBER = re.compile(r"[+-]?\d{1,30}(\.\d{1,30})?(e[+-]?\d{1,2})?", re.IGNORECASE)
+_INVISIBLE = re.compile("[\u034f\u115f\u1160\u2800\u3164\ufe00-\ufe0f\uffa0]")  # beside controls and formats
 
 
 def check_names(clients: Iterable[str]) -> None:
@@ -41,12 +44,13 @@ def check_names(clients: Iterable[str]) -> None:
 
 
 def _plain_form(name: str) -> str:
-    """Return a name without invisible characters, and without leading zeros of a number."""
-    visible = "".join(char for char in unicodedata.normalize("NFKC", name) if unicodedata.category(char) != "Cf")
+    """Return a name without invisible characters; a number is written in one way of many."""
+    shown = _INVISIBLE.sub("", unicodedata.normalize("NFKC", _INVISIBLE.sub("", name)))
+    visible = "".join(char for char in shown if unicodedata.category(char) not in ("Cc", "Cf") or char.isspace())
     visible = " ".join(visible.split())
-    return visible.lstrip("0") or "0" if visible.isdecimal() else visible
+    return str(Fraction(visible)) if visible.isascii() and _NUMBER.fullmatch(visible) else visible
 
 
 def _difference(one: str, other: str) -> str:
-    numbers = one.isdecimal() and other.isdecimal()
-    return "leading zeros" if numbers else "characters that look the same or cannot be seen"
+    numbers = _NUMBER.fullmatch(one) and _NUMBER.fullmatch(other)
+    return "how a number is written" if numbers else "characters that look the same or cannot be seen"

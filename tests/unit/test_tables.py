@@ -37,6 +37,7 @@ CLASSES = {
 } - {"Policy"}
 ALLOWED = {
     "auditing/logs/pairs.py": {"pairs"},  # the reader of two formats
+    "auditing/logs/raw_log.py": {"ledger"},  # the folder of a run is read by its ledger
     "auditing/logs/table_kinds.py": {"lists", "matrix"},  # tells the formats of a table apart
     "bench/secagg.py": {"Complete", "Harary"},  # the graphs that Flower can use
     "graphs/failures.py": {"Harary"},  # the failure law of regular graphs

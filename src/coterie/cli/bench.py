@@ -1,4 +1,4 @@
-"""``coterie bench``: what secure aggregation costs on this machine, and against whom."""
+"""``coterie bench``: the cost of secure aggregation on this machine, compared with other systems."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +75,7 @@ def topologies(settings: TopologiesSettings, as_json: AsJson = False) -> None:
 
 
 def _bars(progress: "Progress", title: str = "", scheme: str = "Coterie") -> "OnAnswer":
-    """Return an observer that draws the step a session is in."""
+    """Return an observer that shows the step of a session."""
     task = progress.add_task(title + scheme, total=None)
     return lambda step, answered, asked: progress.update(
         task, description=f"{title}{scheme}: {step}", completed=answered, total=asked
@@ -173,7 +173,7 @@ def _show_secagg(workload: "Workload", measured: "Measurement", rival: "SessionC
 
 
 def _lines(costs: "SessionCosts") -> "dict[str, tuple[float, Callable[[float], str], str]]":
-    """The lines of the table: a number, how to show it, and what a smaller one is called."""
+    """Return the lines of the table: a number, its format, and the word for a smaller number."""
     return {
         **{f"client, {step}": (1e-3 * spent, duration, "faster") for step, spent in costs.client_ms.items()},
         "server": (1e-3 * costs.server_ms, duration, "faster"),

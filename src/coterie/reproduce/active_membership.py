@@ -22,7 +22,7 @@ from coterie.attacks.active_membership.measure import ActiveMembership
 from coterie.attacks.active_membership.methods import NAMES, MethodName
 from coterie.attacks.active_membership.report import inference_table, utility_table
 from coterie.attacks.active_membership.statistics import AttackPhase, InferenceSuccess, MethodSummary
-from coterie.attacks.active_membership.trial import MethodTrial, know_nothing, play
+from coterie.attacks.active_membership.trial import MethodTrial, infer_without_targets, play
 from coterie.cohorts.circles import Reals
 from coterie.errors import ConfigError
 from coterie.reports.findings import Claim, Drawing, Findings, Table, judge
@@ -81,7 +81,7 @@ class AttackClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     most: float = float("inf")
 
 
-class Attacked(msgspec.Struct, frozen=True, kw_only=True):
+class MethodOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """All trials of a method in a table."""
 
     table: str
@@ -117,7 +117,7 @@ class Attacked(msgspec.Struct, frozen=True, kw_only=True):
         return views[claim.view or next(iter(views))]
 
 
-class AttackExperiment(Experiment[list[Attacked]], frozen=True, kw_only=True):
+class AttackExperiment(Experiment[list[MethodOutcome]], frozen=True, kw_only=True):
     """The experiment: a part is a table, a case a method."""
 
     attack: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -133,7 +133,7 @@ class AttackExperiment(Experiment[list[Attacked]], frozen=True, kw_only=True):
     claims: tuple[AttackClaim, ...] = ()
 
     kept = "outcomes"
-    outcomes = list[Attacked]
+    outcomes = list[MethodOutcome]
 
     def cases(self) -> list[tuple[str, str]]:
         """Each method in each table."""
@@ -151,14 +151,14 @@ class AttackExperiment(Experiment[list[Attacked]], frozen=True, kw_only=True):
     def measure(self, job: Job, seed: int, context: JobContext) -> Record | None:
         """Watch one method, and attack it."""
         attack = self.attacked(job.part, seed, context.data)
-        scene = attack.scene(job.trial)
+        dealt = attack.deal(job.trial)
         strengths = (0.0, attack.strength or 0.0)
         method: MethodName = msgspec.convert(job.case, MethodName)
-        trial = play(method, scene, attack.recipe, attack.schedule, strengths)
-        nothing = know_nothing(scene, attack.recipe, attack.rounds)
+        trial = play(method, dealt, attack.recipe, attack.schedule, strengths)
+        nothing = infer_without_targets(dealt, attack.recipe, attack.rounds)
         return {"trial": asdict(trial), "nothing": asdict(nothing)}
 
-    def collect(self, records: Mapping[Job, Record]) -> list[Attacked]:
+    def collect(self, records: Mapping[Job, Record]) -> list[MethodOutcome]:
         """Return the trials of every method in every table."""
         outcomes = [
             {
@@ -170,9 +170,9 @@ class AttackExperiment(Experiment[list[Attacked]], frozen=True, kw_only=True):
             }
             for (table, method), found in self.group(records).items()
         ]
-        return msgspec.convert(outcomes, list[Attacked])
+        return msgspec.convert(outcomes, list[MethodOutcome])
 
-    def report(self, outcomes: list[Attacked]) -> Findings:
+    def report(self, outcomes: list[MethodOutcome]) -> Findings:
         """Report every table beside the paper's, and judge its claims."""
         claims = list(self._claims({(outcome.table, outcome.method): outcome for outcome in outcomes}))
         tables = {table.name: [one for one in outcomes if one.table == table.name] for table in self.tables}
@@ -186,7 +186,7 @@ class AttackExperiment(Experiment[list[Attacked]], frozen=True, kw_only=True):
             drawings=[Drawing("inference.png", partial(_draw, tables))],
         )
 
-    def _tables(self, name: str, outcomes: Sequence[Attacked]) -> Iterator[Table]:
+    def _tables(self, name: str, outcomes: Sequence[MethodOutcome]) -> Iterator[Table]:
         def printed(paper: Mapping[str, Mapping[str, float]]) -> dict[str, str]:
             return {method: f"{values[name]:.2f}" for method, values in paper.items() if name in values}
 
@@ -195,7 +195,7 @@ class AttackExperiment(Experiment[list[Attacked]], frozen=True, kw_only=True):
         yield inference_table(name, outcomes[0].guess, summaries, printed(self.paper), targets)
         yield utility_table("", summaries, printed(self.paper_utility), printed(self.paper_spread))
 
-    def _claims(self, outcomes: Mapping[tuple[str, str], Attacked]) -> Iterator[Claim]:
+    def _claims(self, outcomes: Mapping[tuple[str, str], MethodOutcome]) -> Iterator[Claim]:
         """Judge every claim in every table that it is about; what was not run is left out."""
         for claim in self.claims:
             for table in claim.tables or [table.name for table in self.tables]:
@@ -205,7 +205,7 @@ class AttackExperiment(Experiment[list[Attacked]], frozen=True, kw_only=True):
                     yield _judged(table, claim, row, other)
 
 
-def _judged(table: str, claim: AttackClaim, row: Attacked, other: Attacked) -> Claim:
+def _judged(table: str, claim: AttackClaim, row: MethodOutcome, other: MethodOutcome) -> Claim:
     says = f"{table}: {claim.says}"
     phase = row.summary.passive if claim.watching else row.summary.active
     if claim.measure == "accuracy" and not claim.against:
@@ -228,7 +228,7 @@ def _points(phase: AttackPhase, name: str) -> Reals:
     return 100 * np.array([getattr(course.last.utility, name) for course in phase.courses])
 
 
-def _draw(tables: Mapping[str, Sequence[Attacked]], path: Path) -> None:
+def _draw(tables: Mapping[str, Sequence[MethodOutcome]], path: Path) -> None:
     subtitle = (
         "Area under the ROC curve of the loss over the rounds of the attack: common model, or displacement.\n"
         "Mean over trials; dotted: attackers only watch; a guess has 0.5."

@@ -223,9 +223,7 @@ def _put(tree: dict[str, Any], key: str, value: object) -> None:
     for section in sections:
         tree = tree.setdefault(section, {})
         if not isinstance(tree, dict):
-            raise ConfigError(
-                f"{key}: {section} was set to {tree!r}, so it has no settings: give {section} or {key}, not both"
-            )
+            raise ConfigError(f"{key}: {section} was set to {tree!r}; give either {section} or {key}, not both")
     tree[last] = value
 
 

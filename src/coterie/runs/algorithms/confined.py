@@ -12,7 +12,8 @@ from coterie.confined.claims import CLAIMED, Theorem1
 from coterie.confined.steps import STEP_SIZES
 from coterie.confined.subset import check_honest
 from coterie.errors import ConfigError, TooFewHonest
-from coterie.runs.algorithms import participants
+from coterie.runs.algorithms import confined_grid, participants
+from coterie.runs.algorithms.confined_grid import GridSettings
 from coterie.runs.algorithms.fedavg import FederatedAveraging
 from coterie.runs.records.promise import Promise
 from coterie.runs.records.summary import Summary
@@ -89,6 +90,7 @@ class ConfinedSettings(Section):
     )
     step: StepSettings = Field(default=StepSettings(), description="")
     check: CheckSettings = Field(default=CheckSettings(), description="")
+    grid: GridSettings = Field(default=GridSettings(), description="")
 
     def problems(self) -> Iterator[Contradiction]:
         """Check that the range has a lower and an upper end."""
@@ -140,6 +142,12 @@ def honest(
         return  # circles that do not fit, which the check of the selection reports
 
 
+def blocks(confined: ConfinedSettings, noise: NoiseSettings) -> Iterator[Contradiction]:
+    """Check that the members of a group can clip their blocks without each other."""
+    if noise.kind != "none":
+        yield from confined_grid.check_norm(confined.grid, confined.clip, noise.clip_norm)
+
+
 class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
     """A model for each participant, which stays there; whoever sees the sums can compute another, the displacement."""
 
@@ -152,10 +160,11 @@ class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
         "training.learning_rate": 0.5,
         "training.evaluate_every": 5,
     }
-    checks = (*FederatedAveraging.checks, alike, sharing, fresh, honest)
+    checks = (*FederatedAveraging.checks, alike, sharing, fresh, honest, blocks)
     columns = (*participants.COLUMNS, "displacement", "refused", "stale", "claimed_epsilon")
     public = frozenset({"displacement", "claimed_epsilon"})
     personal = True
+    takes_columns = True
     aside = ("displacement",)
     curves: ClassVar[Mapping[str, str]] = {
         "worst": "the worst participant's own",
@@ -176,12 +185,15 @@ class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
         model = flatten.read(context.problem.model)
         anchor = model if settings.anchor == "model" else [np.zeros_like(array) for array in model]
         spread = Spread(settings.spread, settings.most or None)
-        offsets = Offsets(anchor, lambda name: stream(seed, "offset", name), spread)
+        split = confined_grid.make_split(settings.grid, context)
+        make_offsets = split.offsets if split else Offsets
+        offsets = make_offsets(anchor, lambda name: stream(seed, "offset", name), spread)
         alpha = curriculum.work.learning_rate
         step = make_chosen(STEP_SIZES, "confined.step", settings.step, alpha=alpha, horizon=context.horizon)
         check = make_chosen(LOSS_CHECKS, "confined.check", settings.check)
         descent = ConfinedDescent(offsets, tuple(parts), step, check, settings.bound(context.noise))
-        return Confined(context.problem, parts, descent, settings.clip, seed)
+        computation = split.computation(context) if split else None
+        return Confined(context.problem, parts, descent, settings.clip, seed, computation)
 
     def sums(self) -> tuple[Layout, ...]:
         """Return one shape: a gradient has that of the model."""
@@ -191,6 +203,11 @@ class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
     def additive(self) -> bool:
         """Whether the settings say additive sharing."""
         return self.context.settings.addition == "additive"
+
+    @property
+    def protocol(self) -> str:
+        """How the members of a group add, if there is a grid."""
+        return confined_grid.say_protocol(self.context.settings.grid)
 
     def excluded(self) -> tuple[str, ...]:
         """Return the participants that refused too many steps in a row."""
@@ -227,8 +244,9 @@ class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
     @classmethod
     def introduction(cls, config: CommonSettings, promise: Promise) -> str:
         """Say what is sent."""
-        way = "additive sharing" if cls.own(config).addition == "additive" else super().introduction(config, promise)
-        return f"confined descent, in which sums of gradients are sent; {way}"
+        settings = cls.own(config)
+        way = "additive sharing" if settings.addition == "additive" else super().introduction(config, promise)
+        return f"confined descent{confined_grid.introduce(settings.grid)}, in which sums of gradients are sent; {way}"
 
     @classmethod
     def words(cls, summary: Summary) -> Iterator[tuple[str, str]]:
@@ -238,9 +256,11 @@ class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
             sent = "Every participant's clipped gradient was sent."
         for about, said in super().words(summary):
             yield about, f"{sent} {said} {_displacement(summary)}" if about == "Privacy" else said
+        settings = cls.own(summary.config)
+        if settings.grid.split:
+            yield "Groups", confined_grid.say_groups(settings.grid, summary)
         yield "Claim", _claim(summary)
         yield "Participants", participants.in_a_sentence(summary)
-        settings = cls.own(summary.config)
         yield "Loss check", _loss_check(summary, settings)
         if warning := getattr(STEP_SIZES[settings.step.kind], "warning", ""):
             yield "Step size", f"{warning[0].upper()}{warning[1:]}."

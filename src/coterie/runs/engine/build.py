@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from coterie.cohorts.availability import AVAILABILITIES, Availability
+from coterie.errors import ConfigError
 from coterie.privacy import PrivacySpending, Release
 from coterie.runs.algorithms import Algorithm
 from coterie.runs.algorithms.base import Context
@@ -120,6 +121,11 @@ class BuiltRun:
 def build_run(config: RunConfig, federation: Federation) -> BuiltRun:
     """Build all parts of a run."""
     availability = make_availability(config, federation)
+    if federation.members and not config.algorithm.takes_columns:
+        raise ConfigError(
+            "training.algorithm: must be confined for data whose columns belong to different members "
+            f"({', '.join(federation.members)}), not {config.training.algorithm}: no other algorithm keeps them apart"
+        )
     algorithm = config.algorithm(make_context(config, federation))
     cohorts = make_cohorts(config, availability, algorithm, federation.policy) if algorithm.aggregates else None
     return BuiltRun(config, federation, algorithm, availability, cohorts)
@@ -139,6 +145,7 @@ def make_context(config: RunConfig, federation: Federation) -> Context[Any]:
         weighting=config.clients.weighting,
         noise=config.noise,
         cohort=config.cohort.size,
+        members=federation.members,
     )
 
 

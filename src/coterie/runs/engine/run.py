@@ -244,6 +244,8 @@ class TrainingRun:
             promise=built.promise,
             protocol=" ".join(str(protection) for protection in built.protections),
             assumptions=built.assumptions,
+            sigma=built.sigma,
+            noise_shares=built.noise_shares,
             yardstick=built.yardstick,
             notes=built.data_notes,
             stopped=stop.reason if stop else "",

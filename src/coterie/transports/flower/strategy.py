@@ -35,6 +35,7 @@ from coterie.deployment.settings import (
     threat_mode,
 )
 from coterie.errors import ConfigError
+from coterie.secagg.protocols import SessionProtocol
 from coterie.transports.flower.carrier import FlowerCarrier
 from coterie.transports.flower.checkpoint import StrategyCheckpoint
 from coterie.transports.flower.grid import PrivateGrid
@@ -77,6 +78,7 @@ class PrivateStrategy(flower.Strategy):
         cohort: int | None = PrivateSettings.cohort,
         minimum: int = PrivateSettings.minimum,
         mode: str = PrivateSettings.mode,
+        protocol: str = PrivateSettings.protocol,
         colluders: int | None = PrivateSettings.colluders,
         deadline: float = PrivateSettings.deadline,
         grace: float = PrivateSettings.grace,
@@ -114,6 +116,7 @@ class PrivateStrategy(flower.Strategy):
             cohort=cohort,
             minimum=minimum,
             mode=threat_mode(mode),
+            protocol=protocol,
             colluders=colluders,
             deadline=deadline,
             grace=grace,
@@ -199,6 +202,7 @@ class PrivateStrategy(flower.Strategy):
             patience=settings.deadline,
             recipe=settings.recipe,
             asked=Asked(place=FIRST),
+            prekeys=settings.protocol != SessionProtocol.PAPERS,
         )
         enrolment.gather("train", _wanted(self.strategy))
         roster = enrolment.roster

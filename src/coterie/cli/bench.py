@@ -212,7 +212,7 @@ def _show_topologies(rows: "list[Comparison]") -> None:
 
 
 def _scheme_cells(sa: "Times", ccesa: "Times") -> list[str]:
-    ratio = ccesa.neighbour_ms / sa.neighbourly_ms
-    return [f"{ms:.1f}" if ms < 1000 else f"{ms:,.0f}" for ms in (sa.neighbour_ms, ccesa.neighbourly_ms)] + [
+    ratio = ccesa.neighbour_ms / sa.neighbour_ms
+    return [f"{ms:.1f}" if ms < 1000 else f"{ms:,.0f}" for ms in (sa.neighbour_ms, ccesa.neighbour_ms)] + [
         f"{ratio:.4f}"
     ]

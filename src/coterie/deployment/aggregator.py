@@ -13,7 +13,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
+from coterie.cohorts.circles import Circles
 from coterie.cohorts.ledger import Ledger
 from coterie.cohorts.policies import MultiRound
 from coterie.deployment.departures import SessionOutlook
@@ -145,15 +147,14 @@ class Aggregator:
         settings, roster, available = self._settings, self._enrolment.roster, self._enrolment.available()
         arrays, number = assignment.arrays, self._ledger.latest() + 1
         circles = roster.usable()
-        complete = int(circles.sizes[circles.complete(available)].sum())
-        asked = max(int(assignment.share * complete), settings.minimum if complete >= settings.minimum else 0)
-        cohort = settings.cohort or max(asked, int(circles.sizes.max()))
+        cohort = self._cohort(circles, available, assignment.share)
         most, smallest = min(cohort, int(circles.sizes.sum())), int(circles.sizes.min())
         protocol = choose_protocol(settings.protocol, most, smallest, Complete())
         prekeys = None
         if protocol is SessionProtocol.TWO_TRIPS:
             prekeys = self._supply.fill(closing.enter_context(self._supply.open_stock()), assignment.function)
             self.reasons |= self._supply.reasons
+            cohort = self._cohort(circles, available & prekeys.stocked(roster.names), assignment.share)
 
         def decode(aggregate: Aggregate) -> Mean:
             return form.decode(arrays, aggregate)
@@ -177,6 +178,13 @@ class Aggregator:
         opened = coordinator.open(number, available, np.random.default_rng(), content=digest)
         self.log_outlook(self._sizes(opened.selected))
         return opened
+
+    def _cohort(self, circles: Circles, available: NDArray[np.bool_], share: float) -> int:
+        """Return how many clients are asked to take part, if these are available."""
+        settings = self._settings
+        complete = int(circles.sizes[circles.complete(available)].sum())
+        asked = max(int(share * complete), settings.minimum if complete >= settings.minimum else 0)
+        return settings.cohort or max(asked, int(circles.sizes.max()))
 
     def _sizes(self, selected: Collection[str]) -> list[int]:
         """Return the sizes of the circles that were selected."""

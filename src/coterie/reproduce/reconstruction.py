@@ -24,6 +24,7 @@ from coterie.reports.findings import Claim, Drawing, Findings, Judgement, Table,
 from coterie.reports.intervals import mean_and_spread, mean_interval
 from coterie.reports.plots import BLUE, GREEN, HAIRLINE, OCHRE, QUIET, RUST, foot_legend, page
 from coterie.reproduce.experiment import Experiment, Job, JobContext, Record
+from coterie.reproduce.verdicts import RULE, Scale, settle
 
 SMALL, ORDINARY, LOSSY = "small steps", "ordinary steps", "small steps, losses inside rounds"
 FAR = 0.25
@@ -93,6 +94,10 @@ class Reconstruction(Experiment[list[TaskTrial]], frozen=True, kw_only=True):
     """The probability that a member is lost inside a round, in the window with losses."""
     tasks: tuple[ReconstructionTask, ...]
     printed: tuple[PrintedError, ...] = ()
+    paper_rounds: dict[str, int] = msgspec.field(default_factory=dict)
+    """Rounds before the paper's window, by task. What is not in it is no task of the paper."""
+    paper_examples: dict[str, int] = msgspec.field(default_factory=dict)
+    """The examples of all its clients together, by task."""
 
     kept = "trials"
     outcomes = list[TaskTrial]
@@ -168,6 +173,7 @@ class Reconstruction(Experiment[list[TaskTrial]], frozen=True, kw_only=True):
                 Table("What is published", ("mean error", "random selection", "T = 2"), printed),
             ],
             claims=claims,
+            claims_note=RULE,
             claims_last=True,
             drawings=[
                 Drawing(f"{_slug(task)}.png", partial(_draw, task, self.privacy[0], _pooled(own)))
@@ -178,18 +184,20 @@ class Reconstruction(Experiment[list[TaskTrial]], frozen=True, kw_only=True):
     def _claims(self, task: str, trials: Sequence[TaskTrial]) -> Iterator[Claim]:
         random, circles = (_each(trials, SMALL, selection) for selection in (_RANDOM, _CIRCLES))
         medians = _medians(random)
-        yield _below(
-            f"{task}, small steps: random selection gives updates away, with a median error below 0.05", medians
+        claim = partial(settle, shortfalls=self._missing(task), ours=task not in self.paper_rounds)
+        yield claim(
+            f"{task}, small steps: random selection gives updates away, with a median error below 0.05",
+            *_below(medians),
         )
         gain = np.log10(_medians(circles)) - np.log10(medians)
-        yield Claim(
+        yield claim(
             f"{task}, small steps: circles of {self.privacy[0]} raise the median error more than tenfold",
             f"by a factor of {_range(gain, lambda power: 10.0**power)}",
             judge(mean_interval(gain), 1.0, inf),
         )
         near = [error for one in circles for error in one.errors if error < FAR]
         count = sum(len(one.errors) for one in circles)
-        yield Claim(
+        yield claim(
             f"{task}, small steps: with circles of {self.privacy[0]} the error is above {FAR:g} for all clients",
             f"{len(near)} of {count} clients are below" + (f", the nearest at {min(near):.2g}" if near else ""),
             Judgement.FAILS if near else Judgement.OPEN,
@@ -197,14 +205,22 @@ class Reconstruction(Experiment[list[TaskTrial]], frozen=True, kw_only=True):
         if len(self.privacy) > 1:
             larger = _each(trials, SMALL, f"{_CIRCLES} T={self.privacy[1]}")
             growth = _means(larger) - _means(circles)
-            yield Claim(
+            yield settle(
                 f"{task}, small steps: circles of {self.privacy[1]} protect better than circles of "
                 f"{self.privacy[0]}, by their mean error",
                 f"the difference is {_range(growth)}",
                 judge(mean_interval(growth), 0.0, inf),
+                ours=True,
             )
         ordinary = _medians(_each(trials, ORDINARY, _RANDOM))
-        yield _below(f"{task}, ordinary steps: the same attack works in ordinary training", ordinary)
+        says = f"{task}, ordinary steps: the same attack works in ordinary training"
+        yield settle(says, *_below(ordinary), ours=True)
+
+    def _missing(self, name: str) -> list[str]:
+        """List how a task falls short of the paper's."""
+        task = next(task for task in self.tasks if task.name == name)
+        paper = Scale(self.paper_rounds.get(name, 0), self.paper_examples.get(name, 0))
+        return Scale(task.before, task.examples * self.clients).shortfalls(paper)
 
 
 def _own_means(task: str, trials: Sequence[TaskTrial]) -> Iterator[tuple[str, str, str]]:
@@ -215,10 +231,9 @@ def _own_means(task: str, trials: Sequence[TaskTrial]) -> Iterator[tuple[str, st
         yield f"ours, {task}, {window}", random, circles
 
 
-def _below(says: str, medians: Reals) -> Claim:
+def _below(medians: Reals) -> tuple[str, Judgement]:
     powers = np.log10(medians)
-    return Claim(
-        says,
+    return (
         f"median error {_range(powers, lambda power: 10.0**power)}",
         judge(mean_interval(powers), -inf, float(np.log10(RECOVERED))),
     )

@@ -44,9 +44,9 @@ class StepSettings(Section):
 
     kind: Annotated[str, OneOf(STEP_SIZES)] = Field(
         default="constant",
-        description="constant; 1/sqrt(k); or alpha/(k + mu T)^2 as in the paper, whose steps add up to next to nothing",
+        description="constant; 1/sqrt(k); or the paper's, which fall as 1/(k + mu T)^2 from the first step on",
     )
-    mu: BelowOne = Field(default=0.01, description="paper: the larger, the flatter")
+    mu: BelowOne = Field(default=0.01, description="paper: the larger, the more slowly steps fall")
     constant: int = Field(default=0, ge=0, le=10**9, description="paper: iterations before the steps shrink")
 
 

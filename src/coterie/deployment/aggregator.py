@@ -86,6 +86,8 @@ class Aggregator:
         """
         self.reasons = {}
         self._enrolment.gather(assignment.function, 0)
+        if assignment.complete is not None:
+            assignment = assignment.complete(self._present())
         form = form_under(self._enrolment.roster, assignment.function)
         began = time.monotonic()
         opened = self._open(assignment, form)
@@ -163,6 +165,11 @@ class Aggregator:
         opened = coordinator.open(number, available, np.random.default_rng(), content=digest)
         self.log_outlook(self._sizes(opened.selected))
         return opened
+
+    def _present(self) -> list[str]:
+        """Return the clients whose nodes are connected."""
+        names = self._enrolment.roster.names
+        return [name for name, there in zip(names, self._enrolment.available(), strict=True) if there]
 
     def _sizes(self, selected: Collection[str]) -> list[int]:
         """Return the sizes of the circles that were selected."""

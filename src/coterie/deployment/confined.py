@@ -268,11 +268,16 @@ def own_model(folder: Path | str, descent: bytes | None = None) -> Mapping[str, 
 
     ``folder`` is the node's: ``coterie-folder`` of its configuration.
     """
+    return unpack_arrays(own_place(folder, descent).model)
+
+
+def own_place(folder: Path | str, descent: bytes | None = None) -> OwnModel:
+    """Return how far a node has come in the latest descent, or a given one."""
     files = sorted(Path(folder, FOLDER).glob(f"*{ENDING}"), key=lambda path: path.stat().st_mtime)
     wanted = [path for path in files if descent is None or path.stem == _name(descent)]
     if not wanted or (kept := _read(CheckpointFile(wanted[-1]))) is None:
         raise ConfigError(f"{Path(folder)} has no model of its own: the node has not taken part in confined descent")
-    return unpack_arrays(kept.model)
+    return kept
 
 
 def _read(file: CheckpointFile) -> OwnModel | None:

@@ -221,7 +221,7 @@ class AttackExperiment(Experiment[list[MethodOutcome]], frozen=True, kw_only=Tru
         return ours.shortfalls(Scale(examples=self.paper_examples[table]))
 
 
-def _judged(claim: AttackClaim, row: Attacked, other: Attacked) -> tuple[str, Judgement]:
+def _judged(claim: AttackClaim, row: MethodOutcome, other: MethodOutcome) -> tuple[str, Judgement]:
     """Return the statistic of a claim, and what it says about it."""
     phase = row.summary.passive if claim.watching else row.summary.active
     if claim.measure == "accuracy" and not claim.against:

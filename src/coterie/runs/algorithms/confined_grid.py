@@ -65,8 +65,8 @@ class GridSettings(Section):
         if self.split and self.addition == "secure" and honest < LEAST_HONEST:
             yield (
                 "colluders",
-                f"{self.colluders} of {self.members} members leave {honest} honest: with fewer than {LEAST_HONEST}, sums "
-                "inside a group hide nothing; lower it, or take more members",
+                f"{self.colluders} of {self.members} members leave {honest} honest: with fewer than {LEAST_HONEST}, "
+                "sums inside a group hide nothing; lower it, or take more members",
             )
 
     @property

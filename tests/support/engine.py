@@ -48,8 +48,8 @@ class DirectRequest(NodeRequest):
     def configuration(self, varying: Collection[str]) -> Iterator[tuple[str, bytes]]:
         yield from ((name, repr(array.shape).encode()) for name, array in self._model.items())
 
-    def run_app(self) -> AppReply:
-        return self._app(self._node, self._model)
+    def run_app(self, model: Arrays | None = None) -> AppReply:
+        return self._app(self._node, self._model if model is None else model)
 
 
 class DirectCarrier:

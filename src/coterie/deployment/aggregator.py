@@ -94,6 +94,8 @@ class Aggregator:
         """
         self.reasons = {}
         self._enrolment.gather(assignment.function, 0)
+        if assignment.complete is not None:
+            assignment = assignment.complete(self._present())
         form = form_under(self._enrolment.roster, assignment.function)
         began = time.monotonic()
         with ExitStack() as closing:
@@ -185,6 +187,11 @@ class Aggregator:
         complete = int(circles.sizes[circles.complete(available)].sum())
         asked = max(int(share * complete), settings.minimum if complete >= settings.minimum else 0)
         return settings.cohort or max(asked, int(circles.sizes.max()))
+
+    def _present(self) -> list[str]:
+        """Return the clients whose nodes are connected."""
+        names = self._enrolment.roster.names
+        return [name for name, there in zip(names, self._enrolment.available(), strict=True) if there]
 
     def _sizes(self, selected: Collection[str]) -> list[int]:
         """Return the sizes of the circles that were selected."""

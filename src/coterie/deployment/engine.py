@@ -7,12 +7,13 @@ everything that only the engine understands passes through as it is.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from numpy.typing import NDArray
 
+from coterie.deployment.displacement import Displacement
 from coterie.deployment.reasons import NOTHING, Asked
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
@@ -59,6 +60,8 @@ class Assignment:
     """The share of the nodes that are asked to take part, in whole circles."""
     records: object = None
     """The engine's own form of it, which the carrier sends along with the request to contribute."""
+    complete: "Callable[[Collection[str]], Assignment] | None" = None
+    """Makes the assignment of a round, once it is known which clients are there; None if this one is complete."""
 
 
 @dataclass(frozen=True)
@@ -174,8 +177,12 @@ class NodeRequest(ABC):
         """Yield all that configures the app's function, by name, except for keys that may vary."""
 
     @abstractmethod
-    def run_app(self) -> AppReply:
-        """Run the app's function.
+    def run_app(self, model: Arrays | None = None) -> AppReply:
+        """Run the app's function, on another model than the one that arrived if one is given.
 
         A :class:`~coterie.errors.TrainingError` says that it failed, without quoting data.
         """
+
+    def displacement(self) -> Displacement | None:
+        """Return the public models of a confined descent, the one that arrived last; None if none were shown."""
+        return None

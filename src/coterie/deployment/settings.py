@@ -6,7 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
-from coterie.deployment.recipe import STATISTICS, VARYING, Metric, RosterRecipe, declared
+from msgspec import structs
+
+from coterie.deployment.confinement import Confinement
+from coterie.deployment.recipe import STATISTICS, VARYING, ConfinedRecipe, Metric, RosterRecipe, declared
 from coterie.errors import ConfigError
 from coterie.secagg.protocols import AUTO, PROTOCOLS
 from coterie.secagg.terms import ThreatMode
@@ -108,6 +111,14 @@ class PrivateSettings(Settings):
             "stay as they were when a node first took part. The server, even a malicious one, chooses these values."
         ),
     ] = ()
+    confined: Annotated[
+        Confinement | None,
+        Option(
+            "Nodes train models of their own by confined descent ([below](#models-that-stay-on-their-nodes)), with "
+            "these settings.",
+            default="none: all nodes train the server's model",
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -126,12 +137,14 @@ class PrivateSettings(Settings):
                 raise ConfigError(f"clips[{name!r}] must be a number from 1e-30 to 1e30, not {clip!r}")
         if not _is_text(self.weight):
             raise ConfigError(f"{self.weight!r} cannot be the name of what replies are weighted by")
+        if self.confined is not None and not isinstance(self.confined, Confinement):
+            raise ConfigError(f"confined is a Confinement(...), not {self.confined!r}")
         _ = self.recipe
 
     @property
     def recipe(self) -> RosterRecipe:
         """How contributions are made, which a roster fixes for good."""
-        return RosterRecipe(
+        recipe = RosterRecipe(
             weight=self.weight,
             most_weight=self.most_examples,
             precision=self.precision,
@@ -141,6 +154,9 @@ class PrivateSettings(Settings):
             evaluate_metrics=self.evaluate_metrics,
             varying=self.varying + VARYING,
         )
+        if self.confined is None:
+            return recipe
+        return ConfinedRecipe(**structs.asdict(recipe), confinement=self.confined)
 
 
 def threat_mode(mode: str) -> ThreatMode:

@@ -182,9 +182,7 @@ class Coordinator(Generic[D]):
     ) -> tuple[LedgerRow, NDArray[np.int64]]:
         if number < 1:
             raise LocalProtocolError(f"rounds are counted from 1; there is no round {number}")
-        counts = self.ledger.frequencies(before=number)
-        frequencies = np.array([counts[name] for name in self.roster.names], dtype=np.int64)
-        chosen = self.policy.select(available, frequencies, rng)
+        chosen = self.policy.select(available, self.ledger.count(self.roster.names, before=number), rng)
         return LedgerRow(self.ledger, number, self.roster, self.promised, resuming=resuming), chosen
 
     def _names(self, chosen: NDArray[np.int64]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.supercore.run import Run
 
-from coterie.transports.flower import PrivateStrategy, carrier, link
+from coterie.transports.flower import Confinement, PrivateStrategy, carrier, link
 from coterie.transports.flower.exchange import Exchange
 
 from . import places
@@ -77,6 +77,7 @@ def main(grid: Grid, context: Context) -> None:
         colluders=0,
         most_examples=1,
         varying=["rounds", "nodes", "deadline", "protocol"],
+        confined=Confinement() if config["confined"] else None,
     )
 
     def note(server_round: int, arrays: ArrayRecord) -> MetricRecord:

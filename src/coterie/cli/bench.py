@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from coterie.bench.settings import SecaggSettings, TopologiesSettings
+from coterie.cli.bench_audit import audit, ledger
 from coterie.cli.bench_confined import confined
 from coterie.cli.bench_flower import flower
 from coterie.cli.bench_training import training
@@ -23,10 +24,12 @@ if TYPE_CHECKING:
     from coterie.bench.workload import Workload
     from coterie.transports.memory import OnAnswer
 
-app = typer.Typer(help="Measure what secure aggregation costs.", no_args_is_help=True)
+app = typer.Typer(help="Measure what secure aggregation, audits and ledgers cost.", no_args_is_help=True)
 app.command()(training)
 app.command()(confined)
 app.command()(flower)
+app.command()(audit)
+app.command()(ledger)
 app.command("two-trips")(two_trips)
 
 

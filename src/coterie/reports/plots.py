@@ -101,6 +101,22 @@ def draw_band(axes: Axes, xs: Sequence[float], curves: NDArray[np.float64], colo
     axes.plot(xs, curves.mean(axis=0), color=color, linewidth=2, label=label)
 
 
+def draw_heights(
+    axes: Axes, xs: Sequence[float], ys: Sequence[float], heights: NDArray[np.float64], span: tuple[float, float]
+) -> None:
+    """Draw positive heights over a plane as filled contours on a logarithmic scale, with a colour bar.
+
+    ``span`` is the least and the largest height of the scale; panels that are compared should share it.
+    """
+    from matplotlib.colors import LogNorm
+    from numpy import geomspace
+
+    levels, norm = geomspace(*span, 24), LogNorm(*span)
+    filled = axes.contourf(xs, ys, heights, levels=levels, norm=norm, cmap="Blues", alpha=0.75)
+    bar = axes.figure.colorbar(filled, ax=axes, fraction=0.045, pad=0.02, format="%.2g")
+    bar.ax.set_title("loss", loc="left", fontsize=9, color=QUIET)
+
+
 def foot_legend(*panels: Axes) -> None:
     """Draw one legend at the foot of the page, where :func:`page` left room, for the panel with the most lines."""
     axes = max(panels, key=lambda one: len(one.get_legend_handles_labels()[1]))

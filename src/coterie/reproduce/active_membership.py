@@ -24,10 +24,11 @@ from coterie.attacks.active_membership.statistics import AttackPhase, InferenceS
 from coterie.attacks.active_membership.trial import MethodTrial, infer_without_targets, play
 from coterie.cohorts.circles import Reals
 from coterie.errors import ConfigError
-from coterie.reports.findings import Claim, Drawing, Findings, Table, judge
+from coterie.reports.findings import Claim, Drawing, Findings, Judgement, Table, judge
 from coterie.reports.intervals import mean_interval, share_interval, write_interval
 from coterie.reports.plots import BLUE, GREEN, OCHRE, RUST, SLATE, foot_legend, page
 from coterie.reproduce.experiment import Experiment, Job, JobContext, Record, decided, paired_differences
+from coterie.reproduce.verdicts import RULE, Scale, settle
 from coterie.settings import read_table
 
 _EXPLANATION = (
@@ -46,8 +47,8 @@ _COLORS = dict(zip(NAMES, (RUST, SLATE, BLUE, GREEN, OCHRE), strict=True))
 _JUDGED = (
     "The statistic is an interval with a confidence of 95%: for the share of right answers the exact one over the "
     "targets of all trials (Clopper and Pearson); for everything else, and for differences between rows with the same "
-    "examples, Student's for the mean over trials. A claim holds if all of the interval is what the paper says, and "
-    "does not if none of it is."
+    "examples, Student's for the mean over trials. A claim holds if all of the interval is in the range that it names, "
+    f"and does not hold if none of it is. {RULE}"
 )
 
 
@@ -78,6 +79,8 @@ class AttackClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """Whether it is about attackers who only watch."""
     least: float = float("-inf")
     most: float = float("inf")
+    ours: bool = False
+    """Whether it is our own check, and not a claim of the paper."""
 
 
 class MethodOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,6 +132,8 @@ class AttackExperiment(Experiment[list[MethodOutcome]], frozen=True, kw_only=Tru
     """The same for the accuracy under attack."""
     paper_spread: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
     """The same for its standard deviation over participants, in points."""
+    paper_examples: dict[str, int] = msgspec.field(default_factory=dict)
+    """The training examples of all its honest participants together, by table."""
     claims: tuple[AttackClaim, ...] = ()
 
     kept = "outcomes"
@@ -200,31 +205,42 @@ class AttackExperiment(Experiment[list[MethodOutcome]], frozen=True, kw_only=Tru
         yield utility_table("", summaries, printed(self.paper_utility), printed(self.paper_spread))
 
     def _claims(self, outcomes: Mapping[tuple[str, str], MethodOutcome]) -> Iterator[Claim]:
-        """Judge every claim in every table that it is about; rows that were not run are left out."""
+        """Judge every claim in every table that it is about; what was not run is left out.
+
+        In a table on data that the paper does not have, every claim is our own check.
+        """
         for claim in self.claims:
             for table in claim.tables or [table.name for table in self.tables]:
                 row = outcomes.get((table, claim.method))
                 other = row if claim.against in ("", "watched") else outcomes.get((table, claim.against))
                 if row is not None and other is not None:
-                    yield _judged(table, claim, row, other)
+                    ours = claim.ours or table not in self.paper_examples
+                    missing = [] if ours else self._missing(table)
+                    yield settle(f"{table}: {claim.says}", *_judged(claim, row, other), missing, ours=ours)
+
+    def _missing(self, table: str) -> list[str]:
+        """List how a table falls short of the paper's; what is stated there are the examples."""
+        attack = self.make_attack(table, 0, None)
+        ours = Scale(examples=attack.participants * attack.examples)
+        return ours.shortfalls(Scale(examples=self.paper_examples[table]))
 
 
-def _judged(table: str, claim: AttackClaim, row: MethodOutcome, other: MethodOutcome) -> Claim:
-    says = f"{table}: {claim.says}"
+def _judged(claim: AttackClaim, row: MethodOutcome, other: MethodOutcome) -> tuple[str, Judgement]:
+    """Return the statistic of a claim, and what it says about it."""
     phase = row.summary.passive if claim.watching else row.summary.active
     if claim.measure == "accuracy" and not claim.against:
         found = row.inferred(claim, phase).found
         right, targets = sum(one.right for one in found), sum(one.targets for one in found)
         low, high = (100 * end for end in share_interval(right, targets))
         written = f"{low:.1f}% to {high:.1f}%, {targets:,} targets"
-        return Claim(says, written, judge((low, high), claim.least, claim.most))
+        return written, judge((low, high), claim.least, claim.most)
     values = row.values(claim, phase)
     if claim.against:
         beside = row.summary.passive if claim.against == "watched" else other.summary.active
         values = paired_differences(row.numbers, values, other.numbers, other.values(claim, beside))
     unit, digits = ("", ".3f") if claim.measure == "auc" else (" points", ".1f")
     written = write_interval(values, ("+" if claim.against else "") + digits, unit)
-    return Claim(says, written, judge(mean_interval(values), claim.least, claim.most))
+    return written, judge(mean_interval(values), claim.least, claim.most)
 
 
 def _points(phase: AttackPhase, name: str) -> Reals:

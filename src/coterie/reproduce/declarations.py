@@ -42,6 +42,8 @@ class Size(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     trials: Count
     note: str = ""
     """What is smaller than in the paper, for the report."""
+    claims: bool = True
+    """Whether claims are judged at this size; not where it measures time and memory only."""
     settings: dict[str, Any] = {}
 
 
@@ -75,7 +77,8 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             raise ConfigError(f"unknown kind of experiment {self.kind!r}; known are {', '.join(KINDS)}")
         module, name = KINDS[self.kind].split(":")
         kind: type[Experiment[Any]] = getattr(importlib.import_module(module), name)
-        given = {**self.settings_for(size), **self.remarks}
+        remarks = self.remarks if self.size(size).claims else {**self.remarks, "claims": ()}
+        given = {**self.settings_for(size), **remarks}
         try:
             experiment: Experiment[Any] = msgspec.convert(given, kind)
         except msgspec.ValidationError as error:

@@ -220,7 +220,7 @@ LIES = (
     Lie(
         "stranding",
         "Stranding",
-        "lets the victim mask with a few only, and then has the keys of just these few opened",
+        "lets the victim mask with only a few clients, and then has the keys of these few reconstructed",
         "no client reveals a self mask without its owner's signed statement of the masks on its input",
         _against("statements", strand),
     ),
@@ -234,7 +234,7 @@ LIES = (
     Lie(
         "key-substitution",
         "Substituted keys",
-        "hands the victim keys of its own in everybody else's name",
+        "sends the victim its own keys in the names of all others",
         "keys are signed by the clients they belong to",
         _against("signed keys", substitute),
     ),
@@ -249,13 +249,13 @@ LIES = (
         "joining-twice",
         "Joining twice",
         "shows two key books that differ in the two keys of a client who was made to join twice",
-        "all that is derived, sealed or signed names the key book; and a member enters a session once",
+        "everything derived, sealed or signed names the key book; and a member enters a session once",
         _against("keys name the book", join_twice),
     ),
     Lie(
         "lonely-sum",
         "A sum of one",
-        "has a sum opened in which everybody but the victim is a colluder",
+        "has a sum revealed in which all clients but the victim collude",
         "every client in a sum has more neighbours in it than may collude",
         _against("company", leave_alone),
     ),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Effect(StrEnum):
-    """What a defence does to an attack, with the level that a page shows it at."""
+    """The effect of a defence on an attack, with the level at which a page shows it."""
 
     level: Level
 
@@ -151,13 +151,13 @@ class Findings:
     about: str
     """What was done, with every size that matters, and how to read the tables."""
     level: Level | None = None
-    """How bad it is for the protected configuration; None where this is no question."""
+    """The verdict on the protected configuration; None if the findings have none."""
     claims: Sequence[Claim] = ()
     """Claims of a paper and our own checks, judged."""
     claims_note: str = ""
-    """How they were judged."""
+    """How the claims were judged."""
     claims_last: bool = False
-    """Whether claims come after the tables."""
+    """Whether the claims are shown after the tables."""
     tables: Sequence[Table] = ()
     plots: Sequence[Plot] = ()
     pictures: Sequence[Strip] = ()

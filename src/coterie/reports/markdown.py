@@ -6,7 +6,7 @@ from coterie.reports.findings import Findings, Table
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Write a table, the first column to the left and the others, numbers, to the right."""
+    """Write a table: the first column is left-aligned, the others, numbers, right-aligned."""
     lines = [headings, ["---"] + ["---:"] * (len(headings) - 1), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

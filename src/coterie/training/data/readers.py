@@ -151,7 +151,7 @@ def read_arrays(path: Path, *names: str) -> list[npt.NDArray[Any]]:
 
     The size of each array is checked before it is read, so that a small file cannot fill the memory.
     """
-    listed = " and ".join(map(repr, names))
+    wanted = f"array{'s' * (len(names) > 1)} {' and '.join(map(repr, names))}"
     with _reading(path):
         with path.open("rb") as stream:
             if not zipfile.is_zipfile(stream):
@@ -162,7 +162,7 @@ def read_arrays(path: Path, *names: str) -> list[npt.NDArray[Any]]:
             with np.load(path, allow_pickle=False) as arrays:
                 return [arrays[name] for name in names]
         except (KeyError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
-            _fail(path, f"is not an npz file with the arrays {listed} ({error})", error)
+            _fail(path, f"is not an npz file with the {wanted} ({error})", error)
 
 
 def _check_members(path: Path, archive: zipfile.ZipFile, names: tuple[str, ...]) -> None:

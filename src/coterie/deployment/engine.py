@@ -80,6 +80,8 @@ class Trip:
     """Why the last round had no result, for the logs of nodes; empty if it had one."""
     hello: bool = False
     """Whether nodes are asked who they are; otherwise it is a step of a session."""
+    shows: bool = False
+    """Whether nodes are only shown models of a confined descent, outside a session and without a reply."""
     rosters: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
     """Rosters that a node has not seen."""
     vouchers: bytes = b""

@@ -59,7 +59,7 @@ class Assignment:
     share: float = 1.0
     """The share of the nodes that are asked to take part, in whole circles."""
     records: object = None
-    """The engine's own form of it, which the carrier sends along with the request to mask."""
+    """The engine's own form of it, which the carrier sends along with the request to contribute."""
     complete: "Callable[[Collection[str]], Assignment] | None" = None
     """Makes the assignment of a round, once it is known which clients are there; None if this one is complete."""
 
@@ -80,12 +80,16 @@ class Trip:
     """Why the last round had no result, for the logs of nodes; empty if it had one."""
     hello: bool = False
     """Whether nodes are asked who they are; otherwise it is a step of a session."""
+    prekeys: bool = False
+    """In a hello: whether nodes are asked for prekeys, too."""
+    renew: bool = False
+    """In a hello: whether nodes are asked to erase their earlier prekeys and make new ones."""
     shows: bool = False
     """Whether nodes are only shown models of a confined descent, outside a session and without a reply."""
     rosters: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
     """Rosters that a node has not seen."""
     vouchers: bytes = b""
-    """What members sign for each other's identity keys; empty after the invitation."""
+    """What members sign for each other's identity keys; empty where no rosters are checked."""
     records: object = None
     """What the app is to work on, from the :class:`Assignment`; None in all steps but one."""
     asked: Asked = NOTHING
@@ -121,6 +125,24 @@ class Carrier(Protocol):
     def send(self, trip: Trip) -> Iterator[TripReply]:
         """Yield one reply for every node of a trip, as they arrive."""
         ...
+
+
+@dataclass(frozen=True)
+class Hello:
+    """The question who a node is, as it arrived there."""
+
+    run: int
+    number: int
+    """The node's number in this run."""
+    run_config: bytes
+    """The digest of the run's configuration on this node."""
+    prekeys: bool = False
+    """Whether the server asks for prekeys."""
+    renew: bool = False
+    """Whether it asks for new ones in place of all earlier ones."""
+    rosters: object = ()
+    """Rosters that the server shows, as they arrived; nothing is known about them yet."""
+    vouchers: object = b""
 
 
 class NodeRequest(ABC):

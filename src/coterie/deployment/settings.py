@@ -11,6 +11,7 @@ from msgspec import structs
 from coterie.deployment.confinement import Confinement
 from coterie.deployment.recipe import STATISTICS, VARYING, ConfinedRecipe, Metric, RosterRecipe, declared
 from coterie.errors import ConfigError
+from coterie.secagg.protocols import AUTO, PROTOCOLS
 from coterie.secagg.terms import ThreatMode
 from coterie.settings import Option, Settings
 
@@ -39,9 +40,17 @@ class PrivateSettings(Settings):
     mode: Annotated[
         ThreatMode,
         Option(
-            "`active-server` protects against a malicious server; `honest-but-curious` saves one of five trips.",
+            "`active-server` protects against a malicious server, `honest-but-curious` against one that follows the "
+            "protocol.",
         ),
     ] = ThreatMode.ACTIVE_SERVER
+    protocol: Annotated[
+        str,
+        Option(
+            "How a sum is made: `two-trips` (three if many nodes leave), `papers` (five trips, or four in the mode "
+            "`honest-but-curious`), or `auto`, which takes two trips while they are cheap enough.",
+        ),
+    ] = AUTO
     colluders: Annotated[
         int | None,
         Option(
@@ -121,6 +130,8 @@ class PrivateSettings(Settings):
             raise ConfigError(f"most_examples must be at most {most} with a precision of {self.precision} bits")
         if self.deadline <= 0:
             raise ConfigError(f"deadline must be a number of seconds above 0, not {self.deadline!r}")
+        if self.protocol not in PROTOCOLS:
+            raise ConfigError(f"protocol is one of {', '.join(PROTOCOLS)}, not {self.protocol!r}")
         for name, clip in self.clips:
             if not _within(clip, 1e-30, 1e30):
                 raise ConfigError(f"clips[{name!r}] must be a number from 1e-30 to 1e30, not {clip!r}")

@@ -41,6 +41,8 @@ class Size(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     trials: int
     note: str = ""
     """What is smaller than in the paper, for the report."""
+    claims: bool = True
+    """Whether claims are judged at this size; not where it measures time and memory only."""
     settings: dict[str, Any] = {}
 
 
@@ -74,8 +76,9 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             raise ConfigError(f"unknown kind of experiment {self.kind!r}; known are {', '.join(KINDS)}")
         module, name = KINDS[self.kind].split(":")
         kind: type[Experiment[Any]] = getattr(importlib.import_module(module), name)
+        remarks = self.remarks if self.size(size).claims else {**self.remarks, "claims": ()}
         try:
-            experiment: Experiment[Any] = msgspec.convert({**self.settled(size), **self.remarks}, kind)
+            experiment: Experiment[Any] = msgspec.convert({**self.settled(size), **remarks}, kind)
         except msgspec.ValidationError as error:
             raise ConfigError(f"the settings of this {self.kind} experiment are wrong: {error}") from None
         return experiment

@@ -16,10 +16,11 @@ import msgspec
 import numpy as np
 
 from coterie.attacks.reconstructions import Reading, Readings, Trial, readings_table
-from coterie.reports.findings import Claim, Drawing, Findings, judge
+from coterie.reports.findings import Drawing, Findings, Judgement, judge
 from coterie.reports.intervals import mean_interval
 from coterie.reports.pictures import draw_strip
 from coterie.reproduce.experiment import Experiment, Job, JobContext, Record
+from coterie.reproduce.verdicts import RULE, Scale, settle
 from coterie.settings import read_table
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class RowClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     row: str
     above: str
     measure: Literal["psnr", "mse", "ssim", "recognised"] = "psnr"
+    ours: bool = False
+    """Whether it is our own check, and not a claim of the paper."""
 
 
 class PictureAttack(Experiment[list[Record]], frozen=True, kw_only=True):
@@ -58,6 +61,9 @@ class PictureAttack(Experiment[list[Record]], frozen=True, kw_only=True):
     shown: int = 8
     """How many pictures the figure has, of as many trials as it takes."""
     claims: tuple[RowClaim, ...] = ()
+    paper_rounds: int = 0
+    fewer: str = ""
+    """How the attack falls short of the paper's where that is not counted."""
 
     kept = "trials"
     outcomes = list[Record]
@@ -93,7 +99,9 @@ class PictureAttack(Experiment[list[Record]], frozen=True, kw_only=True):
     def report(self, trials: list[Record]) -> Findings:
         """Report the readings by what the pictures were drawn from."""
         found = {row: Readings(row, [Reading(**trial["rows"][row]) for trial in trials]) for row in trials[0]["rows"]}
-        claims = [_judge(claim, found) for claim in self.claims]
+        missing = Scale(self.settings.get("rounds", 0)).shortfalls(Scale(self.paper_rounds))
+        missing += [self.fewer] if self.fewer else []
+        claims = [settle(claim.says, *_judge(claim, found), missing, ours=claim.ours) for claim in self.claims]
         shown = [trial for trial in trials if "pictures" in trial]
         draw = partial(_draw, trials=shown, most=self.shown)
         return Findings(
@@ -101,6 +109,7 @@ class PictureAttack(Experiment[list[Record]], frozen=True, kw_only=True):
             about=_EXPLANATION,
             tables=[readings_table(found)],
             claims=claims,
+            claims_note=RULE,
             claims_last=True,
             drawings=[Drawing("pictures.png", draw)] if shown else [],
         )
@@ -119,14 +128,14 @@ def _cut(trial: Record, most: int) -> Record:
     }
 
 
-def _judge(claim: RowClaim, found: Mapping[str, Readings]) -> Claim:
-    """Judge by the differences between two rows of the same trials."""
+def _judge(claim: RowClaim, found: Mapping[str, Readings]) -> tuple[str, Judgement]:
+    """Return the difference between two rows of the same trials, and what it says about a claim."""
     gain = found[claim.row].of(claim.measure) - found[claim.above].of(claim.measure)
     low, high = mean_interval(gain)
     digits = _DIGITS[claim.measure]
     spread = f" ({low:+.{digits}f} to {high:+.{digits}f})" if low > -inf else ""
     statistic = f"{claim.measure} of “{claim.row}” less that of “{claim.above}”: {gain.mean():+.{digits}f}{spread}"
-    return Claim(claim.says, statistic, judge((low, high), 0.0, inf))
+    return statistic, judge((low, high), 0.0, inf)
 
 
 def _draw(path: Path, trials: Sequence[Record], most: int) -> None:

@@ -24,6 +24,7 @@ from coterie.reports.findings import Claim, Drawing, Findings, Judgement, Table,
 from coterie.reports.intervals import mean_and_spread, mean_interval
 from coterie.reports.plots import BLUE, GREEN, HAIRLINE, OCHRE, QUIET, RUST, foot_legend, page
 from coterie.reproduce.experiment import Experiment, Job, JobContext, Record
+from coterie.reproduce.verdicts import RULE, Scale, settle
 
 SMALL, ORDINARY, LOSSY = "small steps", "ordinary steps", "small steps, losses inside rounds"
 FAR = 0.25
@@ -63,7 +64,7 @@ class PrintedError(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class WindowErrors(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What came of one side in one window of one trial."""
+    """What came of one selection in one window of one trial."""
 
     errors: tuple[float, ...]
     guess: float
@@ -75,7 +76,7 @@ class WindowErrors(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class TaskTrial(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What was found in one trial of a task: for each window, each side."""
+    """What was found in one trial of a task: for each window, each selection."""
 
     task: str
     accuracy: float
@@ -93,6 +94,10 @@ class Reconstruction(Experiment[list[TaskTrial]], frozen=True, kw_only=True):
     """The probability that a member is lost inside a round, in the window with losses."""
     tasks: tuple[ReconstructionTask, ...]
     printed: tuple[PrintedError, ...] = ()
+    paper_rounds: dict[str, int] = msgspec.field(default_factory=dict)
+    """Rounds before the paper's window, by task. What is not in it is no task of the paper."""
+    paper_examples: dict[str, int] = msgspec.field(default_factory=dict)
+    """The examples of all its clients together, by task."""
 
     kept = "trials"
     outcomes = list[TaskTrial]
@@ -102,7 +107,7 @@ class Reconstruction(Experiment[list[TaskTrial]], frozen=True, kw_only=True):
         return [("windows", task.name) for task in self.tasks]
 
     def measure(self, job: Job, seed: int, context: JobContext) -> Record | None:
-        """Train, watch every window under every side, and reconstruct."""
+        """Train, watch every window under every selection, and reconstruct."""
         task = next(task for task in self.tasks if task.name == job.case)
         plain = Differencing(
             clients=self.clients,
@@ -122,11 +127,11 @@ class Reconstruction(Experiment[list[TaskTrial]], frozen=True, kw_only=True):
         record: Record = {"accuracy": victims.score(state).accuracy, "windows": {}}
         for window, attack in self.windows(plain).items():
             found = record["windows"].setdefault(window, {})
-            for side in attack.sides(job.trial):
+            for selection in attack.selections(job.trial):
                 if context.stop():
                     return None
-                trial = attack.attack(victims, state, side)
-                found[side.name] = msgspec.to_builtins(
+                trial = attack.attack(victims, state, selection)
+                found[selection.name] = msgspec.to_builtins(
                     WindowErrors(
                         errors=tuple(float(f"{error:.4g}") for error in trial.errors.tolist()),
                         guess=float(np.median(trial.guesses)),
@@ -168,6 +173,7 @@ class Reconstruction(Experiment[list[TaskTrial]], frozen=True, kw_only=True):
                 Table("What is published", ("mean error", "random selection", "T = 2"), printed),
             ],
             claims=claims,
+            claims_note=RULE,
             claims_last=True,
             drawings=[
                 Drawing(f"{_slug(task)}.png", partial(_draw, task, self.privacy[0], _pooled(own)))
@@ -176,20 +182,22 @@ class Reconstruction(Experiment[list[TaskTrial]], frozen=True, kw_only=True):
         )
 
     def _claims(self, task: str, trials: Sequence[TaskTrial]) -> Iterator[Claim]:
-        random, circles = (_each(trials, SMALL, side) for side in (_RANDOM, _CIRCLES))
+        random, circles = (_each(trials, SMALL, selection) for selection in (_RANDOM, _CIRCLES))
         medians = _medians(random)
-        yield _below(
-            f"{task}, small steps: random selection gives updates away, with a median error below 0.05", medians
+        claim = partial(settle, shortfalls=self._missing(task), ours=task not in self.paper_rounds)
+        yield claim(
+            f"{task}, small steps: random selection gives updates away, with a median error below 0.05",
+            *_below(medians),
         )
         gain = np.log10(_medians(circles)) - np.log10(medians)
-        yield Claim(
+        yield claim(
             f"{task}, small steps: circles of {self.privacy[0]} raise the median error more than tenfold",
             f"by a factor of {_range(gain, lambda power: 10.0**power)}",
             judge(mean_interval(gain), 1.0, inf),
         )
         near = [error for one in circles for error in one.errors if error < FAR]
         count = sum(len(one.errors) for one in circles)
-        yield Claim(
+        yield claim(
             f"{task}, small steps: with circles of {self.privacy[0]} the error is above {FAR:g} for all clients",
             f"{len(near)} of {count} clients are below" + (f", the nearest at {min(near):.2g}" if near else ""),
             Judgement.FAILS if near else Judgement.OPEN,
@@ -197,36 +205,45 @@ class Reconstruction(Experiment[list[TaskTrial]], frozen=True, kw_only=True):
         if len(self.privacy) > 1:
             larger = _each(trials, SMALL, f"{_CIRCLES} T={self.privacy[1]}")
             growth = _means(larger) - _means(circles)
-            yield Claim(
+            yield settle(
                 f"{task}, small steps: circles of {self.privacy[1]} protect better than circles of "
                 f"{self.privacy[0]}, by their mean error",
                 f"the difference is {_range(growth)}",
                 judge(mean_interval(growth), 0.0, inf),
+                ours=True,
             )
         ordinary = _medians(_each(trials, ORDINARY, _RANDOM))
-        yield _below(f"{task}, ordinary steps: the same attack works in ordinary training", ordinary)
+        says = f"{task}, ordinary steps: the same attack works in ordinary training"
+        yield settle(says, *_below(ordinary), ours=True)
+
+    def _missing(self, name: str) -> list[str]:
+        """List how a task falls short of the paper's."""
+        task = next(task for task in self.tasks if task.name == name)
+        paper = Scale(self.paper_rounds.get(name, 0), self.paper_examples.get(name, 0))
+        return Scale(task.before, task.examples * self.clients).shortfalls(paper)
 
 
 def _own_means(task: str, trials: Sequence[TaskTrial]) -> Iterator[tuple[str, str, str]]:
     for window in SMALL, ORDINARY:
-        random, circles = (f"{_means(_each(trials, window, side)).mean():.3g}" for side in (_RANDOM, _CIRCLES))
+        random, circles = (
+            f"{_means(_each(trials, window, selection)).mean():.3g}" for selection in (_RANDOM, _CIRCLES)
+        )
         yield f"ours, {task}, {window}", random, circles
 
 
-def _below(says: str, medians: Reals) -> Claim:
+def _below(medians: Reals) -> tuple[str, Judgement]:
     powers = np.log10(medians)
-    return Claim(
-        says,
+    return (
         f"median error {_range(powers, lambda power: 10.0**power)}",
         judge(mean_interval(powers), -inf, float(np.log10(RECOVERED))),
     )
 
 
 def _headline(task: str, trials: Sequence[TaskTrial]) -> str:
-    def median(window: str, side: str) -> str:
-        return f"{_medians(_each(trials, window, side)).mean():.2g}"
+    def median(window: str, selection: str) -> str:
+        return f"{_medians(_each(trials, window, selection)).mean():.2g}"
 
-    broken, left_out = (_each(trials, LOSSY, side) for side in (f"{_CIRCLES} naive", _CIRCLES))
+    broken, left_out = (_each(trials, LOSSY, selection) for selection in (f"{_CIRCLES} naive", _CIRCLES))
     return (
         f"{task}: the median error is {median(SMALL, _RANDOM)} with random selection and {median(SMALL, _CIRCLES)} "
         f"with circles while steps are small, {median(ORDINARY, _RANDOM)} and {median(ORDINARY, _CIRCLES)} in ordinary "
@@ -242,9 +259,9 @@ def _determined(found: Sequence[WindowErrors]) -> str:
 def _table(task: str, trials: Sequence[TaskTrial]) -> Table:
     headings = ("window", "selection", "median", "mean", "least", "recovered", "guessing", "bound", "distinguished")
     rows = [
-        (window, side, *_cells([trial.windows[window][side] for trial in trials]))
-        for window, sides in trials[0].windows.items()
-        for side in sides
+        (window, selection, *_cells([trial.windows[window][selection] for trial in trials]))
+        for window, selections in trials[0].windows.items()
+        for selection in selections
     ]
     lead = f"Accuracy when the windows begin: {np.mean([trial.accuracy for trial in trials]):.1%}."
     return Table(task, (*headings, "determined"), rows, lead=lead)
@@ -263,14 +280,17 @@ def _cells(found: Sequence[WindowErrors]) -> Iterator[str]:
     yield _determined(found)
 
 
-def _each(trials: Sequence[TaskTrial], window: str, side: str) -> list[WindowErrors]:
-    return [trial.windows[window][side] for trial in trials]
+def _each(trials: Sequence[TaskTrial], window: str, selection: str) -> list[WindowErrors]:
+    return [trial.windows[window][selection] for trial in trials]
 
 
 def _pooled(trials: Sequence[TaskTrial]) -> dict[str, dict[str, Reals]]:
     return {
-        window: {side: np.concatenate([one.errors for one in _each(trials, window, side)]) for side in sides}
-        for window, sides in trials[0].windows.items()
+        window: {
+            selection: np.concatenate([one.errors for one in _each(trials, window, selection)])
+            for selection in selections
+        }
+        for window, selections in trials[0].windows.items()
     }
 
 
@@ -300,37 +320,37 @@ def _draw(task: str, smallest: int, windows: Mapping[str, Mapping[str, Reals]], 
     ``smallest`` is the T of the circles that are called by their policy's name alone.
     """
     subtitle = "Relative squared error of each client's reconstructed update; guessing zero for everybody has error 1."
-    most = max(errors.max() for sides in windows.values() for errors in sides.values())
+    most = max(errors.max() for selections in windows.values() for errors in selections.values())
     edges = np.logspace(np.log10(_LEAST), max(0.0, np.ceil(np.log10(most))), 30)
     with page(path, f"Taken out of sums: {task}", subtitle, tuple(windows), (14.0, 5.4), legend=True) as panels:
-        for axes, sides in zip(panels, windows.values(), strict=True):
-            for side, errors in sides.items():
+        for axes, selections in zip(panels, windows.values(), strict=True):
+            for selection, errors in selections.items():
                 shares = np.histogram(np.clip(errors, _LEAST, None), edges)[0] / errors.size
-                axes.stairs(shares, edges, color=_color(side), linewidth=2, linestyle=_style(side))
+                axes.stairs(shares, edges, color=_color(selection), linewidth=2, linestyle=_style(selection))
             axes.axvline(1.0, color=HAIRLINE, linewidth=1)
             axes.set(xscale="log", xlabel="error", ylim=(0, None))
             axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
         panels[0].set_ylabel("share of clients", color=QUIET)
-        for side in dict.fromkeys(side for sides in windows.values() for side in sides):
-            label = _words(side, smallest)
-            panels[0].plot([], [], color=_color(side), linewidth=2, linestyle=_style(side), label=label)
+        for selection in dict.fromkeys(selection for selections in windows.values() for selection in selections):
+            label = _words(selection, smallest)
+            panels[0].plot([], [], color=_color(selection), linewidth=2, linestyle=_style(selection), label=label)
         foot_legend(panels[0])
 
 
-def _color(side: str) -> str:
-    if side == "random":
+def _color(selection: str) -> str:
+    if selection == "random":
         return RUST
-    if side.endswith(_NAIVE):
+    if selection.endswith(_NAIVE):
         return OCHRE
-    return BLUE if "T=" in side else GREEN
+    return BLUE if "T=" in selection else GREEN
 
 
-def _style(side: str) -> str:
-    return "--" if side.endswith(_NAIVE) else "-"
+def _style(selection: str) -> str:
+    return "--" if selection.endswith(_NAIVE) else "-"
 
 
-def _words(side: str, smallest: int) -> str:
-    if side == "random":
+def _words(selection: str, smallest: int) -> str:
+    if selection == "random":
         return "random selection"
-    size = side.removesuffix(_NAIVE).partition("T=")[2] or smallest
-    return f"circles of {size}" + (", survivors of broken ones summed" if side.endswith(_NAIVE) else "")
+    size = selection.removesuffix(_NAIVE).partition("T=")[2] or smallest
+    return f"circles of {size}" + (", survivors of broken ones summed" if selection.endswith(_NAIVE) else "")

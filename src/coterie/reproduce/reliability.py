@@ -24,6 +24,7 @@ from coterie.graphs.topology import ErdosRenyi, Graph
 from coterie.reports.findings import Claim, Findings, Judgement, Table, judge
 from coterie.reports.intervals import share_interval
 from coterie.reproduce.experiment import RARE, Experiment, Job, JobContext, Record
+from coterie.reproduce.verdicts import settle
 from coterie.rounds import one_off
 from coterie.secagg import rules
 from coterie.secagg.server import Step
@@ -57,6 +58,8 @@ class GraphClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
     says: str
     setting: str
+    ours: bool = False
+    """Whether it is our own check, and not a claim of the paper."""
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,7 +129,12 @@ class Reliability(Experiment[list[Counts]], frozen=True, kw_only=True):
     def report(self, counts: list[Counts]) -> Findings:
         """Report both rules on the same graphs."""
         claims = [
-            Claim(f"{claim.says} ({one.setting.name})", f"{_lost(one.unreliable, one.graphs)} unreliable", _judge(one))
+            settle(
+                f"{claim.says} ({one.setting.name})",
+                f"{_lost(one.unreliable, one.graphs)} unreliable",
+                _judge(one),
+                ours=claim.ours,
+            )
             for claim in self.claims
             for one in counts
             if claim.setting == one.setting.name

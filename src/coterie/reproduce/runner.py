@@ -22,7 +22,7 @@ from typing import Any, TextIO
 
 import msgspec
 
-from coterie.errors import ConfigError
+from coterie.errors import ConfigError, Remedy
 from coterie.files import write_output
 from coterie.host import cores
 from coterie.reports import markdown
@@ -238,8 +238,9 @@ class Run:
         first, *lines = _whole_lines(data).splitlines() or [self._head]
         if first != self._head:
             raise ConfigError(
-                f"{path} holds the jobs of another run: another experiment, size, seed or version. "
-                "Give another folder with --out, or remove that file."
+                f"{path} is of another run: another experiment, size, seed or version. Use another folder (",
+                Remedy("out", mention=True),
+                "), or remove that file.",
             )
         return {Job(*entry[:3]): entry[3] for entry in map(json.loads, lines)}
 

@@ -23,6 +23,7 @@ from coterie.reports.plots import BLUE, GREEN, OCHRE, RUST, SKY, SLATE, draw_ban
 from coterie.reports.words import count
 from coterie.reproduce.experiment import RARE, Experiment, Job, JobContext, Record, paired_differences
 from coterie.reproduce.training import make_run_config
+from coterie.reproduce.verdicts import RULE, Scale, settle
 
 if TYPE_CHECKING:
     from coterie.runs.engine.run import RunResult
@@ -35,8 +36,8 @@ _MEANS = ("exposed", "cardinality", "fairness_gap", "skipped", "aborted", "clipp
 _JUDGED = (
     "The statistic is the difference to the baseline over runs with the same seed, in points: an interval for its mean "
     f"(Student's t, 95%). A claim holds if all of it lies within {SAME:g} points of what the paper has, and does not "
-    "if none of it does. Fewer rounds than the paper's decide nothing. Where rounds are counted, the interval is "
-    f"that of Clopper and Pearson, and at most {RARE:.0%} may be aborted."
+    "hold if none of it does. Where rounds are counted, the interval is that of Clopper and Pearson, and at most "
+    f"{RARE:.0%} may be aborted. {RULE}"
 )
 
 
@@ -54,6 +55,8 @@ class TableClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     table: str
     scheme: str
     measure: Literal["accuracy", "rounds"] = "accuracy"
+    ours: bool = False
+    """Whether it is our own check, and not a claim of the paper."""
 
 
 class Evaluations(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,7 +132,11 @@ class TrainingTable(Experiment[list[Row]], frozen=True, kw_only=True):
     paper: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
     """What the paper printed, in percent: by scheme, then by table."""
     paper_rounds: int = 0
-    """How many rounds the paper played; what it claims is not judged by fewer."""
+    """How many rounds the paper played."""
+    paper_clients: int = 0
+    """How many clients it has."""
+    paper_examples: int = 0
+    """How many training examples they have together."""
     claims: tuple[TableClaim, ...] = ()
     """What it says without numbers."""
 
@@ -230,17 +237,16 @@ class TrainingTable(Experiment[list[Row]], frozen=True, kw_only=True):
                 if (claim.table, claim.scheme) == (row.table, row.scheme):
                     says = f"{row.table}, {row.scheme}: {claim.says}"
                     if claim.measure == "rounds":
-                        yield _judged_rounds(says, row)
+                        yield settle(says, *_judged_rounds(row), self._shortfalls(row), ours=claim.ours)
                     else:
-                        yield self._judged(says, row, baseline, 0.0)
+                        yield self._judged(says, row, baseline, 0.0, ours=claim.ours)
 
-    def _judged(self, says: str, row: Row, baseline: Row, difference: float) -> Claim:
+    def _judged(self, says: str, row: Row, baseline: Row, difference: float, *, ours: bool = False) -> Claim:
         gain = row.gain(baseline)
         low, high = mean_interval(gain)
         statistic = f"{low:+.2f} to {high:+.2f}, {count(gain.size, 'run')}" if gain.size > 1 else "one run"
-        if row.rounds < self.paper_rounds:
-            return Claim(says, f"{statistic}, {self._part(row)}", Judgement.OPEN)
-        return Claim(says, statistic, judge((low, high), difference - SAME, difference + SAME))
+        judgement = judge((low, high), difference - SAME, difference + SAME)
+        return settle(says, statistic, judgement, self._shortfalls(row), ours=ours)
 
     def _headlines(self, rows: Sequence[Row], claims: Sequence[Claim]) -> Iterator[str]:
         """Say what was decided about a table, or that nothing could be."""
@@ -249,16 +255,20 @@ class TrainingTable(Experiment[list[Row]], frozen=True, kw_only=True):
             yield claim.headline
         table, least = rows[0].table, min(rows, key=lambda row: row.rounds)
         runs = count(min(len(row.trials) for row in rows), "run")
-        size = f"{self._part(least)}, {runs}" if least.rounds < self.paper_rounds else runs
-        if not claims and least.rounds >= self.paper_rounds:
+        missing = self._shortfalls(least)
+        size = ", ".join([*missing, runs])
+        if not claims and not missing:
             yield f"{table}: no number of the paper to compare with ({runs})."
         elif not decided:
             yield f"{table}: {Judgement.OPEN} ({size})."
         elif len(decided) < len(claims):
             yield f"{table}: {count(len(claims) - len(decided), 'more claim')} {Judgement.OPEN} ({size})."
 
-    def _part(self, row: Row) -> str:
-        return f"{row.rounds:,} of the paper's {self.paper_rounds:,} rounds"
+    def _shortfalls(self, row: Row) -> list[str]:
+        """List what a row has less of than the paper; tables and schemes do not differ in their clients and data."""
+        pictures = self.common.get("data.options", {}).get("train_rows", 0)
+        ours = Scale(row.rounds, pictures, self.common.get("clients.count", 0))
+        return ours.shortfalls(Scale(self.paper_rounds, self.paper_examples, self.paper_clients))
 
 
 def _record(result: RunResult) -> Record:
@@ -283,11 +293,12 @@ def _named(variants: tuple[Variant, ...], name: str) -> Variant:
     return next(variant for variant in variants if variant.name == name)
 
 
-def _judged_rounds(says: str, row: Row) -> Claim:
+def _judged_rounds(row: Row) -> tuple[str, Judgement]:
+    """Return how many rounds were aborted, and what that says about the claim that next to none is."""
     tries = round((row.rounds - row.skipped) * len(row.trials))
     lost = round(row.aborted * len(row.trials))
     low, high = share_interval(lost, tries)
-    return Claim(says, f"{lost} of {tries} rounds aborted ({low:.1%} to {high:.1%})", judge((low, high), 0.0, RARE))
+    return f"{lost} of {tries} rounds aborted ({low:.1%} to {high:.1%})", judge((low, high), 0.0, RARE)
 
 
 def _explanation(rows: Sequence[Row]) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from coterie.attacks.active_membership.inference import Inferred
 from coterie.attacks.active_membership.methods import COMMON, OWN, PUBLIC
-from coterie.attacks.active_membership.trial import AttackCourse, AttackLook, HonestUtility, MethodTrial
+from coterie.attacks.active_membership.trial import AttackHistory, AttackMeasurement, HonestUtility, MethodTrial
 from coterie.errors import ConfigError
 from coterie.reports.findings import Judgement
 from coterie.reproduce.active_membership import AttackClaim, AttackExperiment
@@ -26,8 +26,10 @@ def trial(method: str, accuracy: float, auc: float, utility: float = 0.8) -> dic
     found = Inferred(round(1000 * accuracy), 1000, accuracy, 1 - accuracy, auc)
     views = (COMMON,) if method in ("fedavg", "ditto") else (OWN, PUBLIC)
 
-    def course(strength: float, mean: float) -> AttackCourse:
-        return AttackCourse(strength, [AttackLook(5, dict.fromkeys(views, found), HonestUtility(mean, 0.02, 0.5))], 0.0)
+    def course(strength: float, mean: float) -> AttackHistory:
+        return AttackHistory(
+            strength, [AttackMeasurement(5, dict.fromkeys(views, found), HonestUtility(mean, 0.02, 0.5))], 0.0
+        )
 
     courses = [course(0.0, 0.8), course(1.0, utility)]
     return asdict(MethodTrial(method, 10, True, UTILITY, 0.0, courses))  # type: ignore[arg-type]

@@ -40,8 +40,10 @@ def test_pictures_are_reported_and_can_be_told_again(tmp_path: Path) -> None:
     run.work()
     findings = run.write_report()
     text = (tmp_path / REPORT).read_text()
-    first = findings.numbers["claims"][0]
-    assert first["judgement"] == Judgement.HOLDS
+    first, *_, last = findings.numbers["claims"]
+    assert (first["source"], first["judgement"]) == ("paper", Judgement.OPEN)  # not the paper's updates
+    assert first["statistic"].endswith(inversion.remarks["fewer"])
+    assert last["source"] == "ours"
     assert len(findings.numbers["claims"]) == len(inversion.remarks["claims"])
     assert (tmp_path / "pictures.png").stat().st_size > 0
     run.rewrite_report()

@@ -6,7 +6,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from flwr.clientapp.typing import ClientAppCallable
 
 from coterie.deployment.displacement import Displacement
-from coterie.deployment.engine import TRAIN, AppReply, Arrays, NodeRequest, Task, kind_of
+from coterie.deployment.engine import TRAIN, AppReply, Arrays, Hello, NodeRequest, Task, kind_of
 from coterie.deployment.logs import LOGGER, traced
 from coterie.deployment.node import run_config_digest
 from coterie.deployment.reasons import Reason
@@ -83,6 +83,20 @@ class FlowerRequest(NodeRequest):
             raise TrainingError("the app's function answered with an error")
         content: RecordDict = reply.content
         return content
+
+
+def hello_of(message: Message, header: ConfigRecord, context: Context) -> Hello:
+    """Return the question who a node is, as it is in a Flower message."""
+    about = message.metadata
+    return Hello(
+        about.run_id,
+        about.dst_node_id,
+        run_config_digest(context.run_config),
+        prekeys=header.get("prekeys") is True,
+        renew=header.get("renew") is True,
+        rosters=header.get("rosters", []),
+        vouchers=header.get("vouchers", b""),
+    )
 
 
 def _copied(received: RecordDict, model: Arrays | None) -> RecordDict:

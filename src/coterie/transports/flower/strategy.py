@@ -39,6 +39,7 @@ from coterie.deployment.settings import (
     threat_mode,
 )
 from coterie.errors import ConfigError
+from coterie.secagg.protocols import SessionProtocol
 from coterie.transports.flower.carrier import FlowerCarrier
 from coterie.transports.flower.checkpoint import StrategyCheckpoint
 from coterie.transports.flower.descent import DescentRounds
@@ -82,6 +83,7 @@ class PrivateStrategy(flower.Strategy):
         cohort: int | None = PrivateSettings.cohort,
         minimum: int = PrivateSettings.minimum,
         mode: str = PrivateSettings.mode,
+        protocol: str = PrivateSettings.protocol,
         colluders: int | None = PrivateSettings.colluders,
         deadline: float = PrivateSettings.deadline,
         grace: float = PrivateSettings.grace,
@@ -120,6 +122,7 @@ class PrivateStrategy(flower.Strategy):
             cohort=cohort,
             minimum=minimum,
             mode=threat_mode(mode),
+            protocol=protocol,
             colluders=colluders,
             deadline=deadline,
             grace=grace,
@@ -224,6 +227,7 @@ class PrivateStrategy(flower.Strategy):
             patience=settings.deadline,
             recipe=settings.recipe,
             asked=Asked(place=FIRST),
+            prekeys=settings.protocol != SessionProtocol.PAPERS,
         )
         enrolment.gather("train", _wanted(self.strategy))
         roster = enrolment.roster

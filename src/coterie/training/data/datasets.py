@@ -188,6 +188,13 @@ def client_files(folder: Path, target: str = "", regression: bool = False) -> Da
     return read_client_files(folder, target, regression=regression)
 
 
+def column_files(folder: Path, target: str = "", identity: str = "", regression: bool = False) -> Dataset:
+    """Data in one folder per group and one file per member; see :mod:`coterie.training.data.column_files`."""
+    from coterie.training.data.column_files import read_column_files
+
+    return read_column_files(folder, target, identity, regression=regression)
+
+
 def _split(
     name: str,
     train: tuple[InputArray, Targets],
@@ -242,6 +249,11 @@ DATASETS = {
         client_files,
         "a file for each client, npz (arrays x and y) or CSV (a header; the target last), and perhaps test.npz or "
         "test.csv",
+    ),
+    "column-files": Source(
+        column_files,
+        "a folder for each group, with a file for each member (CSV, or npz with the array x), all with the same rows, "
+        "and labels.csv; perhaps a folder test",
     ),
 }
 """The data sets that :func:`load` can read, by name."""

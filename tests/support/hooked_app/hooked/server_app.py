@@ -73,9 +73,10 @@ def main(grid: Grid, context: Context) -> None:
         FedAvg(fraction_evaluate=0.0, min_available_nodes=nodes, min_train_nodes=nodes),
         privacy=int(config["privacy"]),
         deadline=float(config["deadline"]),
+        protocol=str(config["protocol"]),
         colluders=0,
         most_examples=1,
-        varying=["rounds", "nodes", "deadline"],
+        varying=["rounds", "nodes", "deadline", "protocol"],
         confined=Confinement() if config["confined"] else None,
     )
 

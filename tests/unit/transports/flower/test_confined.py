@@ -1,13 +1,15 @@
 """Confined descent on Flower: own models stay on their nodes, and public ones follow from sums over whole circles."""
 
 import stat
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord
+from flwr.app import Array, ArrayRecord, Message
 from flwr.serverapp.strategy import FedAvg
 from tests.support.confined import ANCHOR, CENTRES, LOOSE, World, change, folders, loss, own, places, start
 
@@ -42,6 +44,14 @@ def test_own_models_move_by_public_steps_that_nodes_take(home: Path, confined: C
     assert np.linalg.norm(world.models[-1] - CENTRES.mean(axis=0)) < np.linalg.norm(
         world.models[0] - CENTRES.mean(axis=0)
     )
+
+
+@pytest.mark.parametrize("protocol", ["papers", "two-trips"])
+@pytest.mark.parametrize("mode", ["active-server", "honest-but-curious"])
+def test_every_protocol_carries_it(home: Path, protocol: str, mode: str) -> None:
+    world = World()
+    world.run(2, None, world.grid(**{"coterie-mode": mode}), protocol=protocol, mode=mode)
+    check_descent(home, world, Confinement())
 
 
 def test_starts_differ_between_nodes_and_stay_the_same_for_a_node(home: Path) -> None:
@@ -107,7 +117,7 @@ def test_a_server_that_was_killed_goes_on_with_its_chain(home: Path, caplog: pyt
     world = World()
 
     def stop(event: object) -> None:
-        if getattr(event, "step", "") == "mask" and getattr(event, "round", 0) == 3:
+        if getattr(event, "step", "") == "contribute" and getattr(event, "round", 0) == 3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -165,15 +175,30 @@ def test_a_node_that_refuses_too_long_contributes_no_change(home: Path) -> None:
 
 
 def test_a_decision_shows_in_no_message(home: Path) -> None:
-    """As many calls of the app and as many bytes, whether moves are taken or refused."""
+    """As many calls of the app and replies of as many bytes, whether moves are taken or refused."""
+    World().run(1, Confinement(norm=20.0))  # nodes say hello and leave their first prekeys
     seen = []
     for poison in ({}, {3: np.full(3, -4.0)}):
-        world = World(poison=poison)
+        world, sizes = World(poison=poison), list[tuple[str, int, int]]()
         grid = world.grid()
-        world.run(3, Confinement(norm=20.0), grid, resume=False)
-        traffic = [(message.metadata.dst_node_id, sorted(message.content)) for message in grid.sent]
-        seen.append((world.calls, traffic))
-    assert seen[0] == seen[1]
+        grid.deliver = partial(measure, sizes)
+        world.run(3, Confinement(norm=20.0), grid)
+        refused = [list(places(home, world, node, Confinement(norm=20.0), world.models))[-1][1] for node in range(3)]
+        seen.append((world.calls, [size for step, *size in sizes if step != "hello"], max(refused)))
+    assert seen[0][2] == 0
+    assert seen[1][2] > 0, "poison was refused"
+    assert seen[0][:2] == seen[1][:2]
+
+
+def measure(
+    sizes: list[tuple[str, int, int]], message: Message, answer: Callable[[Message], Message]
+) -> Message | None:
+    """Note the kind of a request, its node and the size of the reply."""
+    reply = answer(message)
+    size = sum(len(array.data) for record in reply.content.array_records.values() for array in record.values())
+    kind = str(message.content.config_records["coterie"]["kind"])
+    sizes.append((kind, message.metadata.dst_node_id, size))
+    return reply
 
 
 def test_sums_are_over_whole_circles(home: Path) -> None:

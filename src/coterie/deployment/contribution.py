@@ -107,9 +107,10 @@ class NodeContribution:
         recipe = self._form.recipe
         if not isinstance(recipe, ConfinedRecipe):
             return self._run(received)
+        with regarding(Reason.FORM):
+            shown = self._request.displacement()
         node = ConfinedNode(self._settings.folder, recipe.confinement, self._settings.name)
-        request = self._request
-        return node.reply(request.displacement(), request.task.function, lambda model: self._run(received, model))
+        return node.reply(shown, self._request.task.function, lambda model: self._run(received, model))
 
     def _run(self, received: Arrays, model: Arrays | None = None) -> AppReply:
         reply = self._request.run_app(model)

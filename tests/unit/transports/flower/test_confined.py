@@ -9,15 +9,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, Message
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp.strategy import FedAvg
+from numpy.typing import NDArray
 from tests.support.confined import ANCHOR, CENTRES, LOOSE, World, change, folders, loss, own, places, start
+from tests.support.flower import FakeGrid, initial_arrays
+from tests.support.flower_strategies import private_grid
 
 from coterie.cohorts.ledger import Ledger
+from coterie.deployment.confined import own_place
 from coterie.deployment.confinement import Confinement
+from coterie.deployment.displacement import Displacement
+from coterie.deployment.engine import Arrays
 from coterie.deployment.roster_folder import RosterFolder
 from coterie.errors import ConfigError, NothingTrained
 from coterie.transports.flower import PrivateStrategy
+from coterie.transports.flower.confined import with_displacement
+from coterie.transports.flower.records import DESCENT, MISSED, SHOW, packed
 
 NODES = len(CENTRES)
 
@@ -276,3 +284,73 @@ def test_a_damaged_model_is_refused_and_named(home: Path) -> None:
         path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(NothingTrained, match="cannot use its settings"):
         world.run(3, empty_rounds=1)
+
+
+def show(grid: FakeGrid, records: RecordDict) -> Message:
+    """Show a model to node 0 alone, outside a session."""
+    about = packed(b"", {"kind": SHOW}, records)
+    return grid.nodes[100].answer(Message(about, 100, "train", group_id="show"))
+
+
+def shown_records(world: World, descent: bytes, models: list[NDArray[Any]]) -> RecordDict:
+    arrays: list[Arrays] = [{"w": model} for model in models]
+    app = RecordDict({"arrays": ArrayRecord({"w": Array(models[-1])}), "config": ConfigRecord({"server-round": 1})})
+    return with_displacement(app, Displacement(descent, 0, descent, tuple(arrays)))
+
+
+def test_a_model_that_is_only_shown_is_judged_and_answered_with_nothing(home: Path) -> None:
+    world = World()
+    world.run(1)
+    grid, before, place = world.grid(), own(home, 0), own_place(home / "nodes" / "partition-0")
+    calls = len(world.calls)
+    for step in (0.01 * (CENTRES[0] - before), -100.0 * np.ones(3)):
+        models = [*world.models, np.asarray(world.models[-1] + step, np.float32)]
+        reply = show(grid, shown_records(world, place.descent, models))
+        assert dict(reply.content.config_records) == {"coterie": {}}
+        assert not reply.content.array_records
+        world.models = models
+    assert [len(world.calls) - calls, own_place(home / "nodes" / "partition-0").judged] == [4, 4]
+    moved = own(home, 0)
+    assert 0 < np.linalg.norm(moved - before) < 0.1, "the first was taken, and the second refused"
+
+
+def test_a_model_that_is_only_shown_is_judged_as_always(home: Path) -> None:
+    world = World()
+    world.run(1)
+    place = own_place(home / "nodes" / "partition-0")
+    records = shown_records(world, place.descent, [*world.models, world.models[-1] + 1])
+    records.config_records["config"]["lr"] = 0.5
+    calls = len(world.calls)
+    assert show(world.grid(), records).error.reason == "configuration"
+    assert len(world.calls) == calls
+    assert own_place(home / "nodes" / "partition-0") == place
+
+
+def test_a_roster_without_own_models_is_shown_nothing(home: Path) -> None:
+    grid = private_grid()
+    PrivateStrategy(FedAvg(fraction_evaluate=0.0)).start(grid, initial_arrays(), 1)
+    reply = show(grid, RecordDict({"arrays": initial_arrays(), "config": ConfigRecord({"server-round": 1})}))
+    assert reply.error.reason == "form"
+
+
+BROKEN: dict[str, Callable[[RecordDict], object]] = {
+    "first": lambda records: records.config_records[DESCENT].update({"first": True}),
+    "name": lambda records: records.config_records[DESCENT].update({"descent": "text"}),
+    "link": lambda records: records.config_records[DESCENT].pop("before"),
+    "gap": lambda records: records.update({f"{MISSED}7": initial_arrays()}),
+    "nothing shown": lambda records: records.config_records[DESCENT].update({"shows": 1}),
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_a_displacement_that_cannot_be_read_is_refused(home: Path, broken: str) -> None:
+    world = World()
+    world.run(1)
+    records = shown_records(world, own_place(home / "nodes" / "partition-0").descent, world.models)
+    BROKEN[broken](records)
+    before, calls = own(home, 0), len(world.calls)
+    reply = show(world.grid(), records)
+    assert reply.has_error()
+    assert reply.error.reason in ("form", "chain")
+    assert len(world.calls) == calls
+    assert np.array_equal(own(home, 0), before)

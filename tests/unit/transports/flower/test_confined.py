@@ -81,36 +81,67 @@ def test_files_of_a_node_are_its_own(home: Path) -> None:
         assert {stat.S_IMODE(path.stat().st_mode) for path in found} == {0o600}
 
 
-def test_a_node_that_was_away_judges_every_model_it_missed(home: Path) -> None:
-    world = World()
-    everything = world.grid()
-    here = dict(everything.nodes)
+class Disturbed(FedAvg):
+    """Something happens before a round."""
 
-    class Leaving(FedAvg):
-        """Two nodes are away in rounds 2 to 4."""
+    def __init__(self, disturb: Callable[[int], object]) -> None:
+        super().__init__(fraction_evaluate=0.0)
+        self._disturb = disturb
 
-        def configure_train(self, server_round: int, arrays: Any, config: Any, grid: Any) -> Any:  # noqa: ANN401
-            away = mates(home, 0) if 2 <= server_round <= 4 else set()
-            everything.nodes = {number: node for number, node in here.items() if number - 100 not in away}
-            return super().configure_train(server_round, arrays, config, grid)
+    def configure_train(self, server_round: int, arrays: Any, config: Any, grid: Any) -> Any:  # noqa: ANN401
+        self._disturb(server_round)
+        return super().configure_train(server_round, arrays, config, grid)
 
-    strategy = PrivateStrategy(
-        Leaving(fraction_evaluate=0.0), confined=Confinement(), deadline=2, most_examples=1, clip=4.0
-    )
 
-    def note(server_round: int, arrays: ArrayRecord) -> None:
-        world.models.append(arrays["w"].numpy().copy())
-
-    strategy.start(everything, ArrayRecord({"w": Array(ANCHOR.copy())}), 6, evaluate_fn=note)
-    assert strategy.grid is not None
-    assert [len(result.revealed) for result in strategy.grid.results] == [4, 2, 2, 2, 4, 4]
+def check_own_models(home: Path, world: World) -> None:
     for node in range(NODES):
         *_, (model, _) = places(home, world, node, Confinement(), world.models)
         assert own(home, node) == pytest.approx(model, abs=1e-12)
-    sizes = [
-        len([name for name in message.content if name.startswith("coterie-missed")]) for message in everything.sent
-    ]
-    assert max(sizes) == 3, "the models of three rounds were sent again"
+
+
+def summed(strategy: PrivateStrategy) -> list[int]:
+    assert strategy.grid is not None
+    return [len(result.revealed) for result in strategy.grid.results]
+
+
+def missed(grid: FakeGrid) -> int:
+    """The most earlier models that were sent along with one."""
+    return max(sum(name.startswith(MISSED) for name in message.content) for message in grid.sent)
+
+
+def test_a_node_that_was_away_judges_every_model_it_missed(home: Path) -> None:
+    world = World()
+    grid = world.grid()
+    here = dict(grid.nodes)
+
+    def leave(server_round: int) -> None:
+        away = mates(home, 0) if 2 <= server_round <= 4 else set()
+        grid.nodes = {number: node for number, node in here.items() if number - 100 not in away}
+
+    assert summed(world.run(6, None, grid, strategy=Disturbed(leave))) == [4, 2, 2, 2, 4, 4]
+    check_own_models(home, world)
+    assert missed(grid) == 3, "the models of three rounds were sent again"
+
+
+def test_a_node_that_lost_its_model_makes_it_again(home: Path) -> None:
+    world = World()
+    grid = world.grid()
+
+    def lose(server_round: int) -> None:
+        if server_round == 3:
+            (model,) = (home / "nodes" / "partition-1" / "confined").glob("*.model")
+            model.unlink()
+
+    strategy = world.run(5, None, grid, strategy=Disturbed(lose))
+    assert summed(strategy) == [4, 4, 2, 4, 4], "its circle is left out once, until it was sent all models"
+    check_own_models(home, world)
+    assert missed(grid) == 3
+
+
+def test_circles_that_take_turns_judge_all_models(home: Path) -> None:
+    world = World()
+    assert summed(world.run(6, cohort=2)) == [2] * 6
+    check_own_models(home, world)
 
 
 def mates(home: Path, node: int) -> set[int]:

@@ -15,6 +15,8 @@ OTHERS = {
     "noise.multiplier": "2.0",
     "data.options": "{test_share = 0.3}",
     "faults.steps": '["mask"]',
+    "confined.lambdas": '{"client-01" = 0.2}',
+    "confined.late_bound": "3",
 }
 ALLOWED = {
     "rounds": "7",

@@ -58,6 +58,8 @@ class Context(Generic[S]):
     """K, the number of clients in a round."""
     members: Mapping[str, int] | None = None
     """The members of each client and how many columns each has, if the data comes in columns of several members."""
+    victims: tuple[str, ...] = ()
+    """Clients whose packets a network adversary drops."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,6 +157,16 @@ class Algorithm(ABC, Generic[S]):
     def excluded(self) -> Sequence[str]:
         """Return the clients that must not be selected for the next round."""
         return ()
+
+    def ready(self) -> Sequence[str]:
+        """Return the clients that need not compute what they contribute to the next round, and so are never late."""
+        return ()
+
+    def attend(self, summed: Sequence[str], late: Sequence[str], cut_off: Sequence[str]) -> None:
+        """Note who is in the sum of a round, who was selected and too late for it, and who was cut off during it.
+
+        It is called in every round, before :meth:`apply`; ``summed`` is empty if the round has no result.
+        """
 
     def apply(self, number: int, mean: "ModelArrays", costs: RoundCosts, trainer: "Trainer") -> RoundCosts:
         """Learn from the mean of round ``number``; return the costs of the round, with any that this adds."""

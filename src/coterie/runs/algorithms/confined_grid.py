@@ -5,7 +5,7 @@ steps as one. ``confined.grid.members`` is m_v, so there are m_h x m_v participa
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -109,11 +109,17 @@ class GridSplit:
     settings: GridSettings
     split: "ColumnSplit"
 
-    def offsets(self, anchor: Parameters, generator: Callable[[str], np.random.Generator], spread: Spread) -> Offsets:
+    def offsets(
+        self,
+        anchor: Parameters,
+        generator: Callable[[str], np.random.Generator],
+        spread: Spread,
+        own: Mapping[str, Spread],
+    ) -> Offsets:
         """Return the groups' starts, with a lambda for each member."""
         members = [Spread(own) for own in self.settings.spreads]
         position, columns = self.split.layer.position, self.split.columns
-        return ColumnOffsets(anchor, generator, spread, position=position, columns=columns, members=members)
+        return ColumnOffsets(anchor, generator, spread, own, position=position, columns=columns, members=members)
 
     def computation(self, context: "Context[Any]") -> "LocalComputation":
         """Return how a group computes, its members apart."""

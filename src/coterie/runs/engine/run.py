@@ -244,6 +244,8 @@ class TrainingRun:
             promise=built.promise,
             protocol=" ".join(filter(None, (*map(str, built.protections), built.algorithm.protocol))),
             assumptions=built.assumptions,
+            sigma=built.sigma,
+            noise_shares=built.noise_shares,
             yardstick=built.yardstick,
             notes=built.data_notes,
             stopped=stop.reason if stop else "",

@@ -141,7 +141,8 @@ class RunView:
             traffic = f"{size(last.upload_bytes)} up, {size(last.download_bytes)} down by all clients of the round"
             rows.append(("bytes", Text(traffic)))
         if last.epsilon is not None:
-            rows.append(("noise", Text(f"ε = {last.epsilon:.3g}")))
+            example = f", {last.example_epsilon:.3g} for one example" if last.example_epsilon is not None else ""
+            rows.append(("noise", Text(f"ε = {last.epsilon:.3g}{example}")))
         if own := particulars(last):
             rows.append((self._algorithm, Text(own)))
         rows.append(("time", split(records)))

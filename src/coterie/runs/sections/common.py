@@ -115,6 +115,10 @@ class FaultSettings(Section):
         default=("advertise", "share", "mask", "reveal"), description="steps of the protocol in which they drop out"
     )
     late: BelowOne = Field(default=0.0, description="probability that a client's masked update arrives too late")
+    victims: Annotated[tuple[str, ...], Field(strict=False)] = Field(
+        default=(), description="names of clients whose packets a network adversary drops, all of them in a round"
+    )
+    victim_drops: Share = Field(default=1.0, description="probability that it drops those of a victim in a round")
 
 
 class CohortSettings(Section):
@@ -254,6 +258,10 @@ class NoiseSettings(NamedSection):
     )
     clip_norm: Positive = Field(default=1.0, description="updates are scaled down to this Euclidean norm at most")
     multiplier: Positive = Field(default=1.0, description="deviation of the noise in a sum, in units of clip_norm")
+    sigma: NotNegative = Field(
+        default=0.0,
+        description="if not 0, in place of multiplier: deviation of the noise that each client adds to an entry",
+    )
     delta: Annotated[float, Field(gt=0, lt=1)] = Field(
         default=1e-5, description="the delta for which epsilon is stated"
     )

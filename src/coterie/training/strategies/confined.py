@@ -69,8 +69,8 @@ class Confined:
         return self.descent.participants
 
     def task(self, number: int, client: str) -> LocalTask:
-        """Return the task to compute the gradient of the participant's own model on all its examples."""
-        state = self.descent.confined(client)
+        """Return the task to compute the gradient of the participant's own model, or an older one, on all examples."""
+        state = self.descent.contributing(client)
         return LocalTask(client, number, self._seed, state, self._parts[client], self._computation.work)
 
     def contribution(self, result: LocalResult) -> ModelArrays:
@@ -98,8 +98,8 @@ class Confined:
         self.refused += len(descent.take(step, verdicts))
 
     def models(self) -> Mapping[str, ModelArrays]:
-        """Return each participant's model, and the public ``displacement`` from the anchor."""
-        own = {name: self.descent.confined(name) for name in self.clients}
+        """Return the model that each participant has now, and the public ``displacement`` from the anchor."""
+        own = {name: self.descent.reached(name) for name in self.clients}
         return {**own, DISPLACEMENT: self.descent.public_model}
 
     def state(self) -> StrategyState:

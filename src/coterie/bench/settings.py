@@ -113,7 +113,8 @@ class ConfinedSettings(Settings):
 
     All participants of a grid train 784-256-10 networks on the training part of MNIST if COTERIE_DATA has it, else on
     random examples of its shape. The loss check is on; secure sums and evaluation are not included. Additive sharing is
-    timed separately, for 32 members and vectors as long as the model.
+    timed separately, for 32 members and vectors as long as the model. So are iterations of a run with groups of 4 x 4
+    members, with secure vertical sums and in the clear, against the same groups unsplit.
     """
 
     groups: Annotated[int, Option("Horizontal groups, which hold rows.", most=MOST_CLIENTS)] = 1000

@@ -125,7 +125,7 @@ class ConfinedSettings(Settings):
 
 @dataclass(frozen=True)
 class FlowerSettings(Settings):
-    """Compare rounds on Flower with protection and without, on the same nodes.
+    """Compare rounds on Flower without protection, in two trips and by the papers' protocol, on the same nodes.
 
     This starts a SuperLink and SuperNodes on this machine, on free ports of loopback, and ends them. Training takes no
     time here, so only the cost of rounds is left. Trips that do nothing show which part of it is Flower's own: empty
@@ -137,7 +137,7 @@ class FlowerSettings(Settings):
     rounds: Annotated[int, Option("Rounds of each kind to time.", least=1, most=MOST_TRIALS)] = 3
     length: Annotated[int, Option("Numbers in the model.", least=1, most=50_000_000)] = 100_000
     simulation: Annotated[bool, Option("Simulate all nodes with Ray, instead of a process for each.")] = False
-    mode: Annotated[str, Option("active-server (five trips) or honest-but-curious (four).")] = "active-server"
+    mode: Annotated[str, Option("active-server or honest-but-curious.")] = "active-server"
 
     def __post_init__(self) -> None:
         from coterie.secagg.terms import ThreatMode

@@ -192,12 +192,26 @@ class _Judging:
             if number == 0:
                 self._own = self._start(model)
                 LOGGER.info("%s: begins a descent at a private start", self._name)
+                self._check_repeatable()
             else:
                 self._judge(model, number)
             self._seen, self._judged = model, number + 1
         self._link = self._links[-1]
         if self._reply is None:
             self._reply = self._at(self._own)
+
+    def _check_repeatable(self) -> None:
+        """Warn if the app's function gives two answers to one model: the loss check would judge noise."""
+        if self._confinement.threshold is None:
+            return
+        first, (second, _) = self._at(self._own), self._run_on(self._own)
+        alike = [_equal(first.arrays[name], second.arrays[name]) for name in self._own]
+        if not all(alike) or not _equal(self._loss(first), self._loss(second)):
+            words = (
+                "%s: the app's function gives different answers to one model, so moves are judged by chance: let it "
+                "take one step on all examples, without dropout"
+            )
+            LOGGER.warning(words, self._name)
 
     def _judge(self, model: Arrays, number: int) -> None:
         moved = {
@@ -302,6 +316,10 @@ def _check_models(models: Sequence[Arrays]) -> None:
             raise PeerProtocolError(SERVER, "showed models with different arrays in one descent")
         if not all(np.isfinite(array).all() for array in model.values()):
             raise PeerProtocolError(SERVER, "showed a model with NaN or infinite entries")
+
+
+def _equal(one: NDArray[Any] | float, other: NDArray[Any] | float) -> bool:
+    return np.array_equal(np.asarray(one, np.float64), np.asarray(other, np.float64), equal_nan=True)
 
 
 def _kinds(model: Arrays) -> list[tuple[str, tuple[int, ...], np.dtype[Any]]]:

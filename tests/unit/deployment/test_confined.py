@@ -312,6 +312,23 @@ def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
         node_in(tmp_path).reply(shown([np.zeros(2, np.float32)], 0, bytes(32)), "train", App())
 
 
+@pytest.mark.parametrize("noisy", ["", "loss", "change"])
+def test_an_app_with_two_answers_to_one_model_is_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, noisy: str
+) -> None:
+    app = App()
+
+    def answer(model: Arrays) -> AppReply:
+        reply = app(model)
+        loss = float(app.calls) if noisy == "loss" else reply.metrics["train_loss"]
+        return AppReply({"w": reply.arrays["w"] + (app.calls if noisy == "change" else 0)}, {"train_loss": loss})
+
+    with caplog.at_level("WARNING"):
+        node_in(tmp_path).reply(shown([np.zeros(2, np.float32)], 0), "train", answer)
+    assert ("different answers to one model" in caplog.text) == bool(noisy)
+    assert app.calls == 2
+
+
 CONFINED = bytes.fromhex(
     "9b02ac6e756d2d6578616d706c6573cd271018cb3ff0000000000000cb412e8480000000009392ad2a72756e6e696e675f6d65616ecb412e84"
     "800000000092ac2a72756e6e696e675f766172cb412e84800000000092b42a6e756d5f626174636865735f747261636b6564cb412e84800000"

@@ -15,6 +15,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from numpy.typing import NDArray
 
 from coterie.deployment.array_bytes import pack_arrays, unpack_arrays
+from coterie.deployment.checkpoint import CheckpointFile
 from coterie.deployment.confined import ConfinedNode, _normals, own_model
 from coterie.deployment.confinement import Confinement
 from coterie.deployment.descent import Descent
@@ -295,9 +296,19 @@ def test_a_chain_that_was_damaged_is_named(tmp_path: Path) -> None:
     (tmp_path / "chain" / "model-0").unlink()
     with pytest.raises(ConfigError, match="model-0 is missing"):
         descent.show({"w": np.full(2, 1.0)}, ["ann"])
-    (tmp_path / "chain" / "chain").write_bytes(b"nothing")
-    with pytest.raises(ConfigError, match="chain"):
-        Descent(tmp_path / "chain", resume=True)
+    file = tmp_path / "chain" / "chain"
+    for damaged in (lambda: file.write_bytes(b"nothing"), lambda: CheckpointFile(file).write(b"nothing")):
+        damaged()
+        with pytest.raises(ConfigError, match="chain"):
+            Descent(tmp_path / "chain", resume=True)
+
+
+def test_a_model_that_this_version_cannot_read_is_named(tmp_path: Path) -> None:
+    judged(node_in(tmp_path), [np.zeros(2, np.float32)])
+    (file,) = (tmp_path / "confined").glob("*.model")
+    CheckpointFile(file).write(b"nothing")
+    with pytest.raises(ConfigError, match="not a model of this node"):
+        own_model(tmp_path)
 
 
 def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:

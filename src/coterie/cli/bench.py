@@ -10,9 +10,8 @@ from coterie.cli.bench_confined import confined
 from coterie.cli.bench_flower import flower
 from coterie.cli.bench_training import training
 from coterie.cli.bench_two_trips import two_trips
-from coterie.cli.common import new_console, print_json, progress_bars
+from coterie.cli.common import AsJson, new_console, print_json, progress_bars
 from coterie.cli.derive import ListingCommand, with_options
-from coterie.cli.options import AsJson
 from coterie.reports.words import count, duration, size
 
 if TYPE_CHECKING:

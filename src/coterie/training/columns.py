@@ -45,9 +45,9 @@ from coterie.training.local import (
 )
 from coterie.training.strategies.confined import LocalComputation
 
+NUMBERS = 1 << 20
+"""Numbers in a vertical sum at most: enough that keys and messages cost nothing, and few enough for the cache."""
 _KNOWN_BYTES = 1 << 27
-NUMBERS = 1 << 22
-"""Numbers in a vertical sum at most: the rows of a group are added in one sum unless they are more than that."""
 
 
 @dataclass(frozen=True)

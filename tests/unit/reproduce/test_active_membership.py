@@ -57,7 +57,7 @@ def test_the_shipped_experiments_can_be_run(name: str) -> None:
         experiment = declaration.experiment(size)
         assert isinstance(experiment, AttackExperiment)
         for table in experiment.tables:
-            attack = experiment.attacked(table.name, 0, None)
+            attack = experiment.make_attack(table.name, 0, None)
             assert attack.strength
             assert math.isclose(attack.malicious / (attack.participants + attack.malicious), 0.2, abs_tol=0.05)
             known = {claim.method for claim in experiment.claims}
@@ -68,7 +68,7 @@ def test_a_setting_that_no_attack_has_is_refused() -> None:
     declared_wrongly = {"tables": [{"name": "T"}], "methods": [], "attack": {"data": "digits", "strnegth": 1}}
     experiment = msgspec.convert(declared_wrongly, AttackExperiment)
     with pytest.raises(ConfigError, match="strnegth"):
-        experiment.attacked("T", 0, None)
+        experiment.make_attack("T", 0, None)
 
 
 def test_a_strength_must_be_declared() -> None:
@@ -76,7 +76,7 @@ def test_a_strength_must_be_declared() -> None:
         {"tables": [{"name": "T"}], "methods": [], "attack": {"data": "digits"}}, AttackExperiment
     )
     with pytest.raises(ConfigError, match="strength"):
-        experiment.attacked("T", 0, None)
+        experiment.make_attack("T", 0, None)
 
 
 @pytest.mark.parametrize(

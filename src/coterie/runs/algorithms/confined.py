@@ -341,11 +341,11 @@ def _claim(summary: Summary) -> str:
 
 def _late(summary: Summary, settings: ConfinedSettings) -> str:
     late, oldest, refused = (int(summary.extras.get(column) or 0) for column in ("late", "oldest", "late_refused"))
-    bound = "without a bound" if settings.late_bound < 0 else f"up to confined.late_bound = {settings.late_bound}"
-    age = f" and at most {count(oldest, 'iteration')} old" if late else ""
+    bound = "of any age" if settings.late_bound < 0 else f"up to confined.late_bound = {settings.late_bound} old"
+    age = f", the oldest after {count(oldest, 'iteration')}" if late else ""
     said = (
-        f"{count(late, 'gradient')} of older iterates were summed, {bound}{age}; {refused:,} became too old and were "
-        "refused."
+        f"Gradients of older iterates, {bound}: {late:,} were summed{age}, and {refused:,} refused because they were "
+        "too old."
     )
     faults, victims = summary.config.faults, summary.extras.get("victims")
     if not faults.victims:

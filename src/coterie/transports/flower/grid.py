@@ -154,8 +154,8 @@ class PrivateGrid(Grid):
         function, content = self._trained.metadata.message_type, self._trained.content
         key = next(iter(content.array_records))
         records = with_types(RecordDict({**dict(content.items()), key: arrays}), self._types)
-        assignment = Assignment(function, b"", {}, round=self._number(), records=records)
-        self._aggregator.show(self._descent.completed(assignment), min(seconds, LONGEST))
+        assignment = Assignment(function, b"", {}, round=self._number())
+        self._aggregator.show(self._descent.completed(assignment, records), min(seconds, LONGEST))
 
     def _mean(self, template: Message, seconds: float, share: float) -> list[Message]:
         function, content = template.metadata.message_type, template.content
@@ -172,7 +172,7 @@ class PrivateGrid(Grid):
             records=content,
         )
         if self._descent is not None:
-            assignment = self._descent.completed(assignment)
+            assignment = self._descent.completed(assignment, content)
         mean = self._aggregator.mean(assignment, seconds)
         if self._descent is not None:
             self._descent.note(self.results[-1], self.reasons)

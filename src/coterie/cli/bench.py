@@ -7,6 +7,7 @@ import typer
 from coterie.bench.settings import SecaggSettings, TopologiesSettings
 from coterie.cli.bench_confined import confined
 from coterie.cli.bench_flower import flower
+from coterie.cli.bench_scale import scale
 from coterie.cli.bench_training import training
 from coterie.cli.bench_two_trips import two_trips
 from coterie.cli.common import new_console, print_json, progress_bars
@@ -29,6 +30,7 @@ app.command()(training)
 app.command()(confined)
 app.command()(flower)
 app.command("two-trips")(two_trips)
+app.command()(scale)
 
 
 @app.command(cls=ListingCommand)

@@ -153,9 +153,7 @@ def test_the_step_of_the_paper_is_warned_of(tmp_path: Path) -> None:
     result = play(tmp_path / "run", "confined.step.kind=paper", "rounds=3")
     rates = [record.learning_rate for record in result.records]
     assert rates[0] > rates[1] > rates[2]
-    assert (
-        "The steps alpha / (k + mu T)^2 of the paper add up to less" in (tmp_path / "run" / "report.html").read_text()
-    )
+    assert "The falling steps of the paper add up to less" in (tmp_path / "run" / "report.html").read_text()
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
-"""What every attack has: settings with a threat model, ``measure``, and ``report``.
+"""The interface of an attack: settings, a threat model, ``measure`` and ``report``.
 
 An attack is a folder. Its settings are a frozen dataclass, ``measure`` runs the attack with and without its defence and
 returns plain results, and the function ``report`` in the module ``report`` turns those into
-:class:`~coterie.reports.findings.Findings`. The report imports what it reports on, never the reverse, so that an
-experiment of ``coterie reproduce`` can measure without a report and write another one.
+:class:`~coterie.reports.findings.Findings`. ``report`` imports ``measure``, never the reverse, so that an experiment of
+``coterie reproduce`` can measure without the report and write its own.
 """
 
 import importlib

@@ -144,3 +144,34 @@ class FlowerSettings(Settings):
         super().__post_init__()
         if self.mode not in list(ThreatMode):
             raise ConfigError(f"mode must be one of {', '.join(ThreatMode)}, not {self.mode!r}")
+
+
+@dataclass(frozen=True)
+class AuditSettings(Settings):
+    """Time audits from a file to the verdict: at sizes with a target, and how time and memory grow.
+
+    Logs of random rounds and of whole circles have 1,000, 100,000 and 1,000,000 clients. Then one of clients, rounds,
+    cohort and exposed clients is doubled twice. Each audit runs in a process of its own. All of it takes some minutes.
+    """
+
+    log_format: Annotated[Literal["csv", "jsonl"], Option("Format of the logs.", name="--format")] = "csv"
+    quick: Annotated[bool, Option("Audit small logs, to try the command.", name="--quick")] = False
+    seed: Annotated[int, Option("Seed of the logs.", most=MOST_SEED)] = 0
+
+
+@dataclass(frozen=True)
+class LedgerSettings(Settings):
+    """Time a ledger: appending rounds, opening it again, verifying and auditing it.
+
+    Rounds are over whole circles. The ledger is a temporary SQLite file in the current folder, or a new one in a
+    database. With all defaults it takes some minutes.
+    """
+
+    clients: Annotated[int, Option("Number of clients.", least=1, most=10_000_000)] = 1_000_000
+    rounds: Annotated[int, Option("Rounds to record.", least=1, most=MOST_TRIALS)] = 10_000
+    cohort: Annotated[int, Option("Clients in a round.", least=1, most=1_000_000)] = 1_000
+    circle: Annotated[int, Option("Clients in a circle.", least=1, most=MOST_CLIENTS)] = 10
+    database: Annotated[str, Option("URL of a database without a ledger.", metavar="URL", default="an SQLite file")] = (
+        ""
+    )
+    seed: Annotated[int, Option("Seed of the selection.", most=MOST_SEED)] = 0

@@ -38,7 +38,7 @@ def make_app(attacks: dict[str, AttackRow]) -> typer.Typer:
 
 
 def _plain(row: AttackRow) -> Callable[..., None]:
-    """Return the function that runs an attack which has no options but its settings."""
+    """Return the function that runs an attack whose only options are its settings."""
 
     def run(settings: Settings, html: Html = None, as_json: AsJson = False) -> None:
         _show(row, settings, html, as_json)

@@ -1,4 +1,4 @@
-"""Attacks as they are shown: threat model first, then verdict and privacy card; or all of it as JSON or a page."""
+"""Output of attacks: threat model, verdict and privacy card on a terminal; or everything as JSON or a page."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated

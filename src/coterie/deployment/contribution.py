@@ -11,12 +11,14 @@ import numpy as np
 
 from coterie.arithmetic.ring import RingVector
 from coterie.cohorts.memory import ClientMemory
-from coterie.deployment.engine import Arrays, NodeRequest
+from coterie.deployment.confined import ConfinedNode
+from coterie.deployment.engine import AppReply, Arrays, NodeRequest
 from coterie.deployment.first_use import check_unchanged, configured, task_name
 from coterie.deployment.form import Form, Scaled
 from coterie.deployment.logs import LOGGER, traced
 from coterie.deployment.node import NodeSettings
 from coterie.deployment.reasons import Reason
+from coterie.deployment.recipe import ConfinedRecipe
 from coterie.deployment.replies import check_reply
 from coterie.errors import ConfigError, CoterieError, PeerProtocolError, TrainingError, regarding
 from coterie.reports.words import one_line
@@ -79,12 +81,24 @@ class NodeContribution:
 
     def _scaled(self, received: Arrays) -> Scaled:
         """Run the app's function. The server learns what the reply's structure lacks; other failures have one word."""
-        reply = self._request.run_app()
         try:
-            check_reply(self._form, received, reply)
-            return self._form.scale(received, reply)
+            return self._form.scale(received, self._reply(received))
         except CoterieError:
             raise
         except Exception as error:  # its type may depend on values, so it gets the same word as any other failure
             LOGGER.warning("the app's reply cannot be encoded:\n%s", traced(error))
             raise TrainingError("the app's reply cannot be encoded") from None
+
+    def _reply(self, received: Arrays) -> AppReply:
+        """Return the reply to the model that arrived; in confined descent the node's own model stands for it."""
+        recipe = self._form.recipe
+        if not isinstance(recipe, ConfinedRecipe):
+            return self._run(received)
+        node = ConfinedNode(self._settings.folder, recipe.confinement, self._settings.name)
+        request = self._request
+        return node.reply(request.displacement(), request.task.function, lambda model: self._run(received, model))
+
+    def _run(self, received: Arrays, model: Arrays | None = None) -> AppReply:
+        reply = self._request.run_app(model)
+        check_reply(self._form, received, reply)
+        return reply

@@ -93,8 +93,8 @@ class Form:
 
     def scale(self, received: Arrays, reply: AppReply) -> Scaled:
         """Return the numbers of a reply before rounding; an :class:`InputError` says what the reply lacks."""
-        weight = self.clamped_weight(_number(reply.metrics, self.recipe.weight))
-        values = [_scaled(_number(reply.metrics, metric.name), metric) for metric in self.metrics]
+        weight = self.clamped_weight(number_in(reply.metrics, self.recipe.weight))
+        values = [_scaled(number_in(reply.metrics, metric.name), metric) for metric in self.metrics]
         entries: list[FloatArray] = []
         steps: list[tuple[FloatArray, bool]] = []
         if self.arrays:
@@ -275,7 +275,7 @@ def content_digest(content: bytes, form: Form, run_config: bytes, task: Task) ->
     return digest(bind("flower content", content, form.to_bytes(), run_config, *asked))
 
 
-def _number(metrics: Metrics, name: str) -> float:
+def number_in(metrics: Metrics, name: str) -> float:
     """Return a number of a reply, whatever its value."""
     value = metrics.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -402,7 +402,7 @@ def test_the_command(tmp_path: Path) -> None:
     shown = CliRunner().invoke(app, [*arguments, "--html", str(page), "--json"])
     assert shown.exit_code == 0
     found = json.loads(shown.stdout)
-    assert found["threat_model"]["who"].startswith("The server")
+    assert found["threat_model"]["who"].startswith("the server")
     assert found["lies"]["equivocation"]["with_rule"]["exact"] == 0
     assert found["lies"]["equivocation"]["varied"]["broken_with_rule"] == 0
     assert found["settings"]["colluders"] == 3

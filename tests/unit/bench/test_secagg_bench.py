@@ -263,7 +263,7 @@ def test_the_papers_ratios_are_near_its_probabilities() -> None:
     for (clients, dropout), sa in topologies.PAPER_SA.items():
         ccesa, rule = topologies.PAPER_CCESA[clients, dropout], paper_parameters(clients, dropout)
         assert (sa.threshold, ccesa.threshold) == (majority_threshold(clients), rule.threshold)
-        assert ccesa.neighbourly_ms / sa.neighbourly_ms == pytest.approx(rule.connection_probability, rel=0.06)
+        assert ccesa.neighbour_ms / sa.neighbour_ms == pytest.approx(rule.connection_probability, rel=0.06)
 
 
 @pytest.mark.parametrize(("clients", "dropout", "seed"), [(10, 0.0, 0), (40, 0.1, 0), (100, 0.0, -1)])

@@ -380,7 +380,8 @@ def outcome(row: str, *values: float, iterations: int = 100, displacement: float
         ({"against": "local", "most": 0.0}, 100, Judgement.FAILS),
         ({"against": "local", "least": 20.0}, 100, Judgement.OPEN),
         ({"against": "local", "least": 0.0}, 10, Judgement.OPEN),
-        ({"against": "local", "least": 0.0, "short": True}, 10, Judgement.HOLDS),
+        ({"against": "local", "most": 0.0}, 10, Judgement.OPEN),
+        ({"against": "local", "least": 0.0, "ours": True}, 10, Judgement.HOLDS),
         ({"against": DISPLACEMENT, "least": 2.0}, 100, Judgement.FAILS),
         ({"least": 80.0}, 100, Judgement.HOLDS),
         ({"measure": "spread", "most": 0.5}, 100, Judgement.FAILS),
@@ -399,6 +400,27 @@ def test_claims_are_judged_in_points_over_the_same_seeds(
     (judged,) = learner_claims(experiment, rows)
     assert judged.judgement is expected
     assert not list(learner_claims(experiment, rows[1:]))
+
+
+@pytest.mark.parametrize(
+    ("paper", "missing"),
+    [
+        ({"paper_examples": {"few": 11}}, "10 of 11 examples"),
+        ({"paper_participants": {"few": 5}}, "4 of 5 participants"),
+        ({"paper_iterations": 101}, "100 of 101 iterations"),
+    ],
+)
+def test_less_of_anything_decides_nothing(paper: dict[str, Any], missing: str) -> None:
+    claim = LearnerClaim(says="so", table="few", row="CGD", least=80.0)
+    experiment = msgspec.structs.replace(
+        table(msgspec.toml.decode(SMALL, type=Declaration), FULL), claims=(claim,), paper_iterations=100
+    )
+    rows = [outcome("CGD", 0.90, 0.91, 0.92, iterations=100)]
+    (judged,) = learner_claims(experiment, rows)
+    assert judged.judgement is Judgement.HOLDS
+    (judged,) = learner_claims(msgspec.structs.replace(experiment, **paper), rows)
+    assert judged.judgement is Judgement.OPEN
+    assert judged.statistic.endswith(missing)
 
 
 def test_a_table_may_have_a_row_of_its_own_and_says_what_it_has_less_of() -> None:
@@ -477,6 +499,6 @@ def test_squared_errors_are_told_as_they_are() -> None:
     rows = [outcome("CGD", 0.02, 0.03), outcome("local", 0.12, 0.13)]
     report = experiment.retell({"outcomes": msgspec.to_builtins(rows)})
     assert report.numbers["claims"] == [
-        {"claim": "few: so", "statistic": "-0.1 to -0.1, 2 trials", "judgement": "holds"}
+        {"claim": "few: so", "statistic": "-0.1 to -0.1, 2 trials", "judgement": "holds", "source": "paper"}
     ]
     assert "| CGD | 12.34 | 0.025 ± 0.007071 |" in write_findings(report)

@@ -24,7 +24,7 @@ def test_every_size_can_be_played() -> None:
         experiment = shipped().experiment(size)
         assert isinstance(experiment, MembershipTable)
         for total in experiment.totals:
-            game = experiment.settled(total)
+            game = experiment.make_game(total)
             assert game.examples * game.cohorts[-1] == total
             assert game.threshold == 7  # the rule of Choi et al. for 10 clients and p = 0.9
 
@@ -33,7 +33,7 @@ def test_the_full_size_is_the_papers() -> None:
     experiment = shipped().experiment(FULL)
     assert isinstance(experiment, MembershipTable)
     assert experiment.totals == tuple(one.examples for one in experiment.paper) == (5000, 10000, 15000, 50000)
-    game = experiment.settled(50_000)
+    game = experiment.make_game(50_000)
     # CIFAR-10 has 60,000 pictures: candidates, strangers and what nine other clients need.
     assert 2 * game.examples + game.strangers + 9 * game.examples <= 60_000
 
@@ -42,11 +42,11 @@ def test_totals_that_cannot_be_dealt_are_refused() -> None:
     experiment = shipped().experiment(QUICK)
     assert isinstance(experiment, MembershipTable)
     with pytest.raises(ConfigError, match="evenly"):
-        experiment.settled(301)
+        experiment.make_game(301)
     with pytest.raises(ConfigError, match="settings of the game"):
-        msgspec.structs.replace(experiment, game={**experiment.game, "rounds": "many"}).settled(300)
+        msgspec.structs.replace(experiment, game={**experiment.game, "rounds": "many"}).make_game(300)
     with pytest.raises(ConfigError, match="settings of the game: there is no setting 'round'"):
-        msgspec.structs.replace(experiment, game={**experiment.game, "round": 3}).settled(300)
+        msgspec.structs.replace(experiment, game={**experiment.game, "round": 3}).make_game(300)
 
 
 def test_claims_are_judged_by_the_trials() -> None:

@@ -238,7 +238,7 @@ def test_a_report_is_written_again_from_its_results_with_other_remarks(
 def test_committed_reports_are_what_their_results_give(folder: Path, tmp_path: Path) -> None:
     stored = json.loads(folder.read_bytes())
     declaration = read_declaration(declared()[stored["experiment"]])
-    assert stored["settings"] == json.loads(json.dumps(declaration.settled(stored["size"])))
+    assert stored["settings"] == json.loads(json.dumps(declaration.settings_for(stored["size"])))
     if stored["experiment"] == "multi-round-metrics":
         return  # its figures show every trial, so that it is run again instead
     (tmp_path / RESULTS).write_bytes(folder.read_bytes())

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from coterie.attacks.imprint.measure import Caught, CraftedRound, Imprint
+from coterie.attacks.imprint.measure import CraftedRound, Imprint, RecoveredExamples
 from coterie.reports.findings import CardLine, Effect, Findings, Strip, Table
 from coterie.reports.intervals import mean_and_spread
 from coterie.reports.words import Level, count
@@ -49,7 +49,7 @@ def report(attack: Imprint, rounds: Sequence[CraftedRound]) -> Findings:
     )
 
 
-def _share(caught: Sequence[Caught]) -> float:
+def _share(caught: Sequence[RecoveredExamples]) -> float:
     return float(np.mean([one.share for one in caught]))
 
 
@@ -66,8 +66,8 @@ def _headline(attack: Imprint, rounds: Sequence[CraftedRound], *, works: bool) -
     )
 
 
-def _silent(caught: Caught, guess: Caught) -> bool:
-    """Tell whether hardly anything is recovered exactly, nor anything better than by guessing."""
+def _silent(caught: RecoveredExamples, guess: RecoveredExamples) -> bool:
+    """Return whether hardly anything is recovered exactly, and nothing better than by guessing."""
     return caught.share <= _FEW and caught.psnr <= guess.psnr
 
 
@@ -137,7 +137,7 @@ def _defended(attack: Imprint, rounds: Sequence[CraftedRound]) -> Table:
     return Table(title, ("defence", "recovered", "PSNR, dB"), rows)
 
 
-def _psnr(caught: Sequence[Caught]) -> str:
+def _psnr(caught: Sequence[RecoveredExamples]) -> str:
     return f"{np.mean([one.psnr for one in caught]):.1f}"
 
 

@@ -1,4 +1,4 @@
-"""The report on saved sums: which clients they determine, since which round, and whether updates were constant."""
+"""The report on saved sums: the clients that they determine, since which round, and whether updates were constant."""
 
 from collections.abc import Iterator
 
@@ -72,7 +72,7 @@ def _table(audited: AuditReport) -> Table:
 
 
 def draw_determined(audited: AuditReport, participation: Participation, seen: int) -> Figure:
-    """Draw of how many clients the sums determine the update after each round."""
+    """Draw the number of clients whose update the sums determine, after each round."""
     numbers = {label: number for number, label in enumerate(participation.rounds)}
     new = np.bincount([numbers[exposure.round] for exposure in audited.exposed], minlength=len(numbers))
     counts = np.cumsum(new).tolist()

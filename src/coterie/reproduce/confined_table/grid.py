@@ -65,7 +65,7 @@ class GridCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """If given, the lambda that each group chooses, one for each group."""
     alpha: float = 0.5
     mu: float | None = None
-    """If given, steps are alpha / (k + mu T)^2 after the first ``constant`` ones."""
+    """If given, steps fall after the first ``constant`` ones: alpha ((1 + mu T) / (j + mu T))^2, T = iterations."""
     constant: int = 0
     check: str = "none"
     threshold: float = 0.0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coterie.cohorts.circles import Reals
-from coterie.reports.findings import Claim, Drawing, Findings, Judgement, Table, judge
+from coterie.reports.findings import Claim, Drawing, Findings, Table, judge
 from coterie.reports.intervals import mean_and_spread, mean_interval, write_interval
 from coterie.reports.words import size
 from coterie.reproduce.confined_table.drops import drop_table
@@ -22,6 +22,7 @@ from coterie.reproduce.confined_table.figures import (
     draw_steps,
 )
 from coterie.reproduce.experiment import decided
+from coterie.reproduce.verdicts import RULE, settle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -60,9 +61,8 @@ _VICTIMS = (
 DISPLACEMENT = "displacement"
 _JUDGED = (
     "The statistic is an interval for the mean over trials (Student's t, 95%): of a number, or of its difference "
-    "between two rows with the same seed. A claim holds if all of the interval is what the paper says, and does not if "
-    "none of it is. Where learning for longer could change it, fewer iterations than the paper's decide nothing. If "
-    "a table has less of something else than the paper, the statistic says so."
+    "between two rows with the same seed. A claim holds if all of the interval is in the range that it names, and does "
+    f"not hold if none of it is. {RULE}"
 )
 
 
@@ -116,7 +116,7 @@ def _figures(
 def _headlines(settings: ConfinedSettings, claims: Sequence[Claim], outcomes: Sequence[Learnt]) -> Iterator[str]:
     yield from decided(claims, min(len(outcome.trials) for outcome in outcomes))
     if not claims:
-        yield "The paper claims nothing about the tables of this size."
+        yield "No claim is judged at this size."
     noisy = [outcome for outcome in outcomes if outcome.each("example_epsilon").size]
     for outcome in noisy:
         yield (
@@ -138,16 +138,8 @@ def _table(settings: ConfinedSettings, name: str, outcomes: Sequence[Learnt]) ->
     errors = next(table.squared_error for table in settings.tables if table.name == name)
     columns: dict[str, list[str]] = {"": [outcome.row for outcome in outcomes]}
     unit = "" if errors else ", %"
-    columns[f"paper{unit}"] = [_plain(settings.paper.get(outcome.row, {}).get(name), errors) for outcome in outcomes]
-    columns[f"ours{unit}"] = [_spread(outcome.last("score"), errors) for outcome in outcomes]
-    columns["loss"] = [f"{outcome.last('loss').mean():.3f}" for outcome in outcomes]
-    columns["paper's spread"] = [
-        _plain(settings.paper_spread.get(outcome.row, {}).get(name), errors) for outcome in outcomes
-    ]
-    columns["spread"] = [_spread(outcome.last("spread"), errors) for outcome in outcomes]
-    columns["loss spread"] = _loss_spreads(outcomes, settings.fairness, errors)
-    for heading in ("worst", "victims", "displacement"):
-        columns[heading] = [_spread(outcome.last(heading), errors) for outcome in outcomes]
+    if settings.claims or not settings.growth:
+        columns.update(_learnt(settings, name, outcomes, unit))
     columns["refused"] = [_mean(outcome.each("refused"), "{:.1%}") for outcome in outcomes]
     columns["paper's epsilon"] = [
         _plain(settings.paper_epsilon.get(outcome.row, {}).get(name), errors=False) for outcome in outcomes
@@ -180,6 +172,22 @@ def _table(settings: ConfinedSettings, name: str, outcomes: Sequence[Learnt]) ->
     learnt = "; ".join(f"{rule} {value:.4g}" for rule, value in rules.items())
     note = f"Rules that learn nothing have a mean squared error of: {learnt}." if rules else ""
     return Table(name, list(columns), list(zip(*columns.values(), strict=True)), note).without_empty_columns()
+
+
+def _learnt(
+    settings: ConfinedSettings, name: str, outcomes: Sequence[Learnt], unit: str
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield the columns about what was learnt, beside the paper's."""
+    errors = not unit
+    yield f"paper{unit}", [_plain(settings.paper.get(outcome.row, {}).get(name), errors) for outcome in outcomes]
+    yield f"ours{unit}", [_spread(outcome.last("score"), errors) for outcome in outcomes]
+    yield "loss", [f"{outcome.last('loss').mean():.3f}" for outcome in outcomes]
+    printed = settings.paper_spread
+    yield "paper's spread", [_plain(printed.get(outcome.row, {}).get(name), errors) for outcome in outcomes]
+    yield "spread", [_spread(outcome.last("spread"), errors) for outcome in outcomes]
+    yield "loss spread", _loss_spreads(outcomes, settings.fairness, errors)
+    for field in ("worst", "victims", "displacement"):
+        yield field, [_spread(outcome.last(field), errors) for outcome in outcomes]
 
 
 def _loss_spreads(outcomes: Sequence[Learnt], fairness: bool, errors: bool) -> list[str]:
@@ -219,36 +227,36 @@ def _memory(peaks: Reals) -> str:
 
 
 def learner_claims(settings: ConfinedSettings, outcomes: Sequence[Learnt]) -> Iterator[Claim]:
-    """Judge what can be judged of the paper's claims; those about rows that were not run are left out."""
+    """Judge the claims and our own checks; those about rows that were not run are left out."""
     found = {(outcome.table, outcome.row): outcome for outcome in outcomes}
     for claim in settings.claims:
         row = found.get((claim.table, claim.row))
         other = row if claim.against in ("", DISPLACEMENT) else found.get((claim.table, claim.against))
         if row is not None and other is not None:
-            yield _of_epsilon(claim, row) if claim.measure == "epsilon" else _judged(settings, claim, row, other)
+            if claim.measure == "epsilon":
+                yield _of_epsilon(settings, claim, row)
+            else:
+                yield _judged(settings, claim, row, other)
 
 
 def _judged(settings: ConfinedSettings, claim: LearnerClaim, row: Learnt, other: Learnt) -> Claim:
-    table = next(table for table in settings.tables if table.name == claim.table)
-    errors = table.squared_error
+    errors = next(table.squared_error for table in settings.tables if table.name == claim.table)
     plain = errors or claim.measure == "loss_spread"
     values = _values(claim, row, other) * (1 if plain else 100)
     unit = "" if plain else " points" if claim.against or claim.measure == "spread" else "%"
     written = write_interval(values, ("+" if claim.against else "") + (".2g" if plain else ".2f"), unit)
-    written += f", {table.fewer}" if table.fewer else ""
-    says = f"{claim.table}: {claim.says}"
-    if row.iterations < settings.paper_iterations and not claim.short:
-        part = f"{row.iterations:,} of the paper's {settings.paper_iterations:,} iterations"
-        return Claim(says, f"{written}, {part}", Judgement.OPEN)
-    return Claim(says, written, judge(mean_interval(values), claim.least, claim.most))
+    judgement = judge(mean_interval(values), claim.least, claim.most)
+    return settle(f"{claim.table}: {claim.says}", written, judgement, settings.shortfalls(row), ours=claim.ours)
 
 
-def _of_epsilon(claim: LearnerClaim, row: Learnt) -> Claim:
-    """Judge a printed epsilon by the theorem that it should come from; no trial changes that."""
+def _of_epsilon(settings: ConfinedSettings, claim: LearnerClaim, row: Learnt) -> Claim:
+    """Judge a printed epsilon by the theorem that it should come from; no trial and no example changes that."""
     claimed = row.each("claimed")
     low, high = (float(claimed.min()), float(claimed.max())) if claimed.size else (-inf, inf)
     written = f"{high:.3g} by that theorem with a = 1/2; it is not sound" if claimed.size else "not computed"
-    return Claim(f"{claim.table}: {claim.says}", written, judge((low, high), claim.least, claim.most))
+    judgement = judge((low, high), claim.least, claim.most)
+    missing = settings.scale(row)._replace(examples=0).shortfalls(settings.paper_scale(row), "iterations")
+    return settle(f"{claim.table}: {claim.says}", written, judgement, missing, ours=claim.ours)
 
 
 def _values(claim: LearnerClaim, row: Learnt, other: Learnt) -> Reals:

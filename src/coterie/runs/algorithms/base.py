@@ -56,6 +56,8 @@ class Context(Generic[S]):
     noise: NoiseSettings
     cohort: int
     """K, the number of clients in a round."""
+    members: Mapping[str, int] | None = None
+    """The members of each client and how many columns each has, if the data comes in columns of several members."""
     victims: tuple[str, ...] = ()
     """Clients whose packets a network adversary drops."""
 
@@ -110,6 +112,8 @@ class Algorithm(ABC, Generic[S]):
     """Whether every client has its own model: the quality of a run is then the mean over all of them."""
     aside: ClassVar[tuple[str, ...]] = ()
     """Models that belong to no client: scored like the others, and left out of that mean."""
+    takes_columns: ClassVar[bool] = False
+    """Whether a client may be a group whose members have different columns of the same rows."""
     curves: ClassVar[Mapping[str, str]] = {}
     """Those of ``columns`` that are drawn beside the quality, with their names in the figure."""
 
@@ -144,6 +148,11 @@ class Algorithm(ABC, Generic[S]):
     def additive(self) -> bool:
         """Whether clients add among themselves by secret sharing, without a server: then a dropout ends the round."""
         return False
+
+    @property
+    def protocol(self) -> str:
+        """What it protects besides the sums over clients, and how, in words; empty if there is nothing."""
+        return ""
 
     def excluded(self) -> Sequence[str]:
         """Return the clients that must not be selected for the next round."""

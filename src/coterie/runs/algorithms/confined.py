@@ -14,7 +14,8 @@ from coterie.confined.steps import STEP_SIZES
 from coterie.confined.subset import check_honest
 from coterie.errors import ConfigError, TooFewHonest
 from coterie.reports.words import count
-from coterie.runs.algorithms import participants
+from coterie.runs.algorithms import confined_grid, participants
+from coterie.runs.algorithms.confined_grid import GridSettings
 from coterie.runs.algorithms.fedavg import FederatedAveraging
 from coterie.runs.records.promise import Promise
 from coterie.runs.records.summary import Summary
@@ -43,9 +44,9 @@ class StepSettings(Section):
 
     kind: Annotated[str, OneOf(STEP_SIZES)] = Field(
         default="constant",
-        description="constant; 1/sqrt(k); or alpha/(k + mu T)^2 as in the paper, whose steps add up to next to nothing",
+        description="constant; 1/sqrt(k); or the paper's, which fall as 1/(k + mu T)^2 from the first step on",
     )
-    mu: BelowOne = Field(default=0.01, description="paper: the larger, the flatter")
+    mu: BelowOne = Field(default=0.01, description="paper: the larger, the more slowly steps fall")
     constant: int = Field(default=0, ge=0, le=10**9, description="paper: iterations before the steps shrink")
 
 
@@ -103,6 +104,7 @@ class ConfinedSettings(Section):
     )
     step: StepSettings = Field(default=StepSettings(), description="")
     check: CheckSettings = Field(default=CheckSettings(), description="")
+    grid: GridSettings = Field(default=GridSettings(), description="")
 
     def problems(self) -> Iterator[Contradiction]:
         """Check that the range has a lower and an upper end."""
@@ -159,6 +161,12 @@ def honest(
         return  # circles that do not fit, which the check of the selection reports
 
 
+def blocks(confined: ConfinedSettings, noise: NoiseSettings) -> Iterator[Contradiction]:
+    """Check that the members of a group can clip their blocks without each other."""
+    if noise.kind != "none":
+        yield from confined_grid.check_norm(confined.grid, confined.clip, noise.clip_norm)
+
+
 class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
     """A model for each participant, which stays there; whoever sees the sums can compute another, the displacement."""
 
@@ -171,7 +179,7 @@ class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
         "training.learning_rate": 0.5,
         "training.evaluate_every": 5,
     }
-    checks = (*FederatedAveraging.checks, alike, sharing, fresh, honest)
+    checks = (*FederatedAveraging.checks, alike, sharing, fresh, honest, blocks)
     columns = (
         *(*participants.COLUMNS, "displacement", "refused", "stale", "claimed_epsilon", "theorem_epsilon"),
         *("late", "oldest", "late_refused", "victims"),
@@ -179,6 +187,7 @@ class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
     # Who was late or cut off can be seen, and does not depend on data.
     public = frozenset({"displacement", "claimed_epsilon", "theorem_epsilon", "late", "oldest", "late_refused"})
     personal = True
+    takes_columns = True
     aside = ("displacement",)
     curves: ClassVar[Mapping[str, str]] = {
         "worst": "the worst participant's own",
@@ -202,13 +211,16 @@ class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
         if unknown := sorted(set(settings.lambdas).difference(parts)):
             raise ConfigError(f"confined.lambdas: there is no participant {', '.join(unknown)}")
         own = {name: Spread(value) for name, value in settings.lambdas.items()}
-        offsets = Offsets(anchor, lambda name: stream(seed, "offset", name), spread, own)
+        split = confined_grid.make_split(settings.grid, context)
+        make_offsets = split.offsets if split else Offsets
+        offsets = make_offsets(anchor, lambda name: stream(seed, "offset", name), spread, own)
         alpha = curriculum.work.learning_rate
         step = make_chosen(STEP_SIZES, "confined.step", settings.step, alpha=alpha, horizon=context.horizon)
         check = make_chosen(LOSS_CHECKS, "confined.check", settings.check)
         late = None if settings.late_bound < 0 else settings.late_bound
         descent = ConfinedDescent(offsets, tuple(parts), step, check, settings.bound(context.noise), late)
-        return Confined(context.problem, parts, descent, settings.clip, seed)
+        computation = split.computation(context) if split else None
+        return Confined(context.problem, parts, descent, settings.clip, seed, computation)
 
     def sums(self) -> tuple[Layout, ...]:
         """Return one shape: a gradient has that of the model."""
@@ -218,6 +230,11 @@ class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
     def additive(self) -> bool:
         """Whether the settings say additive sharing."""
         return self.context.settings.addition == "additive"
+
+    @property
+    def protocol(self) -> str:
+        """How the members of a group add, if there is a grid."""
+        return confined_grid.say_protocol(self.context.settings.grid)
 
     def excluded(self) -> tuple[str, ...]:
         """Return the participants that refused too many steps in a row."""
@@ -249,7 +266,7 @@ class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
         found |= {"refused": float(strategy.refused), "stale": float(len(descent.excluded))}
         if self.context.settings.late_bound or descent.late.refused:
             late = {"late": descent.late.summed, "oldest": descent.late.oldest, "late_refused": descent.late.refused}
-            found |= {column: float(count) for column, count in late.items()}
+            found |= {column: float(number) for column, number in late.items()}
         victims = [participants.quality(scores[name]) for name in self.context.victims if name in scores]
         found |= {"victims": float(np.mean(victims))} if victims else {}
         return found | self._claimed(sigma)
@@ -260,7 +277,8 @@ class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
         if not iterations:
             return {}
         clients = context.curriculum.clients
-        theorem = Theorem1(len(clients), context.settings.mean_lambda(clients), sigma, iterations)
+        everybody = len(clients) * context.settings.grid.members
+        theorem = Theorem1(everybody, context.settings.mean_lambda(clients), sigma, iterations)
         corollary = replace(theorem, fraction=min(1.0, context.cohort / len(clients)))
         delta = context.noise.delta
         found = {"theorem_epsilon": theorem.printed(delta), "claimed_epsilon": corollary.printed(delta)}
@@ -269,8 +287,9 @@ class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
     @classmethod
     def introduction(cls, config: CommonSettings, promise: Promise) -> str:
         """Say what is sent."""
-        way = "additive sharing" if cls.own(config).addition == "additive" else super().introduction(config, promise)
-        return f"confined descent, in which sums of gradients are sent; {way}"
+        settings = cls.own(config)
+        way = "additive sharing" if settings.addition == "additive" else super().introduction(config, promise)
+        return f"confined descent{confined_grid.introduce(settings.grid)}, in which sums of gradients are sent; {way}"
 
     @classmethod
     def words(cls, summary: Summary) -> Iterator[tuple[str, str]]:
@@ -280,9 +299,11 @@ class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
             sent = "Every participant's clipped gradient was sent."
         for about, said in super().words(summary):
             yield about, f"{sent} {said} {_displacement(summary)}" if about == "Privacy" else said
+        settings = cls.own(summary.config)
+        if settings.grid.split:
+            yield "Groups", confined_grid.say_groups(settings.grid, summary)
         yield "Claim", _claim(summary)
         yield "Participants", participants.in_a_sentence(summary)
-        settings = cls.own(summary.config)
         yield "Loss check", _loss_check(summary, settings)
         if settings.late_bound or summary.extras.get("late_refused") or summary.config.faults.victims:
             yield "Late", _late(summary, settings)

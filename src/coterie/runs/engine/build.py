@@ -138,6 +138,11 @@ def build_run(config: RunConfig, federation: Federation) -> BuiltRun:
             f"faults.victims: there is no client {', '.join(unknown)}; the first is {min(federation.parts)}"
         )
     availability = make_availability(config, federation)
+    if federation.members and not config.algorithm.takes_columns:
+        raise ConfigError(
+            "training.algorithm: must be confined for data whose columns belong to different members "
+            f"({', '.join(federation.members)}), not {config.training.algorithm}: no other algorithm keeps them apart"
+        )
     algorithm = config.algorithm(make_context(config, federation))
     cohorts = make_cohorts(config, availability, algorithm, federation.policy) if algorithm.aggregates else None
     return BuiltRun(config, federation, algorithm, availability, cohorts)
@@ -157,6 +162,7 @@ def make_context(config: RunConfig, federation: Federation) -> Context[Any]:
         weighting=config.clients.weighting,
         noise=config.noise,
         cohort=config.cohort.size,
+        members=federation.members,
         victims=config.faults.victims,
     )
 

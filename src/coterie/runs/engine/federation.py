@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
@@ -52,6 +52,8 @@ class Federation:
     """What users should know about the data before training."""
     decisions: tuple[str, ...] = ()
     """Decisions made for the caller, who may not expect them."""
+    members: Mapping[str, int] | None = None
+    """The members of each client and how many columns each has, if the data comes in columns of several members."""
 
     @property
     def yardstick(self) -> Yardstick:
@@ -120,7 +122,8 @@ def make_federation(
             _try_out(config, problem, dataset)
     test = ArrayData(dataset.test_x, dataset.test_y)
     notes = (*dataset.notes, *_unlike_loaders(config, dataset))
-    return Federation(problem, test, _divided(config, dataset, labels), labels, policy, dataset.series, notes)
+    parts = _divided(config, dataset, labels)
+    return Federation(problem, test, parts, labels, policy, dataset.series, notes, members=dataset.members)
 
 
 def _unlike_loaders(config: CommonSettings, dataset: Dataset) -> Iterator[str]:
@@ -143,6 +146,8 @@ def fingerprint(federation: Federation) -> dict[str, str]:
         arrays |= {"train x": problem.data.x, "train y": problem.data.y}
     elif isinstance(problem.data, FreshData):
         data.update(problem.data.digest)
+    if federation.members:
+        data.update(json.dumps(list(federation.members.items())).encode())
     for name, array in arrays.items():
         data.update(json.dumps([name, str(array.dtype), array.shape]).encode())
         data.update(np.ascontiguousarray(array).data)

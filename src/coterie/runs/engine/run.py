@@ -242,7 +242,7 @@ class TrainingRun:
             self._parameters,
             records,
             promise=built.promise,
-            protocol=" ".join(str(protection) for protection in built.protections),
+            protocol=" ".join(filter(None, (*map(str, built.protections), built.algorithm.protocol))),
             assumptions=built.assumptions,
             sigma=built.sigma,
             noise_shares=built.noise_shares,

@@ -168,16 +168,17 @@ def energy(_folder: Path | None = None, regions: str = "", window: int = 24, tes
     return read_regions("energy", (SAMPLE,), regions, window, test_from)
 
 
-def pjm(folder: Path, regions: str = "", window: int = 24, test_from: str = "2016-01-01") -> Dataset:
+def pjm(folder: Path, regions: str = "", window: int = 24, test_from: str = "2016-01-01", parts: int = 1) -> Dataset:
     """PJM's hourly load. Each region is a client and predicts the next hour from the last ``window`` hours.
 
     An input is window x 1 and a target is 1 number. Hours from ``test_from`` on are for testing, and test windows start
     there at the earliest. Each region is scaled by its training hours; see :mod:`coterie.training.data.series`.
-    ``regions`` is a list of names separated by commas; an empty string means all regions with a file.
+    ``regions`` is a list of names separated by commas; an empty string means all regions with a file. With ``parts``
+    above 1, each region's training hours are divided into so many consecutive parts, and each part is a client.
     """
     from coterie.training.data.energy import read_regions
 
-    return read_regions("pjm", (folder / "hec", folder), regions, window, test_from)
+    return read_regions("pjm", (folder / "hec", folder), regions, window, test_from, parts)
 
 
 def client_files(folder: Path, target: str = "", regression: bool = False) -> Dataset:
@@ -185,6 +186,13 @@ def client_files(folder: Path, target: str = "", regression: bool = False) -> Da
     from coterie.training.data.client_files import read_client_files
 
     return read_client_files(folder, target, regression=regression)
+
+
+def column_files(folder: Path, target: str = "", identity: str = "", regression: bool = False) -> Dataset:
+    """Data in one folder per group and one file per member; see :mod:`coterie.training.data.column_files`."""
+    from coterie.training.data.column_files import read_column_files
+
+    return read_column_files(folder, target, identity, regression=regression)
 
 
 def _split(
@@ -241,6 +249,11 @@ DATASETS = {
         client_files,
         "a file for each client, npz (arrays x and y) or CSV (a header; the target last), and perhaps test.npz or "
         "test.csv",
+    ),
+    "column-files": Source(
+        column_files,
+        "a folder for each group, with a file for each member (CSV, or npz with the array x), all with the same rows, "
+        "and labels.csv; perhaps a folder test",
     ),
 }
 """The data sets that :func:`load` can read, by name."""

@@ -140,15 +140,22 @@ def read_columns(path: Path) -> tuple[list[str], npt.NDArray[np.float64]]:
 
 def read_pair(path: Path) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Read the arrays ``x`` and ``y`` of an npz file. Raise :class:`InputError` for anything but plain numbers."""
+    x, y = read_arrays(path, "x", "y")
+    return x, y
+
+
+def read_arrays(path: Path, *names: str) -> list[npt.NDArray[Any]]:
+    """Read the arrays of these names in an npz file. Raise :class:`InputError` for anything but plain numbers."""
     with _reading(path):
         with path.open("rb") as stream:
             if not zipfile.is_zipfile(stream):
                 _fail(path, "is not an npz file as numpy.savez writes it")
         try:
             with np.load(path, allow_pickle=False) as arrays:
-                return arrays["x"], arrays["y"]
+                return [arrays[name] for name in names]
         except (KeyError, zipfile.BadZipFile) as error:
-            _fail(path, f"is not an npz file with the arrays 'x' and 'y' ({error})", error)
+            wanted = " and ".join(map(repr, names))
+            _fail(path, f"is not an npz file with the array{'s' * (len(names) > 1)} {wanted} ({error})", error)
 
 
 class _Inert:

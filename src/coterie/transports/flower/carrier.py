@@ -50,6 +50,10 @@ class FlowerCarrier:
 
 def _request(trip: Trip, node: int, payload: bytes) -> RecordDict:
     header: dict[str, ConfigRecordValues] = {"kind": HELLO if trip.hello else STEP}
+    if trip.prekeys:
+        header["prekeys"] = True
+    if trip.renew:
+        header["renew"] = True
     if trip.about:
         header["about"] = trip.about
     if trip.notice:

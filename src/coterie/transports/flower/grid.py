@@ -21,6 +21,7 @@ from coterie.deployment.logs import LOGGER
 from coterie.deployment.settings import LONGEST, PrivateSettings
 from coterie.errors import ConfigError, LocalProtocolError
 from coterie.rounds import RoundResult
+from coterie.transports.flower.descent import DescentRounds
 from coterie.transports.flower.link import steadily
 from coterie.transports.flower.records import model_of
 
@@ -40,6 +41,7 @@ class PrivateGrid(Grid):
         shown: int,
         initial_arrays: ArrayRecord,
         number: Callable[[], int],
+        descent: DescentRounds | None = None,
     ) -> None:
         """Stand in front of a grid.
 
@@ -50,11 +52,12 @@ class PrivateGrid(Grid):
             shown: how many nodes the strategy wants to see before it begins a round.
             initial_arrays: the model that the app begins with; arrays keep the types that they have in it.
             number: returns the number of the round that is being played.
+            descent: the confined descent that rounds belong to; none if all nodes train the server's model.
 
         """
         self._grid, self._aggregator, self._settings, self._shown = grid, aggregator, settings, shown
         self._types = array_types(initial_arrays)
-        self._number = number
+        self._number, self._descent = number, descent
         self._looks = self._seen = 0
         self._logged: set[str] = set()
 
@@ -156,7 +159,11 @@ class PrivateGrid(Grid):
             share=share,
             records=content,
         )
+        if self._descent is not None:
+            assignment = self._descent.completed(assignment)
         mean = self._aggregator.mean(assignment, seconds)
+        if self._descent is not None:
+            self._descent.note(self.results[-1], self.reasons)
         if mean is None:
             return []
         reply = RecordDict({"metrics": MetricRecord(dict(mean.metrics))})

@@ -112,9 +112,7 @@ class ConfinedSettings(Section):
             yield "most", f"must not be below spread, {self.spread}"
 
     def mean_lambda(self, participants: Collection[str]) -> float:
-        """Return E[lambda] over these participants, or over the members of all groups if these have their own."""
-        if self.grid.spreads:
-            return sum(self.grid.spreads) / len(self.grid.spreads)
+        """Return E[lambda] over these participants."""
         common = (self.spread + self.most) / 2 if self.most else self.spread
         return sum(self.lambdas.get(name, common) for name in participants) / len(participants)
 
@@ -268,7 +266,7 @@ class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
         found |= {"refused": float(strategy.refused), "stale": float(len(descent.excluded))}
         if self.context.settings.late_bound or descent.late.refused:
             late = {"late": descent.late.summed, "oldest": descent.late.oldest, "late_refused": descent.late.refused}
-            found |= {column: float(count) for column, count in late.items()}
+            found |= {column: float(number) for column, number in late.items()}
         victims = [participants.quality(scores[name]) for name in self.context.victims if name in scores]
         found |= {"victims": float(np.mean(victims))} if victims else {}
         return found | self._claimed(sigma)
@@ -279,9 +277,8 @@ class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
         if not iterations:
             return {}
         clients = context.curriculum.clients
-        settings = context.settings
-        everybody = len(clients) * settings.grid.members
-        theorem = Theorem1(everybody, settings.mean_lambda(clients), sigma, iterations)
+        everybody = len(clients) * context.settings.grid.members
+        theorem = Theorem1(everybody, context.settings.mean_lambda(clients), sigma, iterations)
         corollary = replace(theorem, fraction=min(1.0, context.cohort / len(clients)))
         delta = context.noise.delta
         found = {"theorem_epsilon": theorem.printed(delta), "claimed_epsilon": corollary.printed(delta)}

@@ -57,7 +57,7 @@ def report(settings: ConfinedSettings, outcomes: Sequence[Learnt]) -> Findings:
     claims = list(learner_claims(settings, outcomes))
     return Findings(
         headlines=list(_headlines(settings, claims, outcomes)),
-        about=_EXPLANATION + (_COSTS if settings.growth else ""),
+        about=((_EXPLANATION if _shows_learning(settings) else "") + (_COSTS if settings.growth else "")).strip(),
         claims=claims,
         claims_note=_JUDGED,
         tables=[_table(settings, name, members) for name, members in tables.items()],
@@ -102,7 +102,7 @@ def _table(settings: ConfinedSettings, name: str, outcomes: Sequence[Learnt]) ->
     errors = next(table.squared_error for table in settings.tables if table.name == name)
     columns: dict[str, list[str]] = {"": [outcome.row for outcome in outcomes]}
     unit = "" if errors else ", %"
-    if settings.claims or not settings.growth:
+    if _shows_learning(settings):
         columns.update(_learnt(settings, name, outcomes, unit))
     columns["refused"] = [_mean(outcome.each("refused"), "{:.1%}") for outcome in outcomes]
     columns["paper's epsilon"] = [
@@ -121,6 +121,11 @@ def _table(settings: ConfinedSettings, name: str, outcomes: Sequence[Learnt]) ->
     learnt = "; ".join(f"{rule} {value:.4g}" for rule, value in rules.items())
     note = f"Rules that learn nothing have a mean squared error of: {learnt}." if rules else ""
     return Table(name, list(columns), list(zip(*columns.values(), strict=True)), note).without_empty_columns()
+
+
+def _shows_learning(settings: ConfinedSettings) -> bool:
+    """Tell whether the report is about what is learnt; a size for costs that judges nothing is not."""
+    return bool(settings.claims) or not settings.growth
 
 
 def _learnt(

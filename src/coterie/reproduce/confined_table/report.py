@@ -86,12 +86,12 @@ def report(settings: ConfinedSettings, outcomes: Sequence[Learnt]) -> Findings:
 
 def _explain(settings: ConfinedSettings, outcomes: Sequence[Learnt]) -> str:
     """Explain the columns that there are."""
-    parts = [_EXPLANATION]
+    parts = [_EXPLANATION] if _shows_learning(settings) else []
     parts += [_COSTS] if settings.growth else []
     parts += [_LOSSES] if settings.fairness or any(outcome.last("loss_spread").size for outcome in outcomes) else []
     parts += [_NOISE] if any(outcome.each("example_epsilon").size for outcome in outcomes) else []
     parts += [_VICTIMS] if any(outcome.last("victims").size for outcome in outcomes) else []
-    return "".join(parts)
+    return "".join(parts).strip()
 
 
 def _figures(
@@ -138,7 +138,7 @@ def _table(settings: ConfinedSettings, name: str, outcomes: Sequence[Learnt]) ->
     errors = next(table.squared_error for table in settings.tables if table.name == name)
     columns: dict[str, list[str]] = {"": [outcome.row for outcome in outcomes]}
     unit = "" if errors else ", %"
-    if settings.claims or not settings.growth:
+    if _shows_learning(settings):
         columns.update(_learnt(settings, name, outcomes, unit))
     columns["refused"] = [_mean(outcome.each("refused"), "{:.1%}") for outcome in outcomes]
     columns["paper's epsilon"] = [
@@ -172,6 +172,11 @@ def _table(settings: ConfinedSettings, name: str, outcomes: Sequence[Learnt]) ->
     learnt = "; ".join(f"{rule} {value:.4g}" for rule, value in rules.items())
     note = f"Rules that learn nothing have a mean squared error of: {learnt}." if rules else ""
     return Table(name, list(columns), list(zip(*columns.values(), strict=True)), note).without_empty_columns()
+
+
+def _shows_learning(settings: ConfinedSettings) -> bool:
+    """Tell whether the report is about what is learnt; a size for costs that judges nothing is not."""
+    return bool(settings.claims) or not settings.growth
 
 
 def _learnt(

@@ -1,16 +1,25 @@
 """Runs of confined descent whose clients are groups of members with different columns."""
 
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="training needs coterie[train]")
+import torch
 from typer.testing import CliRunner
 
+import coterie
 from coterie.cli import app
+from coterie.confined.claims import sound_epsilon
 from coterie.errors import ConfigError, TrainingError
+from coterie.runs.engine.build import build_run
+from coterie.runs.engine.federation import find_federation
 from coterie.runs.engine.run import RunResult, TrainingRun
 from coterie.runs.settings.toml import load_config
 from coterie.runs.storage.folder import Checkpoint, RunFolder
@@ -176,3 +185,132 @@ def test_members_have_their_own_lambda(tmp_path: Path) -> None:
     own, public = (result.models[name].state_dict()["1.weight"].numpy() for name in ("client-1", "displacement"))
     found = [float((own - public)[:, 16 * at : 16 * at + 16].std()) for at in range(4)]
     assert found == pytest.approx([0.0, 0.01, 0.1, 1.0], rel=0.1, abs=1e-6)
+
+
+# Data in columns.
+
+
+def regions(rows: int = 40) -> dict[str, tuple[dict[str, np.ndarray], np.ndarray]]:
+    """Four regions, three companies with 3, 2 and 1 columns; the label depends on columns of all."""
+    rng = np.random.default_rng(0)
+    found = {}
+    for name in ("north", "east", "south", "west"):
+        widths = {"bank": 3, "shop": 2, "rail": 1}
+        columns = {member: rng.normal(size=(rows, width)) for member, width in widths.items()}
+        labels = (columns["bank"][:, 0] + columns["shop"][:, 1] + columns["rail"][:, 0] > 0).astype(np.int64)
+        found[name] = columns, labels
+    return found
+
+
+def small_model(columns: int = 6) -> torch.nn.Module:
+    return torch.nn.Sequential(torch.nn.Linear(columns, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+
+
+def test_train_takes_columns_by_group_and_member(tmp_path: Path) -> None:
+    data = regions()
+    held = {name: data[name] for name in ("north", "east", "south")}
+    quick = {"training.learning_rate": 1.0, "training.evaluate_every": 10, "seed": 3}
+    result = coterie.train(
+        small_model,
+        clients=held,
+        test_set=data["west"],
+        algorithm="confined",
+        privacy=3,
+        rounds=40,
+        settings=quick,
+        out=tmp_path / "run",
+        progress=False,
+    )
+    assert result.accuracy is not None
+    assert result.accuracy > 0.8
+    config = RunFolder.open(tmp_path / "run").config()
+    assert config.confined.grid.members == 3  # type: ignore[attr-defined]
+    assert config.clients.count == 3
+    assert "Each of the 3 clients is a group of 3 members" in (tmp_path / "run" / "report.html").read_text()
+    assert set(result.models) == {"north", "east", "south", "displacement"}
+
+
+def test_columns_need_an_algorithm_that_keeps_them_apart(tmp_path: Path) -> None:
+    common: dict[str, Any] = {"clients": regions(), "out": tmp_path / "run", "progress": False}
+    with pytest.raises(
+        ConfigError, match=r"training.algorithm: must be confined for data .* members \(bank, shop, rail\)"
+    ):
+        coterie.train(small_model, **common)
+    with pytest.raises(ConfigError, match="must be 3, for the data has columns of bank, shop, rail, not 2"):
+        coterie.train(small_model, algorithm="confined", settings={"confined.grid.members": 2}, **common)
+    convolution = torch.nn.Sequential(torch.nn.Unflatten(1, (1, 6)), torch.nn.Conv1d(1, 2, 6), torch.nn.Flatten())
+    with pytest.raises(ConfigError, match="is Conv1d"):
+        coterie.train(convolution, algorithm="confined", **common)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_model_that_flattens_mixes_columns_of_different_times(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    series = {
+        name: ({"load": rng.normal(size=(9, 4, 2)), "wind": rng.normal(size=(9, 4, 1))}, rng.integers(2, size=9))
+        for name in ("north", "east")
+    }
+    flat = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 2))
+    with pytest.raises(ConfigError, match="the members have 3 columns, and the model's first layer reads 12"):
+        coterie.train(flat, clients=series, algorithm="confined", out=tmp_path / "run", progress=False)
+
+
+def test_another_order_of_members_is_other_data(tmp_path: Path) -> None:
+    data = regions()
+    common: dict[str, Any] = {"algorithm": "confined", "out": tmp_path / "run", "progress": False, "resume": True}
+    coterie.train(small_model, clients=data, rounds=2, **common)
+    turned = {name: (dict(reversed(columns.items())), labels) for name, (columns, labels) in data.items()}
+    with pytest.raises(ConfigError, match="data"):
+        coterie.train(small_model, clients=turned, rounds=3, **common)
+    assert len(coterie.train(small_model, clients=data, rounds=3, **common).records) == 3
+
+
+def test_files_with_different_columns(tmp_path: Path) -> None:
+    for name, (columns, labels) in regions(20).items():
+        folder = tmp_path / "data" / ("test" if name == "west" else name)
+        folder.mkdir(parents=True)
+        for member, array in columns.items():
+            header = ",".join(f"{member}-{number}" for number in range(array.shape[1]))
+            np.savetxt(folder / f"{member}.csv", array, delimiter=",", header=header, comments="")
+        np.savetxt(folder / "labels.csv", labels, header="leaves", comments="", fmt="%d")
+    overrides = [*SMALL, "clients.count=3", "cohort.size=3", "confined.grid.members=3", "data=column-files", "rounds=2"]
+    arguments = [part for key in overrides for part in ("--set", key)]
+    shown = CliRunner().invoke(
+        app, ["run", "--data-dir", str(tmp_path / "data"), "--out", str(tmp_path / "run"), *arguments]
+    )
+    assert shown.exit_code == 0, shown.output
+    assert "2 rounds on column-files: 3 clients" in shown.output
+
+
+def test_the_example_of_three_companies(tmp_path: Path) -> None:
+    example = Path(__file__).parents[2] / "examples" / "confined_columns.py"
+    done = subprocess.run(
+        [sys.executable, str(example)], capture_output=True, text=True, check=True, timeout=600, cwd=tmp_path
+    )
+    found = re.fullmatch(r"All three companies: ([\d.]+)% .* The bank alone: ([\d.]+)%\.\n", done.stdout)
+    assert found
+    together, alone = map(float, found.groups())
+    assert together > alone + 10
+
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "confined.md").read_text()
+SECTION = DOCUMENT[DOCUMENT.index("## Grids") : DOCUMENT.index("## Settings")]
+
+
+@pytest.mark.parametrize("example", re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL))
+def test_examples_of_the_document_run(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # runs leave a folder
+    exec(compile(example, "docs/confined.md", "exec"), {})  # noqa: S102
+
+
+def test_example_epsilon_counts_all_blocks(tmp_path: Path) -> None:
+    """Replacing an example changes m_v + 1 clipped blocks; the accountant's value is the one of that sensitivity."""
+    noise = ("noise.kind=discrete-gaussian", "noise.multiplier=50.0", "noise.clip_norm=2.2361", "rounds=2")
+    result = play(tmp_path / "run", *GRID, *noise, "aggregation.precision=24")
+    built = build_run(result.summary.config, find_federation(result.summary.config))  # type: ignore[arg-type]
+    found = built.example_epsilon(2)
+    assert found is not None
+    expected = sound_epsilon(built.sigma, 2, 1e-5, honest=built.noise_shares, blocks=5)
+    assert expected <= found < 1.05 * expected
+    without = sound_epsilon(built.sigma, 2, 1e-5, honest=built.noise_shares, blocks=1)
+    assert found > 2 * without

@@ -1,9 +1,8 @@
-"""Active membership inference: a table is a data set or a number of participants, a row a way to learn.
+"""Active membership inference: a table is a data set or a number of participants, a row is a method of training.
 
-A job trains one method, lets the attackers watch, and lets them attack from the same standing. Trial number i has the
-same examples, targets and random labels in every row, and everything else is equal too: steps, rounds, strength.
-Statistics and tables are those of :mod:`coterie.attacks.active_membership`; the experiment adds trials, the paper's
-numbers and claims.
+A job trains one method, lets the attackers observe, and lets them attack from the same state. Trial number i has the
+same examples, targets and random labels in every row, and the same steps, rounds and strength. Statistics and tables
+are those of :mod:`coterie.attacks.active_membership`; the experiment adds trials, the paper's numbers and claims.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ _JUDGED = (
 
 
 class AttackTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What all rows of a table share: settings of :class:`~coterie.attacks.active_membership.ActiveMembership`."""
+    """The settings of :class:`~coterie.attacks.active_membership.measure.ActiveMembership` for all rows of a table."""
 
     name: str
     settings: dict[str, Any] = msgspec.field(name="set", default={})
@@ -62,15 +61,15 @@ class AttackTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 class AttackClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A claim that a number under attack lies in a range; or by how much it exceeds another, trial by trial.
+    """A claim that a number under attack lies in a range; or the difference to another number, trial by trial.
 
-    ``accuracy``, ``utility``, what is ``lost`` of it to the attack, and ``spread`` are in points, ``auc`` from 0 to 1.
-    Attackers infer from their own model, or from ``view``.
+    ``accuracy``, ``utility``, the part of it that is ``lost`` to the attack, and ``spread`` are in points, ``auc`` from
+    0 to 1. Attackers infer from their own model, or from ``view``.
     """
 
     says: str
     tables: tuple[str, ...] = ()
-    """Where it is judged; everywhere if none is named."""
+    """The tables it is judged in; all of them if empty."""
     method: MethodName
     against: Literal["", "watched", "fedavg", "ditto", "confined"] = ""
     """Another method under the same attack; or ``watched``, this one where attackers only watch."""
@@ -90,23 +89,23 @@ class MethodOutcome(msgspec.Struct, frozen=True, kw_only=True):
     table: str
     method: str
     numbers: tuple[int, ...]
-    """Of the trials."""
+    """The numbers of the trials."""
     trials: tuple[MethodTrial, ...]
     nothing: tuple[Inferred, ...]
-    """What a model that saw no target comes to, in the same trials."""
+    """The result of a model that saw no target, in the same trials."""
 
     @property
     def summary(self) -> MethodSummary:
-        """The trials put together."""
+        """The summary of the trials."""
         return MethodSummary(self.trials[0].method, self.trials)
 
     @property
     def guess(self) -> InferenceSuccess:
-        """What is inferred without information."""
+        """The result of inference without information."""
         return InferenceSuccess(self.nothing)
 
     def values(self, claim: AttackClaim, phase: AttackPhase) -> Reals:
-        """Return what a claim is about, for each trial: in points, but areas from 0 to 1."""
+        """Return the numbers that a claim is about, for each trial: in points; AUCs from 0 to 1."""
         if claim.measure == "lost":
             return _points(self.summary.passive, "mean") - _points(phase, "mean")
         if claim.measure in ("utility", "spread"):
@@ -115,7 +114,7 @@ class MethodOutcome(msgspec.Struct, frozen=True, kw_only=True):
         return np.array(success.aucs) if claim.measure == "auc" else 100 * np.array(success.accuracies)
 
     def inferred(self, claim: AttackClaim, phase: AttackPhase) -> InferenceSuccess:
-        """Return what is inferred from the model that a claim names; from the attackers' own, if it names none."""
+        """Return the inference from the model that a claim names; by default from the attackers' own."""
         views = phase.views
         return views[claim.view or next(iter(views))]
 
@@ -144,18 +143,23 @@ class AttackExperiment(Experiment[list[MethodOutcome]], frozen=True, kw_only=Tru
         """Each method in each table."""
         return [(table.name, method) for table in self.tables for method in self.methods if method not in table.without]
 
-    def attacked(self, table: str, seed: int, data: Path | None) -> ActiveMembership:
+    def make_attack(self, table: str, seed: int, data: Path | None) -> ActiveMembership:
         """Return the attack of a table."""
         own = next(one.settings for one in self.tables if one.name == table)
         settings = {**self.attack, **own, "seed": seed, "data_dir": str(data) if data else None}
         attack = read_table(ActiveMembership, settings, table)
         if attack.strength is None:
-            raise ConfigError(f"{table}: the strength of the attack is part of the declaration")
+            raise ConfigError(f"{table}: the declaration must set the strength of the attack")
         return attack
 
+    def check(self) -> None:
+        """Refuse settings that the attack refuses, and tables without a strength."""
+        for table in self.tables:
+            self.make_attack(table.name, 0, None)
+
     def measure(self, job: Job, seed: int, context: JobContext) -> Record | None:
-        """Watch one method, and attack it."""
-        attack = self.attacked(job.part, seed, context.data)
+        """Observe one method, and attack it."""
+        attack = self.make_attack(job.part, seed, context.data)
         dealt = attack.deal(job.trial)
         strengths = (0.0, attack.strength or 0.0)
         method: MethodName = msgspec.convert(job.case, MethodName)
@@ -216,7 +220,7 @@ class AttackExperiment(Experiment[list[MethodOutcome]], frozen=True, kw_only=Tru
 
     def _missing(self, table: str) -> list[str]:
         """List how a table falls short of the paper's; what is stated there are the examples."""
-        attack = self.attacked(table, 0, None)
+        attack = self.make_attack(table, 0, None)
         ours = Scale(examples=attack.participants * attack.examples)
         return ours.shortfalls(Scale(examples=self.paper_examples[table]))
 

@@ -1,8 +1,8 @@
-"""Membership inference, tried again: a case is how many examples the clients train on together.
+"""Membership inference over several trials: a case is the number of examples that all clients have together.
 
 A job is one trial of :mod:`coterie.attacks.membership`: victims and reference models with new examples, a new model and
-new members, and every attack on everything that is seen. Summaries and the table of each case are the attack's own; the
-experiment adds trials, the paper's table and claims (Choi et al. 2020, Tables 5.2 and A.3).
+new members, and every attack on every view. Summaries and the table of each case are the attack's own; the experiment
+adds trials, the paper's table and claims (Choi et al. 2020, Tables 5.2 and A.3).
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ from coterie.errors import ConfigError
 from coterie.reports.findings import Claim, Drawing, Findings, Table, judge
 from coterie.reports.intervals import mean_interval
 from coterie.reports.plots import BLUE, OCHRE, QUIET, foot_legend, page
-from coterie.reproduce.experiment import Experiment, Job, JobContext, Record
+from coterie.reproduce.experiment import Count, Experiment, Job, JobContext, Record
 from coterie.reproduce.verdicts import RULE, Scale, settle
 from coterie.settings import read_table
 
 _PAPERS_ATTACK = "shadow"
 _PROTOCOLS = {CLIENT: "FedAvg", SECURE: "SA", SPARSE: "CCESA"}
 _NEAR = 0.03
-"""How far from 50% an accuracy may be to be called guessing: the paper's own are up to 1% away."""
+"""The largest distance from 50% at which an accuracy counts as guessing: those of the paper are within 1%."""
 _FULL_RECALL = 0.95
 _EXPLANATION = (
-    "The same attacks, with as many reference models, look at a client's own model (plain averaging), at its masked "
-    "upload in a real session (SA on the complete graph, CCESA on an Erdős-Rényi graph), and at the global model, "
-    "which is the sum that every one of these protocols publishes. *Nothing* are the same scores judged by members "
-    "drawn anew: an attacker who saw nothing. Intervals are over trials, with a confidence of 95%; those of members "
-    "found are Clopper and Pearson's, as if all candidates were independent."
+    "The same attacks, with the same number of reference models, run on a client's own model (plain averaging), on its "
+    "masked upload in a real session (SA on the complete graph, CCESA on an Erdős-Rényi graph), and on the global "
+    "model, which is the sum that all of these protocols reveal. *Nothing*: the same scores judged by newly drawn "
+    "members, that is, an attacker who saw nothing. Intervals are over trials, with a confidence of 95%; those of "
+    "members found are Clopper and Pearson's, as if all candidates were independent."
 )
 
 
@@ -65,7 +65,7 @@ class PrintedRates(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     Each is for plain averaging, SA and CCESA.
     """
 
-    examples: int
+    examples: Count
     accuracy: tuple[float, float, float]
     precision: tuple[float, float, float]
 
@@ -73,7 +73,7 @@ class PrintedRates(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 Trials: TypeAlias = dict[str, list[PassiveTrial]]
 """All trials, by the number of examples."""
 Summaries: TypeAlias = Mapping[str, Mapping[str, Mapping[str, InferenceSummary]]]
-"""What every attack finds, by the number of examples, then by what is seen."""
+"""The success of every attack, by the number of examples, then by view."""
 
 
 class MembershipTable(Experiment[Trials], frozen=True, kw_only=True):
@@ -81,7 +81,7 @@ class MembershipTable(Experiment[Trials], frozen=True, kw_only=True):
 
     game: dict[str, Any]
     """Settings of a :class:`~coterie.attacks.membership.measure.Game`, but for the examples of each client."""
-    totals: tuple[int, ...]
+    totals: tuple[Count, ...]
     """How many examples all clients have together."""
     paper: tuple[PrintedRates, ...] = ()
     paper_data: str = ""
@@ -94,13 +94,18 @@ class MembershipTable(Experiment[Trials], frozen=True, kw_only=True):
         """All numbers of examples."""
         return [("membership", str(total)) for total in self.totals]
 
+    def check(self) -> None:
+        """Refuse settings that the attack refuses, and totals that cannot be dealt evenly."""
+        for total in self.totals:
+            self.make_game(total)
+
     def measure(self, job: Job, seed: int, context: JobContext) -> Record:
         """Play a trial."""
-        trial = play_trial(self.settled(int(job.case), context.data), trial_seed(seed, job.trial))
+        trial = play_trial(self.make_game(int(job.case), context.data), trial_seed(seed, job.trial))
         found: Record = msgspec.to_builtins(trial)
         return found
 
-    def settled(self, total: int, data: Path | None = None) -> Game:
+    def make_game(self, total: int, data: Path | None = None) -> Game:
         """Return the game in which all clients have ``total`` examples together."""
         clients = self.game["cohorts"][-1]
         if total % clients:
@@ -116,7 +121,7 @@ class MembershipTable(Experiment[Trials], frozen=True, kw_only=True):
         return trials
 
     def keep(self, trials: Trials) -> Record:
-        """Keep the trials, and for readers of the file what follows from them."""
+        """Keep the trials, and summaries for readers of the file."""
         return {
             "trials": msgspec.to_builtins(trials),
             "summaries": {
@@ -129,7 +134,7 @@ class MembershipTable(Experiment[Trials], frozen=True, kw_only=True):
         }
 
     def report(self, trials: Trials) -> Findings:
-        """Report every view beside what the paper prints."""
+        """Report every view beside the numbers of the paper."""
         summaries, views = {total: summarise(some) for total, some in trials.items()}, self.views
         at = {total: f"{self.game['data']}, {int(total):,} examples" for total in trials}
         claims = [
@@ -196,8 +201,8 @@ class MembershipTable(Experiment[Trials], frozen=True, kw_only=True):
 
     @property
     def views(self) -> dict[str, str]:
-        """What is seen, in the words of the tables."""
-        game = self.settled(self.totals[0])
+        """The views in words."""
+        game = self.make_game(self.totals[0])
         last = game.cohorts[-1]
         names = {
             NOTHING: "nothing",

@@ -1,7 +1,7 @@
-"""Attacks that draw pictures: their similarity to the originals, trial by trial.
+"""Attacks that reconstruct pictures: the similarity to the originals, trial by trial.
 
-A job is one trial of an attack of :mod:`coterie.attacks`, with the settings of ``coterie attack``. The readings are the
-attack's own, and so is the table of them; the experiment adds trials and claims.
+A job is one trial of an attack of :mod:`coterie.attacks`, with the settings of ``coterie attack``. The measurements and
+their table are the attack's own; the experiment adds trials and claims.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from coterie.attacks.reconstructions import Reading, Readings, Trial, readings_t
 from coterie.reports.findings import Drawing, Findings, Judgement, judge
 from coterie.reports.intervals import mean_interval
 from coterie.reports.pictures import draw_strip
-from coterie.reproduce.experiment import Experiment, Job, JobContext, Record
+from coterie.reproduce.experiment import Count, Experiment, Job, JobContext, Record
 from coterie.reproduce.verdicts import RULE, Scale, settle
 from coterie.settings import read_table
 
@@ -34,15 +34,15 @@ _DIGITS = {"psnr": 2, "mse": 4, "ssim": 3, "recognised": 2}
 
 
 class DrawingAttack(Protocol):
-    """An attack that draws pictures."""
+    """An attack that reconstructs pictures."""
 
     def trial(self, number: int) -> Trial:
-        """Try once."""
+        """Run one trial."""
         ...
 
 
 class RowClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A claim that what is drawn from one source is, on average, liker to the originals than from another."""
+    """A claim that reconstructions from one source are more similar to the originals than those from another."""
 
     says: str
     row: str
@@ -57,9 +57,9 @@ class PictureAttack(Experiment[list[Record]], frozen=True, kw_only=True):
 
     attack: Literal["faces", "inversion"]
     settings: dict[str, Any]
-    """Those of the attack."""
-    shown: int = 8
-    """How many pictures the figure has, of as many trials as it takes."""
+    """The settings of the attack."""
+    shown: Count = 8
+    """The number of pictures in the figure, taken from the first trials."""
     claims: tuple[RowClaim, ...] = ()
     paper_rounds: int = 0
     fewer: str = ""
@@ -72,9 +72,13 @@ class PictureAttack(Experiment[list[Record]], frozen=True, kw_only=True):
         """The attack, once in a trial."""
         return [("pictures", self.attack)]
 
+    def check(self) -> None:
+        """Refuse settings that the attack refuses."""
+        self.make_attack(0, None)
+
     def measure(self, job: Job, seed: int, context: JobContext) -> Record:
-        """Try once; the first trials keep their pictures, as bytes in hexadecimal."""
-        trial = self.prepared(seed, context.data).trial(job.trial)
+        """Run one trial; the first trials keep their pictures, as bytes in hexadecimal."""
+        trial = self.make_attack(seed, context.data).trial(job.trial)
         record: Record = {"rows": {row: trial.reading(row)._asdict() for row in trial.drawn}}
         if job.trial * len(trial.originals) < self.shown:
             pictures = {"original": trial.originals, **trial.drawn}
@@ -82,7 +86,7 @@ class PictureAttack(Experiment[list[Record]], frozen=True, kw_only=True):
             record["shape"] = list(trial.originals[: self.shown].shape)
         return record
 
-    def prepared(self, seed: int, data: Path | None) -> DrawingAttack:
+    def make_attack(self, seed: int, data: Path | None) -> DrawingAttack:
         """Return the attack with its settings."""
         from coterie.attacks.faces.measure import Faces
         from coterie.attacks.inversion.measure import Inversion
@@ -93,11 +97,11 @@ class PictureAttack(Experiment[list[Record]], frozen=True, kw_only=True):
         return read_table(kinds[self.attack], table, f"settings of the attack {self.attack}")
 
     def collect(self, records: Mapping[Job, Record]) -> list[Record]:
-        """Return the trials in order, with no more pictures than are shown."""
+        """Return the trials in order, with only as many pictures as are shown."""
         return [_cut(records[job], self.shown) for job in sorted(records)]
 
     def report(self, trials: list[Record]) -> Findings:
-        """Report the readings by what the pictures were drawn from."""
+        """Report the similarity by the source of the reconstruction."""
         found = {row: Readings(row, [Reading(**trial["rows"][row]) for trial in trials]) for row in trials[0]["rows"]}
         missing = Scale(self.settings.get("rounds", 0)).shortfalls(Scale(self.paper_rounds))
         missing += [self.fewer] if self.fewer else []
@@ -116,7 +120,7 @@ class PictureAttack(Experiment[list[Record]], frozen=True, kw_only=True):
 
 
 def _cut(trial: Record, most: int) -> Record:
-    """Return a record with no more pictures than are shown."""
+    """Return a record with only as many pictures as are shown."""
     if "pictures" not in trial:
         return trial
     kept, *shape = trial["shape"]

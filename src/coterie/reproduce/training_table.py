@@ -1,9 +1,9 @@
-"""Tables of trained models: some ways to train, each in some settings, several times (the papers' accuracy tables).
+"""Tables of trained models: several ways to train, each in several settings and trials (the papers' accuracy tables).
 
-A job is one training run, exactly what ``coterie run`` does with the same settings: real secure aggregation in every
-round, cohorts, ledger and all. Trial number i has the seed ``seed + i`` in every case, so that all schemes of a trial
-start from the same model and meet the same clients, with the same data and the same absences. The run folder stays with
-the results; an interrupted run goes on in it.
+A job is one training run, the same as ``coterie run`` with the same settings: real secure aggregation in every round,
+with cohorts and ledger. Trial number i has the seed ``seed + i`` in every case, so that all schemes of a trial start
+from the same model and have the same clients, data and absences. The run folder stays in the results; an interrupted
+run is resumed from it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from coterie.runs.settings.config import RunConfig
 
 CURVES = "accuracy.png"
-SAME = 2.0  # points of accuracy: differences this close to each other are taken for the same
+SAME = 2.0  # points of accuracy: differences this close count as equal
 _COLORS = (RUST, OCHRE, SLATE, BLUE, SKY, GREEN)
 _MEANS = ("exposed", "cardinality", "fairness_gap", "skipped", "aborted", "clipped", "upload_bytes")
 _JUDGED = (
@@ -42,14 +42,14 @@ _JUDGED = (
 
 
 class Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What one row or one table has of its own: settings of a run, keyed like ``"cohort.size"``."""
+    """The settings of one row or one table, with keys like ``"cohort.size"``."""
 
     name: str
     settings: dict[str, Any] = msgspec.field(name="set", default={})
 
 
 class TableClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A claim in words that a scheme does as well as the baseline in a table: in accuracy, or in rounds not aborted."""
+    """A claim that a scheme is as good as the baseline in a table: in accuracy, or in rounds not aborted."""
 
     says: str
     table: str
@@ -67,7 +67,7 @@ class Evaluations(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """All runs of one scheme in one setting: what a report shows of them, and what its results hold.
+    """All runs of one scheme in one setting, as ``results.json`` keeps them.
 
     Tuples have an entry for each run, in the order of ``trials``; single numbers are means over the runs.
     """
@@ -112,11 +112,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lost(self) -> bool:
-        """Whether every round that was played was aborted, so that there is no sum to speak of."""
+        """Whether every round was aborted, so that no sum was revealed."""
         return self.aborted > 0 and self.aborted + self.skipped == self.rounds
 
     def gain(self, other: Row) -> Reals:
-        """Return by how much this is better than another scheme, in the trials that both have."""
+        """Return the differences to another scheme, in the trials that both have."""
         return paired_differences(self.trials, self.final, other.trials, other.final)
 
 
@@ -124,7 +124,7 @@ class TrainingTable(Experiment[list[Row]], frozen=True, kw_only=True):
     """The experiment: a part is a table and a case a row."""
 
     common: dict[str, Any]
-    """The settings of all runs; those of a table go before these, and those of a row before both."""
+    """The settings of all runs; those of a table override these, and those of a row override both."""
     tables: tuple[Variant, ...]
     schemes: tuple[Variant, ...]
     baseline: str
@@ -138,7 +138,7 @@ class TrainingTable(Experiment[list[Row]], frozen=True, kw_only=True):
     paper_examples: int = 0
     """How many training examples they have together."""
     claims: tuple[TableClaim, ...] = ()
-    """What it says without numbers."""
+    """Claims of the paper without numbers."""
 
     kept = "rows"
     outcomes = list[Row]
@@ -154,7 +154,7 @@ class TrainingTable(Experiment[list[Row]], frozen=True, kw_only=True):
         return make_run_config(job.folder_name, seed + job.trial, data, settings)
 
     def measure(self, job: Job, seed: int, context: JobContext) -> Record | None:
-        """Train, or go on training, in the job's folder."""
+        """Train in the job's folder, or resume training."""
         result = self.train(job, seed, context)
         return _record(result) if result else None
 
@@ -163,7 +163,7 @@ class TrainingTable(Experiment[list[Row]], frozen=True, kw_only=True):
         return [Row.of(*case, found) for case, found in self.group(records).items()]
 
     def keep(self, rows: list[Row]) -> Record:
-        """Keep the rows, and for readers of the file what follows from them."""
+        """Keep the rows, and numbers derived from them for readers of the file."""
         baselines = {row.table: row for row in rows if row.scheme == self.baseline}
         return {
             "rows": [
@@ -220,7 +220,7 @@ class TrainingTable(Experiment[list[Row]], frozen=True, kw_only=True):
         return Table(name, headings, [list(cells(row)) for row in rows])
 
     def _claims(self, rows: Sequence[Row]) -> Iterator[Claim]:
-        """Judge what the paper says about the rows of one table: in numbers, and in words."""
+        """Judge the claims of the paper about the rows of one table: with numbers, and without."""
         baseline = next((row for row in rows if row.scheme == self.baseline), None)
         if baseline is None:
             return
@@ -249,7 +249,7 @@ class TrainingTable(Experiment[list[Row]], frozen=True, kw_only=True):
         return settle(says, statistic, judgement, self._shortfalls(row), ours=ours)
 
     def _headlines(self, rows: Sequence[Row], claims: Sequence[Claim]) -> Iterator[str]:
-        """Say what was decided about a table, or that nothing could be."""
+        """Say what was judged about a table, or that nothing could be."""
         decided = [claim for claim in claims if claim.judgement is not Judgement.OPEN]
         for claim in decided:
             yield claim.headline

@@ -75,7 +75,7 @@ def test_node_killed_catches_up(federation: HookedFederation, tmp_path: Path) ->
     rows = [len(noted["clients"]) for noted in federation.rounds() if noted["outcome"]]
     assert rows == [4, 2, 2, 4], "the circle of the node sat out twice"
     assert start(federation, 0) == pytest.approx(before, abs=1e-6)
-    check_descent(federation, judged=4)
+    check_descent(federation, judged=5)
 
 
 def test_server_killed_goes_on_with_its_descent(federation: HookedFederation, tmp_path: Path) -> None:
@@ -94,5 +94,5 @@ def test_server_killed_goes_on_with_its_descent(federation: HookedFederation, tm
     federation.finish(run, LONGEST)
     assert "it goes on after round 1" in run.log
     assert [start(federation, number) for number in range(NODES)] == [pytest.approx(one, abs=1e-6) for one in before]
-    check_descent(federation, judged=3)
+    check_descent(federation, judged=4)
     assert not list(federation.server.glob("*.descent"))

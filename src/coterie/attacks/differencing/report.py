@@ -42,9 +42,19 @@ class SelectionResult:
         return float(np.median(self.errors))
 
     @property
+    def medians(self) -> Reals:
+        """The median error of each trial."""
+        return np.array([np.median(trial.errors) for trial in self.trials])
+
+    @property
+    def means(self) -> Reals:
+        """The mean error of each trial."""
+        return np.array([np.mean(trial.errors) for trial in self.trials])
+
+    @property
     def spread(self) -> float | None:
         """The sample deviation of the trials' medians; None for a single trial."""
-        return spread([float(np.median(trial.errors)) for trial in self.trials])
+        return spread(self.medians)
 
     @property
     def recovered(self) -> float:

@@ -67,7 +67,7 @@ def _strip(result: LieResult, quantizer: Quantizer, shape: tuple[int, ...]) -> S
             ("Recovered without the rule", np.stack([seen for _, seen in without])),
             ("Recovered with it", np.stack([seen for _, seen in against])),
         ],
-        f"The server {result.lie.told}. The rule: {result.lie.rule}.{read}{blend}{sent}",
+        f"The server {result.lie.action}. The rule: {result.lie.rule}.{read}{blend}{sent}",
     )
 
 

@@ -2,14 +2,18 @@
 
 import os
 import time
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
+from torch.utils.data import Dataset
 
 from coterie.arithmetic import FloatArray
 from coterie.errors import Cancelled
 from coterie.training import flatten
+from coterie.training.data.dataset import ExampleSource
+from coterie.training.data.fresh_data import FreshData
 from coterie.training.local import ArrayData, LocalResult, LocalSGD, LocalTask, Problem, Stop, Work, cross_entropy
 from coterie.training.models import build
 
@@ -98,3 +102,9 @@ class Undeliverable:
 
     def __call__(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         return cross_entropy(outputs, targets)
+
+
+def read_on_demand(examples: Dataset[Any], size: int) -> FreshData:
+    """Return a torch data set as a run keeps it if its examples are read again in every pass."""
+    first = ArrayData(np.zeros((size, 1), np.float32), np.zeros(size, np.int64))
+    return FreshData([ExampleSource(examples, tuple(range(size)))], first, labelled=True)

@@ -17,7 +17,6 @@ import numpy.typing as npt
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.utils.data import default_collate
 
 from coterie.arithmetic import FloatArray
 from coterie.cohorts.circles import Indices
@@ -63,25 +62,6 @@ class ArrayData:
         # numpy, a kernel may process the first few numbers separately and add in another order.
         chosen = torch.from_numpy(indices)
         return self._x.index_select(0, chosen), self._y.index_select(0, chosen)
-
-
-class TorchData:
-    """A torch data set of (input, target) pairs, read example by example on demand.
-
-    Random transforms draw from torch's generator, which is seeded for each task, so they are reproducible. Each worker
-    process has its own copy of the data set. If the data set fits into memory, :class:`ArrayData` is faster.
-    """
-
-    def __init__(self, dataset: torch.utils.data.Dataset[Any]) -> None:
-        self.dataset = dataset
-
-    def __len__(self) -> int:
-        return len(self.dataset)  # type: ignore[arg-type]  # torch defines it in subclasses only
-
-    def batch(self, indices: Indices) -> Batch:
-        """Read these examples and stack them."""
-        x, y = default_collate([self.dataset[index] for index in indices.tolist()])
-        return x, y
 
 
 def cross_entropy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.learning import BatchNormNet, blobs, same, small_problem, tasks_for
+from tests.support.learning import BatchNormNet, blobs, read_on_demand, same, small_problem, tasks_for
 from torch import nn
 from torch.utils.data import Dataset, TensorDataset
 
@@ -18,7 +18,6 @@ from coterie.training.local import (
     LocalSGD,
     LocalTask,
     Problem,
-    TorchData,
     cross_entropy,
     one_thread,
     squared_error,
@@ -112,7 +111,7 @@ class Noisy(Dataset[Any]):
 
 def test_dropout_and_random_transforms_depend_on_the_task_alone() -> None:
     model = nn.Sequential(nn.Linear(5, 8), nn.Dropout(0.5), nn.Linear(8, 3))
-    problem = Problem(model, TorchData(Noisy()))
+    problem = Problem(model, read_on_demand(Noisy(), 12))
     (task,) = tasks_for(problem, [12])
     torch.manual_seed(0)
     first = task.work(problem, task, lambda: False).update
@@ -169,7 +168,7 @@ def test_training_stops_when_it_is_told_to() -> None:
 
 def test_array_and_torch_data_are_the_same_examples() -> None:
     arrays = blobs(10)
-    pairs = TorchData(TensorDataset(torch.from_numpy(arrays.x), torch.from_numpy(arrays.y)))
+    pairs = read_on_demand(TensorDataset(torch.from_numpy(arrays.x), torch.from_numpy(arrays.y)), 10)
     chosen = np.array([3, 1, 3])
     assert len(arrays) == len(pairs) == 10
     for one, other in zip(arrays.batch(chosen), pairs.batch(chosen), strict=True):

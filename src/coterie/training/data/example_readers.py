@@ -36,14 +36,11 @@ class ReadExamples:
     notes: tuple[str, ...] = ()
 
 
-def read_examples(source: Examples, name: str) -> ExampleArrays:
-    """Read examples into two arrays. Raise :class:`InputError` unless they are pairs of numbers of equal shapes."""
-    read = read_source(source, name)
-    return read.x, read.y
-
-
 def read_source(source: Examples, name: str) -> ReadExamples:
-    """Read examples once. If another reading gives other examples, keep their source."""
+    """Read examples once. If another reading gives other examples, keep their source.
+
+    Raise :class:`InputError` unless they are pairs of numbers of equal shapes.
+    """
     try:
         if isinstance(source, tuple) and are_arrays(source):
             x, y = (np.asarray(part) for part in source)

@@ -22,7 +22,7 @@ from torch.utils.data import Dataset as TorchDataset
 
 from coterie.errors import ConfigError, InputError
 from coterie.training.data.datasets import Dataset, load
-from coterie.training.data.example_readers import read_examples
+from coterie.training.data.example_readers import read_source
 from coterie.training.data.user_data import from_anything, from_clients, from_torch
 
 X, Y = np.arange(12, dtype=np.float32).reshape(6, 2), np.arange(6) % 3
@@ -50,15 +50,16 @@ SOURCES = {
 
 @pytest.mark.parametrize("form", SOURCES)
 def test_all_forms_are_the_same_examples_in_the_same_order(form: str) -> None:
-    x, y = read_examples(SOURCES[form], form)
+    read = read_source(SOURCES[form], form)
+    x, y = read.x, read.y
     assert np.array_equal(x, X)
     assert np.array_equal(y, Y)
     assert x.dtype == np.float32
 
 
 def test_a_loader_covers_what_its_sampler_does() -> None:
-    x, _ = read_examples(DataLoader(TENSORS, sampler=SubsetRandomSampler([4, 1])), "some")
-    assert np.array_equal(x, X[[1, 4]])
+    read = read_source(DataLoader(TENSORS, sampler=SubsetRandomSampler([4, 1])), "some")
+    assert np.array_equal(read.x, X[[1, 4]])
 
 
 class Restless(TorchDataset[Any]):
@@ -88,7 +89,7 @@ class Restless(TorchDataset[Any]):
 )
 def test_what_a_run_cannot_keep_is_refused(source: Any, wrong: str) -> None:  # noqa: ANN401
     with pytest.raises(InputError, match=wrong):
-        read_examples(source, "mine")
+        read_source(source, "mine")
 
 
 def test_what_a_loader_does_otherwise_is_said() -> None:
@@ -109,7 +110,7 @@ def test_what_a_loader_does_otherwise_is_said() -> None:
 def test_shuffling_a_list_in_a_loader_changes_nothing_about_its_examples() -> None:
     pairs = list(zip(X, Y, strict=True))
     for _ in range(3):
-        assert np.array_equal(read_examples(DataLoader(pairs, batch_size=2, shuffle=True), "pairs")[0], X)  # type: ignore[arg-type]
+        assert np.array_equal(read_source(DataLoader(pairs, batch_size=2, shuffle=True), "pairs").x, X)  # type: ignore[arg-type]
 
 
 @given(st.integers(2, 5), st.integers(1, 9), st.sampled_from(["float32", "float64", "int64", "bool"]))
@@ -132,9 +133,9 @@ def test_one_hot_rows_are_labels(classes: int, count: int, dtype: str) -> None:
     [("int64", "int64"), ("int32", "int64"), ("uint8", "float32"), ("bool", "float32"), ("float64", "float32")],
 )
 def test_signed_whole_numbers_stay_whole(given: str, kept: str) -> None:
-    x, _ = read_examples((X.astype(given), Y), "typed")
+    x = read_source((X.astype(given), Y), "typed").x
     assert x.dtype == kept
-    pairs, _ = read_examples(list(zip(X.astype(given), Y, strict=True)), "typed")
+    pairs = read_source(list(zip(X.astype(given), Y, strict=True)), "typed").x
     assert pairs.dtype == kept
 
 

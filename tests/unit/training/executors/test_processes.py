@@ -24,6 +24,7 @@ from tests.support.learning import (
     WaitUntilStopped,
     blobs,
     dealt,
+    read_on_demand,
     same,
     small_problem,
     tasks_for,
@@ -34,7 +35,7 @@ from torch.utils.data import TensorDataset
 from coterie.errors import Cancelled, ConfigError, LocalProtocolError, TrainingError
 from coterie.training.executors import processes as workers
 from coterie.training.executors.processes import InProcess, Pool, Trainer, make_trainer, warm_up
-from coterie.training.local import ArrayData, LocalSGD, Problem, TorchData, cross_entropy
+from coterie.training.local import ArrayData, LocalSGD, Problem, cross_entropy
 from coterie.training.models import build
 from coterie.training.schedules import Curriculum
 from coterie.training.strategies import FedAvg, plain_round
@@ -150,7 +151,7 @@ def test_closing_ends_what_is_running_and_leaves_no_process() -> None:
 def test_torch_data_sets_and_read_only_arrays_reach_the_workers() -> None:
     arrays = blobs(20)
     pairs = TensorDataset(torch.from_numpy(arrays.x), torch.from_numpy(arrays.y))
-    problem = replace(small_problem(), data=TorchData(pairs))
+    problem = replace(small_problem(), data=read_on_demand(pairs, 20))
     (task,) = tasks_for(problem, [20])
     with make_trainer(problem, 1) as trainer:
         trainer.start([task])

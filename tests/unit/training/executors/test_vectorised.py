@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.learning import BatchNormNet, WaitUntilStopped, blobs, same, small_problem, tasks_for
+from tests.support.learning import BatchNormNet, WaitUntilStopped, blobs, read_on_demand, same, small_problem, tasks_for
 from torch import nn
 from torch.utils.data import TensorDataset
 
@@ -14,7 +14,7 @@ from coterie.training import flatten
 from coterie.training.executors import vectorised
 from coterie.training.executors.processes import InProcess
 from coterie.training.executors.vectorised import choose_executor, train_together
-from coterie.training.local import ArrayData, LocalResult, LocalSGD, LocalTask, Problem, TorchData
+from coterie.training.local import ArrayData, LocalResult, LocalSGD, LocalTask, Problem
 from coterie.training.models import build
 
 
@@ -120,7 +120,7 @@ def test_what_cannot_be_vectorised_is_refused() -> None:
         train_together(problem, other_work)
     with pytest.raises(ConfigError, match="plain local SGD"):
         train_together(problem, tasks_for(problem, [5], WaitUntilStopped()))
-    pairs = TorchData(TensorDataset(torch.zeros(20, 5), torch.zeros(20, dtype=torch.int64)))
+    pairs = read_on_demand(TensorDataset(torch.zeros(20, 5), torch.zeros(20, dtype=torch.int64)), 20)
     with pytest.raises(ConfigError, match="examples in arrays"):
         train_together(replace(problem, data=pairs), tasks)
     for model, reason in ((BatchNormNet(), "keeps statistics"), (dropout_net(), "cannot be vectorised")):

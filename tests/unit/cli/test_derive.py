@@ -232,3 +232,14 @@ def test_an_attack_has_the_fields_of_its_settings_and_no_others(name: str) -> No
     assert isinstance(attack, settings)
     assert vars(attack).keys() == vars(settings.of()).keys()
     assert declared(settings), "an attack without options"
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_an_attack_states_its_threat_model_in_phrases_of_one_form(name: str) -> None:
+    row = ATTACKS[name]
+    attack = row.make(row.load_settings().of())
+    assert [question for question, _ in attack.threat.facts()] == ["Who attacks", "Sees", "Knows", "May"]
+    for _, answer in attack.threat.facts():
+        assert answer[:1].islower() or answer[:1].isdigit()
+        assert not answer.endswith(".")
+    assert attack.title

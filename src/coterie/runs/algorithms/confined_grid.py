@@ -199,7 +199,9 @@ def say_groups(grid: GridSettings, summary: Summary) -> str:
         said.append("Of two members, each finds the other's part by subtracting its own from the sum.")
     elif grid.colluders:
         honest = grid.members - grid.colluders
-        said.append(f"If {grid.colluders} collude, each sum gives them the sum of the parts of {honest} honest members.")
+        said.append(
+            f"If {grid.colluders} collude, each sum gives them the sum of the parts of {honest} honest members."
+        )
     else:
         said.append("Additive sharing hid each part from the other members.")
     said.append(

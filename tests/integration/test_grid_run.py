@@ -16,7 +16,10 @@ from typer.testing import CliRunner
 
 import coterie
 from coterie.cli import app
+from coterie.confined.claims import sound_epsilon
 from coterie.errors import ConfigError, TrainingError
+from coterie.runs.engine.build import build_run
+from coterie.runs.engine.federation import find_federation
 from coterie.runs.engine.run import RunResult, TrainingRun
 from coterie.runs.settings.toml import load_config
 from coterie.runs.storage.folder import Checkpoint, RunFolder
@@ -288,3 +291,26 @@ def test_the_example_of_three_companies(tmp_path: Path) -> None:
     assert found
     together, alone = map(float, found.groups())
     assert together > alone + 10
+
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "confined.md").read_text()
+SECTION = DOCUMENT[DOCUMENT.index("## Grids") : DOCUMENT.index("## Settings")]
+
+
+@pytest.mark.parametrize("example", re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL))
+def test_examples_of_the_document_run(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # runs leave a folder
+    exec(compile(example, "docs/confined.md", "exec"), {})  # noqa: S102
+
+
+def test_example_epsilon_counts_all_blocks(tmp_path: Path) -> None:
+    """Replacing an example changes m_v + 1 clipped blocks; the accountant's value is the one of that sensitivity."""
+    noise = ("noise.kind=discrete-gaussian", "noise.multiplier=50.0", "noise.clip_norm=2.2361", "rounds=2")
+    result = play(tmp_path / "run", *GRID, *noise, "aggregation.precision=24")
+    built = build_run(result.summary.config, find_federation(result.summary.config))  # type: ignore[arg-type]
+    found = built.example_epsilon(2)
+    assert found is not None
+    expected = sound_epsilon(built.sigma, 2, 1e-5, honest=built.noise_shares, blocks=5)
+    assert expected <= found < 1.05 * expected
+    without = sound_epsilon(built.sigma, 2, 1e-5, honest=built.noise_shares, blocks=1)
+    assert found > 2 * without

@@ -117,7 +117,9 @@ class BaseServer:
             raise LocalProtocolError("the session is over: there is nothing to close")
         outgoing = self._stages[self.step].close()
         self.step = self._following()
-        return {self.terms.clients[client]: messages.encode(message) for client, message in outgoing.items()}
+        distinct = {id(message): message for message in outgoing.values()}  # many clients may get the same one
+        encoded = {key: messages.encode(message) for key, message in distinct.items()}
+        return {self.terms.clients[client]: encoded[id(message)] for client, message in outgoing.items()}
 
     def _following(self) -> Step:
         """Return the step after the one that was just closed."""

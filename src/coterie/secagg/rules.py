@@ -4,13 +4,16 @@ The server is not trusted with any of this; it computes the same things only to 
 here is one line of defence against one attack, and the adversary tests switch them off one by one.
 """
 
-from collections.abc import Collection, Set
+from collections.abc import Collection, Container, Set
 from functools import lru_cache
+
+import numpy as np
 
 from coterie.crypto import signing
 from coterie.crypto.context import bind, digest, fingerprint
 from coterie.errors import PartialSumRisk, PeerProtocolError, ThresholdError, VerificationError
 from coterie.graphs.topology import Topology, build
+from coterie.secagg.members import Members
 from coterie.secagg.messages import (
     SERVER,
     Advertisement,
@@ -106,7 +109,7 @@ def check_enough(terms: Terms, present: int, shares: int, what: str) -> None:
         raise ThresholdError(f"only {present} of {shares} share holders {what}; {needed} are needed")
 
 
-def check_survivors(terms: Terms, seed: bytes, client: int, sharers: Collection[int], told: frozenset[int]) -> None:
+def check_survivors(terms: Terms, seed: bytes, client: int, sharers: Collection[int], told: Members) -> None:
     """An announced survivor set must be one that this client can answer to without harm.
 
     It contains the client itself; no neighbour that never shared a mask with it; enough clients to hide among;
@@ -114,22 +117,22 @@ def check_survivors(terms: Terms, seed: bytes, client: int, sharers: Collection[
     """
     if client not in told:
         raise PeerProtocolError(SERVER, "announced survivors without this client")
-    if not told.intersection(terms.graph(seed).neighbours(client)) <= set(sharers):
+    if not told.among(terms.graph(seed).neighbours(client)) <= set(sharers):
         raise PeerProtocolError(SERVER, "announced a survivor that never shared its keys")
-    check_aggregate(terms, seed, terms.aggregated(told))
+    check_aggregate(terms, seed, terms.summed(told))
 
 
-def check_aggregate(terms: Terms, seed: bytes, aggregated: frozenset[int]) -> None:
+def check_aggregate(terms: Terms, seed: bytes, aggregated: Set[int]) -> None:
     """Enough clients to hide among, in one piece, and none of them among colluders only."""
     if len(aggregated) < terms.minimum:
         raise ThresholdError(f"{len(aggregated)} clients would be aggregated; the minimum is {terms.minimum}")
-    check_company(terms, seed, aggregated)
-    size = len(terms.clients)
-    if not _connected(terms.topology, size, seed, encode_members(aggregated, size)):
+    members = Members.of(aggregated, len(terms.clients))
+    check_company(terms, seed, members)
+    if not _connected(terms.topology, members.size, seed, members.bits):
         raise PartialSumRisk("the graph of the clients to be aggregated falls apart; a partial sum would be exposed")
 
 
-def check_company(terms: Terms, seed: bytes, aggregated: frozenset[int]) -> None:
+def check_company(terms: Terms, seed: bytes, aggregated: Members) -> None:
     """Against an active server, every aggregated client has an honest neighbour among them.
 
     At most ``c`` of its neighbours collude, and fewer than ``threshold``, or its secrets were theirs already. On the
@@ -137,21 +140,24 @@ def check_company(terms: Terms, seed: bytes, aggregated: frozenset[int]) -> None
     """
     if not terms.active:
         return
-    graph = terms.graph(seed)
-    beside = graph.degrees_within(aggregated)
-    for client in sorted(aggregated):
-        colluding = min(terms.tolerated, terms.threshold_for(graph.degree(client) + 1) - 1)
-        if beside[client] <= colluding:
-            raise PartialSumRisk(
-                f"client {terms.clients[client]} would be aggregated with {beside[client]} neighbours, "
-                f"and {colluding} may collude"
-            )
+    graph, inside = terms.graph(seed), aggregated.flags
+    beside = graph.degrees_within(np.flatnonzero(inside))
+    degrees, places = np.unique(graph.degrees(), return_inverse=True)
+    most = [min(terms.tolerated, terms.threshold_for(degree + 1) - 1) for degree in degrees.tolist()]
+    colluding = np.array(most)[places]
+    lonely = np.flatnonzero(inside & (beside <= colluding))
+    if lonely.size:
+        client = int(lonely[0])
+        raise PartialSumRisk(
+            f"client {terms.clients[client]} would be aggregated with {beside[client]} neighbours, "
+            f"and {colluding[client]} may collude"
+        )
 
 
 @lru_cache(maxsize=4)
 def _connected(topology: Topology, size: int, seed: bytes, members: bytes) -> bool:
-    number = int.from_bytes(members, "little")
-    return build(topology, size, seed).connected([node for node in range(size) if number >> node & 1])
+    """Return whether the clients of a bitmap are connected; in one process many clients ask for the same."""
+    return build(topology, size, seed).connected(np.flatnonzero(Members(members, size).flags))
 
 
 def masks_context(terms: Terms, seed: bytes, client: int, carried: Collection[int]) -> bytes:
@@ -159,14 +165,14 @@ def masks_context(terms: Terms, seed: bytes, client: int, carried: Collection[in
     return bind("masks", terms.digest, seed, client, encode_members(carried, len(terms.clients)))
 
 
-def check_statement(terms: Terms, seed: bytes, client: int, sharers: Collection[int], signature: bytes | None) -> bytes:
+def check_statement(terms: Terms, seed: bytes, client: int, sharers: Container[int], signature: bytes | None) -> bytes:
     """A masked input must carry the masks of exactly those neighbours that shared their keys, and its owner say so.
 
     Returns the signature that says it.
     """
     if signature is None:
         raise VerificationError("a masked input comes without a statement of its masks")
-    carried = set(sharers).intersection(terms.graph(seed).neighbours(client))
+    carried = [peer for peer in terms.graph(seed).neighbours(client) if peer in sharers]
     signing.verify(terms.identities[client], signature, masks_context(terms, seed, client, carried))
     return signature
 
@@ -175,8 +181,8 @@ def check_statements(
     terms: Terms,
     seed: bytes,
     peers: Collection[int],
-    aggregated: frozenset[int],
-    sharers: frozenset[int],
+    aggregated: Members,
+    sharers: Members,
     statements: Collection[Statement],
 ) -> None:
     """Nobody helps to open the self mask of a client without its own word on which masks lie beneath it.
@@ -190,9 +196,10 @@ def check_statements(
     """
     graph = terms.graph(seed)
     signed = {entry.client: entry.signature for entry in statements}
-    for peer in sorted(aggregated.intersection(peers)):
+    covered = sharers.covers(aggregated)  # then so is everybody's neighbourhood
+    for peer in sorted(aggregated.among(peers)):
         name = terms.clients[peer]
-        if not aggregated.intersection(graph.neighbours(peer)) <= sharers:
+        if not covered and not aggregated.among(graph.neighbours(peer)) <= sharers:
             raise PeerProtocolError(SERVER, f"aggregates client {name} with neighbours whose masks it does not carry")
         try:
             check_statement(terms, seed, peer, sharers, signed.get(peer))
@@ -206,19 +213,34 @@ def survivors_context(terms: Terms, seed: bytes, survivors: Collection[int]) -> 
 
 
 def check_testimony(
-    terms: Terms, seed: bytes, survivors: frozenset[int], confirmations: Collection[Confirmation]
+    terms: Terms, seed: bytes, survivors: Members, confirmations: Collection[Confirmation], own: int
 ) -> None:
-    """A quorum of the roster must have signed the very survivor set this client was told of."""
-    check_quorum(terms, survivors_context(terms, seed, survivors), survivors, confirmations)
+    """A quorum of the roster must have signed the very survivor set that client ``own``, this one, was told of."""
+    check_quorum(terms, survivors_context(terms, seed, survivors), survivors, confirmations, own)
 
 
 def check_quorum(
-    terms: Terms, context: bytes, survivors: Collection[int], confirmations: Collection[SignedMessage]
+    terms: Terms,
+    context: bytes,
+    survivors: Container[int],
+    confirmations: Collection[SignedMessage],
+    own: int | None = None,
 ) -> None:
-    """Enough survivors, each once, must have signed ``context``, which names one survivor set."""
+    """Enough survivors, each once, must have signed ``context``, which names one survivor set.
+
+    As many signatures are verified as a quorum takes, and no more. Two survivor sets that both have a quorum have an
+    honest signer in common, whoever else signed either of them; so a signature beyond the quorum, true or forged,
+    proves nothing that the quorum does not. The signature of client ``own`` is not verified: this client made it, and
+    signs one set only.
+    """
+    if not all(entry.sender in survivors for entry in confirmations):
+        raise PeerProtocolError(SERVER, "forwarded the confirmation of a client that did not survive")
+    signed = {entry.sender for entry in confirmations if entry.sender == own}
     for entry in confirmations:
-        if entry.sender not in survivors:
-            raise PeerProtocolError(SERVER, "forwarded the confirmation of a client that did not survive")
+        if len(signed) >= terms.quorum:
+            return
+        if entry.sender == own:
+            continue
         try:
             signing.verify(terms.identities[entry.sender], entry.signature, context)
         except VerificationError:
@@ -226,14 +248,16 @@ def check_quorum(
                 SERVER,
                 f"told client {terms.clients[entry.sender]} of other survivors, or forged its confirmation",
             ) from None
-    if len({entry.sender for entry in confirmations}) < terms.quorum:
+        signed.add(entry.sender)
+    if len(signed) < terms.quorum:
         raise ThresholdError(f"{len(confirmations)} clients confirmed the survivors; {terms.quorum} are needed")
 
 
-def kinds_of_share(dealers: Collection[int], aggregated: frozenset[int]) -> tuple[frozenset[int], frozenset[int]]:
+def kinds_of_share(dealers: Collection[int], aggregated: Container[int]) -> tuple[frozenset[int], frozenset[int]]:
     """The dealers whose *self* share may be opened, and those whose *key* share may; nobody is ever among both.
 
     Decided by the client alone from the survivors and the circle map: a stranded survivor of a broken circle is
     treated as dropped, so its self mask stays on and its input stays hidden.
     """
-    return aggregated.intersection(dealers), frozenset(dealers) - aggregated
+    opens_self = frozenset(dealer for dealer in dealers if dealer in aggregated)
+    return opens_self, frozenset(dealers) - opens_self

@@ -112,7 +112,9 @@ class ConfinedSettings(Section):
             yield "most", f"must not be below spread, {self.spread}"
 
     def mean_lambda(self, participants: Collection[str]) -> float:
-        """Return E[lambda] over these participants."""
+        """Return E[lambda] over these participants, or over the members of all groups if these have their own."""
+        if self.grid.spreads:
+            return sum(self.grid.spreads) / len(self.grid.spreads)
         common = (self.spread + self.most) / 2 if self.most else self.spread
         return sum(self.lambdas.get(name, common) for name in participants) / len(participants)
 

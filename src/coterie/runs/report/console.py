@@ -221,7 +221,7 @@ def _introduction(start: RunStart) -> list[str]:
         rounds = f"Rounds {played + 1} to {config.rounds}"
     sized = config.cohort.policy in POLICIES  # others select as many clients as they like
     cohort_size = f", {config.cohort.size} in a round" if sized else ""
-    what = f"{rounds} on {named(config.data.name, 'data')}{before}: {clients} clients{cohort_size}"
+    what = f"{rounds} on {named(config.data.title, 'data')}{before}: {clients} clients{cohort_size}"
     return [
         f"[bold]{what}; {algorithm_of(config).introduction(config, start.promise)}[/]",
         f"{named(config.model.name, 'model')} with {start.parameters:,} parameters, {config.cohort.policy} selection; "

@@ -228,16 +228,16 @@ def check_quorum(
 ) -> None:
     """Enough survivors, each once, must have signed ``context``, which names one survivor set.
 
-    As many signatures are verified as a quorum takes, and no more. Two survivor sets that both have a quorum have an
-    honest signer in common, whoever else signed either of them; so a signature beyond the quorum, true or forged,
-    proves nothing that the quorum does not. The signature of client ``own`` is not verified: this client made it, and
-    signs one set only.
+    ``own`` is this client, if it signed the context itself. Its signature is then not verified: it made it, and signs
+    one set only. Of the others, as many are verified as a quorum takes. Two survivor sets that both have a quorum have
+    an honest signer in common, whoever else signed either of them; so a signature beyond the quorum, true or forged,
+    proves nothing that the quorum does not. Without ``own``, all are verified.
     """
     if not all(entry.sender in survivors for entry in confirmations):
         raise PeerProtocolError(SERVER, "forwarded the confirmation of a client that did not survive")
     signed = {entry.sender for entry in confirmations if entry.sender == own}
     for entry in confirmations:
-        if len(signed) >= terms.quorum:
+        if own is not None and len(signed) >= terms.quorum:
             return
         if entry.sender == own:
             continue

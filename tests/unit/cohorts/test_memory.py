@@ -402,7 +402,12 @@ def test_a_trusted_roster_is_read_from_the_file_once(path: Path, monkeypatch: py
         file.trust(ROSTER)
         monkeypatch.setattr(memory_module, "_recent", {})
         read: list[bytes] = []
-        monkeypatch.setattr(memory_module, "_read", lambda body: read.append(body) or Roster.from_bytes(body))
+
+        def counted(body: bytes) -> Roster:
+            read.append(body)
+            return Roster.from_bytes(body)
+
+        monkeypatch.setattr(memory_module, "_read", counted)
         for client in ROSTER.clients:
             found = file.of(client)
             found.enter(b"session of " + client.identity, ROSTER.digest)

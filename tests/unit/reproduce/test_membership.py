@@ -53,6 +53,7 @@ def test_totals_that_cannot_be_dealt_are_refused() -> None:
 def test_claims_are_judged_by_the_trials() -> None:
     """An attack that is always right on plain averaging and blind elsewhere; then one that is blind everywhere."""
     experiment = shipped().experiment(QUICK)
+    assert isinstance(experiment, MembershipTable)
     members = np.array([[True, False] * 50])
     right, blind = (
         dict.fromkeys(("loss", "shadow", "lira", "rmia"), Measured.of(scores, members, 0.5))

@@ -142,7 +142,7 @@ def _setting(attack: Differencing) -> str:
         if attack.steps == "small"
         else f"ordinary training, with the same learning rate of {attack.learning_rate:g} as before"
     )
-    lost = f", of whom each is lost with {attack.dropouts:.0%} inside the round" if attack.dropouts else ""
+    lost = f", each lost in the round with a probability of {attack.dropouts:.0%}" if attack.dropouts else ""
     return (
         f"{attack.clients} clients, each with {'few labels' if attack.by_label else 'random examples'} of "
         f"{attack.data}, train {attack.model} for {count(attack.before, 'round')}. Then the server observes "
@@ -217,6 +217,7 @@ def _remarks(attack: Differencing, judged: SelectionResult) -> Iterator[str]:
 
 
 def _table(results: Sequence[SelectionResult]) -> Table:
+    several = "; ± is the sample deviation of the trials' medians" if len(results[0].trials) > 1 else ""
     return Table(
         "Relative squared error of the reconstructed updates",
         ("selection", "median", "±", "mean", "recovered", "guess", "distinguished"),
@@ -232,10 +233,9 @@ def _table(results: Sequence[SelectionResult]) -> Table:
             )
             for result in results
         ],
-        "Median and mean: over the clients of all trials; ± is the sample deviation of the trials' medians. "
-        f"Recovered: error below {RECOVERED:g}. Guess: the median error if the mean of all updates is guessed for "
-        "every client. Distinguished: how often two members of a circle, or of a group drawn like one, are matched "
-        "with their updates; 50% is guessing.",
+        f"Median and mean: over the clients of all trials{several}. Recovered: error below {RECOVERED:g}. Guess: the "
+        "median error if the mean of all updates is guessed for every client. Distinguished: how often two members of "
+        "a circle, or of a group drawn like one, are matched with their updates; 50% is guessing.",
     ).without_empty_columns()
 
 

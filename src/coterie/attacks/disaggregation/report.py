@@ -54,7 +54,7 @@ def report(attack: Disaggregation, found: Mapping[str, Sequence[HiddenLogTrial]]
         remarks=[
             "Without any counts, the columns of P still are the zeros and ones in the column space, but whose is whose "
             "is not known.",
-            "Hiding the log takes away what an audit is made from; circles hold with the log in the open.",
+            "Hiding the log makes audits impossible; circles protect even if the log is public.",
         ],
     )
 

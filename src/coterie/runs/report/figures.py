@@ -16,7 +16,7 @@ from coterie.auditing.findings import AuditReport
 from coterie.auditing.logs import Participation
 from coterie.auditing.verdict import Requirement
 from coterie.cohorts.outcome import Outcome
-from coterie.reports.charts import Figure, text
+from coterie.reports.charts import Figure, text, whole_ticks
 from coterie.runs.algorithms import algorithm_of
 from coterie.runs.records.record import RoundRecord
 from coterie.runs.records.summary import Summary
@@ -24,7 +24,6 @@ from coterie.runs.records.yardstick import Yardstick
 from coterie.runs.report.forecasts import Course, last_hours, shown
 
 _POINTS = 1000  # more rounds than these are thinned out
-_FEW_ROUNDS = 12  # as few have a tick each
 _BARS = 200  # more rounds than these share a bar
 _LEGEND = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "traceorder": "normal"}
 
@@ -243,8 +242,8 @@ def _title(words: str) -> dict[str, Any]:
 
 
 def _rounds(records: Sequence[RoundRecord]) -> dict[str, Any]:
-    ticks = {"dtick": 1} if len(records) <= _FEW_ROUNDS else {}  # or plotly writes half rounds
-    return {"title": _title("round"), "showgrid": False, "range": [0.5, len(records) + 0.5], **ticks}
+    count = len(records)
+    return {"title": _title("round"), "showgrid": False, "range": [0.5, count + 0.5], **whole_ticks(count)}
 
 
 def failures(records: Sequence[RoundRecord]) -> list[tuple[int, Outcome, str]]:

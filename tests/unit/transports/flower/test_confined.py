@@ -71,6 +71,17 @@ def test_starts_differ_between_nodes_and_stay_the_same_for_a_node(home: Path) ->
     assert [start(home, node, ANCHOR, 0.1) for node in range(NODES)] == [pytest.approx(model) for model in first]
 
 
+def test_a_node_may_have_a_spread_of_its_own(home: Path) -> None:
+    world = World()
+    grid = world.grid()
+    grid.nodes[100].node_config["coterie-spread"] = 0
+    grid.nodes[101].node_config["coterie-spread"] = 3.0
+    world.run(1, LOOSE, grid)
+    step = world.models[1] - world.models[0]
+    for node, spread in enumerate([0.0, 3.0, 0.1, 0.1]):
+        assert own(home, node) == pytest.approx(start(home, node, ANCHOR, spread) + step, abs=1e-6)
+
+
 def test_files_of_a_node_are_its_own(home: Path) -> None:
     World().run(2)
     for folder in folders(home):

@@ -137,8 +137,11 @@ class ConfinedNode:
         """Delete the models of all but the last few descents."""
         found = sorted(self._folder.glob(f"*{ENDING}"), key=lambda path: path.stat().st_mtime, reverse=True)
         for path in found[_KEPT:]:
-            path.unlink(missing_ok=True)
-            (self._folder / f".{path.stem}.lock").unlink(missing_ok=True)
+            lock_file = self._folder / f".{path.stem}.lock"
+            with lock(lock_file, wait=False) as held:
+                if held:  # otherwise another process works on it
+                    path.unlink(missing_ok=True)
+                    lock_file.unlink(missing_ok=True)
 
 
 class _Judging:

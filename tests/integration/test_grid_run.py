@@ -16,10 +16,14 @@ from typer.testing import CliRunner
 
 import coterie
 from coterie.cli import app
+from coterie.confined.claims import sound_epsilon
 from coterie.errors import ConfigError, TrainingError
+from coterie.runs.engine.build import build_run
+from coterie.runs.engine.federation import find_federation
 from coterie.runs.engine.run import RunResult, TrainingRun
 from coterie.runs.settings.toml import load_config
 from coterie.runs.storage.folder import Checkpoint, RunFolder
+from coterie.training.models import build
 
 SMALL = (
     *("training.algorithm=confined", "rounds=5", "clients.count=4", "cohort.size=4", "training.evaluate_every=1"),
@@ -130,6 +134,12 @@ def test_two_members_hide_nothing_from_each_other(tmp_path: Path) -> None:
     page = " ".join((tmp_path / "run" / "report.html").read_text().split())
     assert "Of two members, each finds the other" in page
     assert "hid each part" not in page
+
+
+def test_what_colluders_learn_is_said(tmp_path: Path) -> None:
+    play(tmp_path / "run", *GRID, "confined.grid.colluders=2", "rounds=1")
+    page = " ".join((tmp_path / "run" / "report.html").read_text().split())
+    assert "If 2 collude, each sum gives them the sum of the parts of 2 honest members." in page
 
 
 def test_noise_with_blocks(tmp_path: Path) -> None:
@@ -252,6 +262,28 @@ def test_a_model_that_flattens_mixes_columns_of_different_times(tmp_path: Path) 
         coterie.train(flat, clients=series, algorithm="confined", out=tmp_path / "run", progress=False)
 
 
+def test_an_lstm_learns_from_series_of_several_stations(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+
+    def region(rows: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        columns = {"load": rng.normal(size=(rows, 5, 2)), "wind": rng.normal(size=(rows, 5, 1))}
+        return columns, columns["load"][:, -1, :1] - columns["wind"][:, -1]
+
+    result = coterie.train(
+        build("lstm", (5, 3), 1, 0),
+        clients={name: region(30) for name in ("north", "east", "south")},
+        test_set=region(50),
+        algorithm="confined",
+        rounds=15,
+        settings={"training.learning_rate": 1.0, "training.evaluate_every": 1},
+        out=tmp_path / "run",
+        progress=False,
+    )
+    losses = [record.test_loss for record in result.records]
+    assert losses[-1] < losses[0]  # type: ignore[operator]
+    assert "squared error" in result.summary.yardstick.name
+
+
 def test_another_order_of_members_is_other_data(tmp_path: Path) -> None:
     data = regions()
     common: dict[str, Any] = {"algorithm": "confined", "out": tmp_path / "run", "progress": False, "resume": True}
@@ -288,3 +320,26 @@ def test_the_example_of_three_companies(tmp_path: Path) -> None:
     assert found
     together, alone = map(float, found.groups())
     assert together > alone + 10
+
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "confined.md").read_text()
+SECTION = DOCUMENT[DOCUMENT.index("## Grids") : DOCUMENT.index("## Settings")]
+
+
+@pytest.mark.parametrize("example", re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL))
+def test_examples_of_the_document_run(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # runs leave a folder
+    exec(compile(example, "docs/confined.md", "exec"), {})  # noqa: S102
+
+
+def test_example_epsilon_counts_all_blocks(tmp_path: Path) -> None:
+    """Replacing an example changes m_v + 1 clipped blocks; the accountant's value is the one of that sensitivity."""
+    noise = ("noise.kind=discrete-gaussian", "noise.multiplier=50.0", "noise.clip_norm=2.2361", "rounds=2")
+    result = play(tmp_path / "run", *GRID, *noise, "aggregation.precision=24")
+    built = build_run(result.summary.config, find_federation(result.summary.config))  # type: ignore[arg-type]
+    found = built.example_epsilon(2)
+    assert found is not None
+    expected = sound_epsilon(built.sigma, 2, 1e-5, honest=built.noise_shares, blocks=5)
+    assert expected <= found < 1.05 * expected
+    without = sound_epsilon(built.sigma, 2, 1e-5, honest=built.noise_shares, blocks=1)
+    assert found > 2 * without

@@ -129,7 +129,7 @@ def _bit_plane_size(length: int) -> int:
 def _join_bit_planes(planes: _Bytes, length: int) -> _Bytes:
     """Return the ``length`` numbers whose binary digits are in ``planes``, least significant first."""
     digits = np.unpackbits(planes, axis=1, bitorder="little")
-    numbers = digits[-1]
+    numbers: _Bytes = digits[-1]
     for digit in digits[-2::-1]:
         numbers += numbers  # doubling by addition is vectorised, a shift of bytes is not
         numbers |= digit

@@ -48,6 +48,27 @@ class SecaggSettings(Settings):
 
 
 @dataclass(frozen=True)
+class ScaleSettings(Settings):
+    """Show how the cost of a session grows with the number of clients: client steps, server, memory and total time.
+
+    First sessions with the same number of neighbours and the same ring: a client's time should stay as it is. Then
+    sessions whose graph is planned for their size: their time should grow as the number of clients. All times are
+    processor times. Each session runs in its own process. With all defaults it takes some minutes.
+    """
+
+    clients: Annotated[
+        tuple[int, ...], Option("Clients of a session at the same degree; may be repeated.", most=MOST_CLIENTS)
+    ] = (500, 1_000, 2_000, 4_000, 8_000)
+    planned: Annotated[
+        tuple[int, ...], Option("Clients of a session with a planned graph; may be repeated.", most=MOST_CLIENTS)
+    ] = (1_000, 10_000)
+    degree: Annotated[int, Option("Neighbours of a client in the first sessions.")] = 24
+    length: Annotated[int, Option("Numbers in the vector of a client.", most=MOST_LENGTH)] = 10_000
+    dropout: Annotated[float, Option("Share of the clients that drop out before they send their vector.")] = 0.1
+    seed: InputSeed = 0
+
+
+@dataclass(frozen=True)
 class TopologiesSettings(Settings):
     """Compare the sparse graph of CCESA with the complete graph, beside what its authors measured.
 

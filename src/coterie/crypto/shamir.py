@@ -94,7 +94,7 @@ def combine_many(points: Sequence[Sequence[int]], shares: Sequence[Sequence[byte
 @lru_cache(maxsize=256)
 def _weights(points: tuple[int, ...]) -> Symbols:
     """Return the Lagrange weights at zero of one set of points."""
-    (weights,) = _weights_of(np.array([points]))
+    weights: Symbols = _weights_of(np.array([points]))[0]
     return weights
 
 

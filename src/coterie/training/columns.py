@@ -205,7 +205,7 @@ class ColumnGroup:
         self,
         model: nn.Module,
         columns: Mapping[str, Any],
-        targets: Any,  # noqa: ANN401 - an array or a tensor
+        labels: Any,  # noqa: ANN401 - an array or a tensor
         *,
         addition: VerticalSum | None = None,
         loss: Loss | None = None,
@@ -215,16 +215,16 @@ class ColumnGroup:
         Args:
             model: its input is the members' columns side by side, in the order of ``columns``.
             columns: for each member by name, an array: examples x columns, or examples x time x columns.
-            targets: a label for each example, or a row of numbers for each.
+            labels: a label for each example, or a row of numbers to predict for each.
             addition: how the members add; by default a secure sum.
             loss: from outputs and targets to one number for each example; by default cross entropy for labels and the
                 squared error for numbers.
 
         """
         arrays = {name: np.asarray(array, np.float32) for name, array in columns.items()}
-        wanted = np.asarray(targets)
-        labels = wanted.dtype.kind in "biu"
-        wanted = wanted.astype(np.int64) if labels else wanted.astype(np.float32)
+        wanted = np.asarray(labels)
+        whole = wanted.dtype.kind in "biu"
+        wanted = wanted.astype(np.int64 if whole else np.float32)
         check_columns("the group", arrays, wanted)
         ends = (0, *np.cumsum([array.shape[-1] for array in arrays.values()]).tolist())
         leading = next(iter(arrays.values())).shape[:-1]
@@ -234,7 +234,7 @@ class ColumnGroup:
         self._x = [torch.from_numpy(np.ascontiguousarray(array)) for array in arrays.values()]
         self._y = torch.from_numpy(np.ascontiguousarray(wanted))
         self._rows = np.arange(len(wanted))
-        problem = Problem(model, ArrayData(self._rows, wanted), loss or (cross_entropy if labels else squared_error))
+        problem = Problem(model, ArrayData(self._rows, wanted), loss or (cross_entropy if whole else squared_error))
         addition = addition or VerticalSum(len(arrays))
         self._model = SplitModel(copy.deepcopy(model), problem.losses, self.split, addition, KnownSums())
 

@@ -86,12 +86,12 @@ def report(settings: ConfinedSettings, outcomes: Sequence[Learnt]) -> Findings:
 
 def _explain(settings: ConfinedSettings, outcomes: Sequence[Learnt]) -> str:
     """Explain the columns that there are."""
-    parts = [_EXPLANATION]
+    parts = [_EXPLANATION] if _shows_learning(settings) else []
     parts += [_COSTS] if settings.growth else []
     parts += [_LOSSES] if settings.fairness or any(outcome.last("loss_spread").size for outcome in outcomes) else []
     parts += [_NOISE] if any(outcome.each("example_epsilon").size for outcome in outcomes) else []
     parts += [_VICTIMS] if any(outcome.last("victims").size for outcome in outcomes) else []
-    return "".join(parts)
+    return "".join(parts).strip()
 
 
 def _figures(
@@ -117,12 +117,12 @@ def _headlines(settings: ConfinedSettings, claims: Sequence[Claim], outcomes: Se
     yield from decided(claims, min(len(outcome.trials) for outcome in outcomes))
     if not claims:
         yield "No claim is judged at this size."
-    noisy = [outcome for outcome in outcomes if outcome.each("example_epsilon").size]
-    for outcome in noisy:
+    noisy = {outcome.table: outcome for outcome in reversed(outcomes) if outcome.each("example_epsilon").size}
+    for outcome in reversed(noisy.values()):
         yield (
             f"{outcome.table}, {outcome.row}: {outcome.last('score').mean():.1%} accuracy with an epsilon of "
-            f"{outcome.each('example_epsilon').mean():,.3g} for one example; the paper's Theorem 1 claims "
-            f"{outcome.each('claimed').mean():.3g}."
+            f"{_epsilon(outcome.each('example_epsilon'))} for one example; the paper's Theorem 1 claims "
+            f"{_epsilon(outcome.each('claimed'))}."
         )
     largest = max(outcomes, key=lambda outcome: outcome.findings[0].participants)
     peaks = [peak for outcome in outcomes for peak in outcome.each("peak_bytes")]
@@ -138,7 +138,7 @@ def _table(settings: ConfinedSettings, name: str, outcomes: Sequence[Learnt]) ->
     errors = next(table.squared_error for table in settings.tables if table.name == name)
     columns: dict[str, list[str]] = {"": [outcome.row for outcome in outcomes]}
     unit = "" if errors else ", %"
-    if settings.claims or not settings.growth:
+    if _shows_learning(settings):
         columns.update(_learnt(settings, name, outcomes, unit))
     columns["refused"] = [_mean(outcome.each("refused"), "{:.1%}") for outcome in outcomes]
     columns["paper's epsilon"] = [
@@ -151,7 +151,7 @@ def _table(settings: ConfinedSettings, name: str, outcomes: Sequence[Learnt]) ->
         ("claimed epsilon, not sound", "claimed"),
         ("by Corollary 1, not sound", "corollary"),
     ):
-        columns[heading] = [_mean(outcome.each(field), "{:.3g}") for outcome in outcomes]
+        columns[heading] = [_epsilon(outcome.each(field)) for outcome in outcomes]
     columns["chosen"] = [_chosen(outcome) for outcome in outcomes]
     for heading, field, form in (
         ("victim in sums", "victim_sums", "{:.1%}"),
@@ -172,6 +172,11 @@ def _table(settings: ConfinedSettings, name: str, outcomes: Sequence[Learnt]) ->
     learnt = "; ".join(f"{rule} {value:.4g}" for rule, value in rules.items())
     note = f"Rules that learn nothing have a mean squared error of: {learnt}." if rules else ""
     return Table(name, list(columns), list(zip(*columns.values(), strict=True)), note).without_empty_columns()
+
+
+def _shows_learning(settings: ConfinedSettings) -> bool:
+    """Tell whether the report is about what is learnt; a size for costs that judges nothing is not."""
+    return bool(settings.claims) or not settings.growth
 
 
 def _learnt(
@@ -220,6 +225,12 @@ def _spread(values: Reals, errors: bool) -> str:
 
 def _mean(values: Reals, form: str) -> str:
     return form.format(values.mean()) if values.size else ""
+
+
+def _epsilon(values: Reals) -> str:
+    """Write the mean with three digits, without an exponent."""
+    mean = values.mean() if values.size else 0.0
+    return _mean(values, "{:.3g}" if mean < 1000 else "{:,.0f}")
 
 
 def _memory(peaks: Reals) -> str:

@@ -100,8 +100,10 @@ class ConfinedSettings(Experiment[list[Learnt]], frozen=True, kw_only=True):
 
     @property
     def spreads(self) -> dict[str, tuple[float, float]]:
-        """The least and the largest lambda of each row, where rows differ in it."""
+        """The least and the largest lambda of each row, where every row has its own."""
         found = {row.name: row.settings for row in self.rows if "spread" in row.settings}
+        if len(found) < len(self.rows):
+            return {}
         return {
             name: (settings["spread"], settings.get("most", settings["spread"])) for name, settings in found.items()
         }

@@ -112,7 +112,9 @@ class ConfinedSettings(Section):
             yield "most", f"must not be below spread, {self.spread}"
 
     def mean_lambda(self, participants: Collection[str]) -> float:
-        """Return E[lambda] over these participants."""
+        """Return E[lambda] over these participants, or over the members of all groups if these have their own."""
+        if self.grid.spreads:
+            return sum(self.grid.spreads) / len(self.grid.spreads)
         common = (self.spread + self.most) / 2 if self.most else self.spread
         return sum(self.lambdas.get(name, common) for name in participants) / len(participants)
 
@@ -266,7 +268,7 @@ class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
         found |= {"refused": float(strategy.refused), "stale": float(len(descent.excluded))}
         if self.context.settings.late_bound or descent.late.refused:
             late = {"late": descent.late.summed, "oldest": descent.late.oldest, "late_refused": descent.late.refused}
-            found |= {column: float(count) for column, count in late.items()}
+            found |= {column: float(number) for column, number in late.items()}
         victims = [participants.quality(scores[name]) for name in self.context.victims if name in scores]
         found |= {"victims": float(np.mean(victims))} if victims else {}
         return found | self._claimed(sigma)
@@ -277,7 +279,8 @@ class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
         if not iterations:
             return {}
         clients = context.curriculum.clients
-        theorem = Theorem1(len(clients), context.settings.mean_lambda(clients), sigma, iterations)
+        everybody = len(clients) * context.settings.grid.members
+        theorem = Theorem1(everybody, context.settings.mean_lambda(clients), sigma, iterations)
         corollary = replace(theorem, fraction=min(1.0, context.cohort / len(clients)))
         delta = context.noise.delta
         found = {"theorem_epsilon": theorem.printed(delta), "claimed_epsilon": corollary.printed(delta)}
@@ -288,7 +291,7 @@ class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
         """Say what is sent."""
         settings = cls.own(config)
         way = "additive sharing" if settings.addition == "additive" else super().introduction(config, promise)
-        return f"confined descent{confined_grid.introduce(settings.grid)}, in which sums of gradients are sent; {way}"
+        return f"confined descent, in which sums of gradients are sent; {confined_grid.introduce(settings.grid)}{way}"
 
     @classmethod
     def words(cls, summary: Summary) -> Iterator[tuple[str, str]]:

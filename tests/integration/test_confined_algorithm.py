@@ -100,8 +100,9 @@ def test_late_gradients_are_summed_up_to_the_bound_and_refused_beyond(tmp_path: 
     assert late["some"]["oldest"] == 1
     assert late["all"]["late_refused"] == late["none"]["late"] == 0
     assert (late["none"]["late_refused"] or 0) > (late["some"]["late_refused"] or 0) > 0
-    assert "without a bound and at most" in said(tmp_path / "all")
-    assert "up to confined.late_bound = 1 and at most 1 iteration old" in said(tmp_path / "some")
+    assert "Gradients of older iterates, of any age: " in said(tmp_path / "all")
+    assert "up to confined.late_bound = 1 old: " in said(tmp_path / "some")
+    assert "were summed, the oldest after 1 iteration, and " in said(tmp_path / "some")
     # A late participant whose gradient is ready answers in time, so more contributions get through.
     assert unbounded.summary.aggregated > refused.summary.aggregated
     # Only whole circles are summed, with gradients of older iterates as with others.

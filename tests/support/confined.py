@@ -71,22 +71,23 @@ class World:
         confined: Confinement | None = None,
         grid: FakeGrid | None = None,
         *,
+        strategy: FedAvg | None = None,
         evaluates: bool = False,
         anchor: NDArray[Any] = ANCHOR,
         **settings: Any,  # noqa: ANN401
     ) -> PrivateStrategy:
         """Run so many rounds in all, and note the public model after each."""
-        wrapped = FedAvg(fraction_evaluate=1.0 if evaluates else 0.0)
+        wrapped = strategy or FedAvg(fraction_evaluate=1.0 if evaluates else 0.0)
         metrics = {"evaluate_metrics": {"train_loss": (0, 100)}} if evaluates else {}
         given: dict[str, Any] = {"deadline": 2, "most_examples": 1, "clip": 4.0, **metrics, **settings}
-        strategy = PrivateStrategy(wrapped, confined=confined or Confinement(), **given)
+        private = PrivateStrategy(wrapped, confined=confined or Confinement(), **given)
 
         def note(server_round: int, arrays: ArrayRecord) -> None:
             del self.models[server_round:]
             self.models.append(arrays["w"].numpy().copy())
 
-        strategy.start(grid or self.grid(), ArrayRecord({"w": Array(anchor.copy())}), rounds, evaluate_fn=note)
-        return strategy
+        private.start(grid or self.grid(), ArrayRecord({"w": Array(anchor.copy())}), rounds, evaluate_fn=note)
+        return private
 
 
 def folders(home: Path) -> list[Path]:

@@ -35,8 +35,6 @@ class Adversary:
 class Attack(Protocol):
     """A frozen dataclass of an attack's settings."""
 
-    name: ClassVar[str]
-    """As on the command line."""
     title: ClassVar[str]
 
     @property
@@ -62,10 +60,10 @@ def run_attack(attack: Attack, watch: OnProgress) -> Findings:
     return report(measured)
 
 
-def make_record(attack: Attack, findings: Findings) -> dict[str, Any]:
-    """Return everything for a program, in the order in which a person reads it."""
+def make_record(name: str, attack: Attack, findings: Findings) -> dict[str, Any]:
+    """Return everything for JSON, in the order in which a person reads it; ``name`` is the one on the command line."""
     return {
-        "attack": attack.name,
+        "attack": name,
         "threat_model": asdict(attack.threat),
         "settings": {name: value for name, value in vars(attack).items() if not name.startswith("_")},
         "setting": findings.about,

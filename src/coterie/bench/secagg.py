@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
-from time import perf_counter, thread_time
+from time import perf_counter, process_time, thread_time
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from coterie.rounds import one_off
 from coterie.secagg.rules import graph_seed
 from coterie.secagg.server import Aggregate, Step
 from coterie.transports.faults import Direction, Fault, FaultKind, Faults
-from coterie.transports.memory import AnswerCount, Carrier, OnAnswer, Session
+from coterie.transports.memory import AnswerCount, Carrier, OnAnswer, Session, SessionReport
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,22 @@ class Measurement:
     keystream_ratio: float
 
 
-def measure(workload: Workload, workers: int, observe: OnAnswer | None = None) -> Measurement:
-    """Run and time one session; a result that is not exactly right raises :class:`RoundAborted`."""
+@dataclass(frozen=True)
+class SessionRun:
+    """One session that was played: its report, and what it took without the making of inputs."""
+
+    report: SessionReport
+    client_s: Mapping[Step, float]
+    """The median processor time of a client in each step."""
+    making_s: float
+    """The processor time of making all inputs."""
+    process_s: float
+    """The processor time of this process for all the rest: clients, server and carrier."""
+    peak_rss_bytes: int
+
+
+def run_session(workload: Workload, workers: int, observe: OnAnswer | None = None) -> SessionRun:
+    """Run one session; a result that is not exactly right raises :class:`RoundAborted`."""
     if workers < 1:
         raise ConfigError(f"a session needs at least 1 worker, not {workers}")
     terms = workload.terms
@@ -88,14 +102,22 @@ def measure(workload: Workload, workers: int, observe: OnAnswer | None = None) -
     vanish = Fault(FaultKind.DROP, Step.MASK, workload.vanishing, direction=Direction.DOWN)
     carrier = Carrier(Faults(rules=(vanish,)), workers, AnswerCount(observe) if observe else None)
     session = Session(terms, one_off(terms, inputs, identities=workload.identities), carrier)
+    began = process_time()
     aggregate = session.run()
+    process_s = process_time() - began
     peak = peak_rss_bytes()
     _check(workload, aggregate)
-
-    report = session.report
+    report, making_s = session.report, sum(inputs.making_seconds)
     client_s = {step: report.steps[step].median_client_seconds for step in report.steps}
     client_s[Step.MASK] -= statistics.median(inputs.making_seconds)
-    work_s = sum(sum(report.steps[step].client_seconds) for step in report.steps) - sum(inputs.making_seconds)
+    return SessionRun(report, client_s, making_s, process_s - making_s, peak)
+
+
+def measure(workload: Workload, workers: int, observe: OnAnswer | None = None) -> Measurement:
+    """Run and time one session; a result that is not exactly right raises :class:`RoundAborted`."""
+    played = run_session(workload, workers, observe)
+    terms, report, client_s = workload.terms, played.report, played.client_s
+    work_s = sum(sum(report.steps[step].client_seconds) for step in report.steps) - played.making_s
     vector_bytes = int(statistics.median(report.steps[Step.MASK].upload_bytes))
     graph = terms.graph(graph_seed(terms, ()))
     degree = statistics.mean(graph.degree(client) for client in range(workload.clients))
@@ -106,7 +128,7 @@ def measure(workload: Workload, workers: int, observe: OnAnswer | None = None) -
             session_ms=1e3 * (report.server_seconds + work_s),
             upload_bytes=report.upload_bytes,
             masked_vector_bytes=vector_bytes,
-            peak_rss_bytes=peak,
+            peak_rss_bytes=played.peak_rss_bytes,
         ),
         download_bytes=report.download_bytes,
         bits=terms.bits,

@@ -77,22 +77,14 @@ def _printed(threshold: int, advertise: int, share: int, mask: int, reveal: int,
     return Times(threshold, {"advertise": advertise, "share": share, "mask": mask, "reveal": reveal}, server)
 
 
-#: Choi et al. 2020, Table 5.1, by (clients, q_total).
-PAPER_SA = {
-    (100, 0.0): _printed(51, 6, 3572, 3537, 88, 13),
-    (100, 0.1): _printed(51, 6, 3540, 3365, 80, 9847),
-    (300, 0.0): _printed(151, 6, 11044, 10867, 269, 82),
-    (300, 0.1): _printed(151, 6, 10502, 10453, 255, 72847),
-    (500, 0.0): _printed(251, 6, 19097, 18196, 449, 198),
-    (500, 0.1): _printed(251, 6, 18107, 17315, 432, 329645),
-}
-PAPER_CCESA = {
-    (100, 0.0): _printed(43, 6, 2216, 2171, 56, 16),
-    (100, 0.1): _printed(51, 6, 2715, 2648, 66, 8067),
-    (300, 0.0): _printed(83, 6, 4435, 4354, 110, 54),
-    (300, 0.1): _printed(98, 6, 5382, 5300, 113, 37082),
-    (500, 0.0): _printed(112, 6, 5954, 5846, 145, 132),
-    (500, 0.1): _printed(133, 6, 7634, 7403, 184, 141511),
+#: Choi et al. 2020, Table 5.1: SA and CCESA, by (clients, q_total).
+PAPER = {
+    (100, 0.0): (_printed(51, 6, 3572, 3537, 88, 13), _printed(43, 6, 2216, 2171, 56, 16)),
+    (100, 0.1): (_printed(51, 6, 3540, 3365, 80, 9847), _printed(51, 6, 2715, 2648, 66, 8067)),
+    (300, 0.0): (_printed(151, 6, 11044, 10867, 269, 82), _printed(83, 6, 4435, 4354, 110, 54)),
+    (300, 0.1): (_printed(151, 6, 10502, 10453, 255, 72847), _printed(98, 6, 5382, 5300, 113, 37082)),
+    (500, 0.0): (_printed(251, 6, 19097, 18196, 449, 198), _printed(112, 6, 5954, 5846, 145, 132)),
+    (500, 0.1): (_printed(251, 6, 18107, 17315, 432, 329645), _printed(133, 6, 7634, 7403, 184, 141511)),
 }
 
 
@@ -142,14 +134,15 @@ def compare(
                 session.result()
         finally:
             turns.stop()
+    paper_sa, paper_ccesa = PAPER.get((clients, dropout), (None, None))
     return Comparison(
         clients=clients,
         dropout=dropout,
         probability=rule.connection_probability,
         sa=sa.result(),
         ccesa=ccesa.result(),
-        paper_sa=PAPER_SA.get((clients, dropout)),
-        paper_ccesa=PAPER_CCESA.get((clients, dropout)),
+        paper_sa=paper_sa,
+        paper_ccesa=paper_ccesa,
     )
 
 

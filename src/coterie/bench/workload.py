@@ -111,6 +111,9 @@ class Workload:
     threshold: int
     precision: int = SecaggSettings.precision
     seed: int = 0
+    room: int = 0
+    """The ring has room for a sum of so many clients, if that is more than there are. Sessions of several sizes can so
+    have the same ring: elements of more than 32 bits take twice the keystream."""
     active: bool = False
     """Whether the session is played against an active server, for as many colluders as the threshold allows."""
 
@@ -140,13 +143,13 @@ class Workload:
             threshold,
             settings.precision,
             settings.seed,
-            settings.active,
+            active=settings.active,
         )
 
     @property
     def quantizer(self) -> Quantizer:
         """The encoding of the vectors."""
-        return Quantizer(CLIP, self.precision, self.clients, MAX_WEIGHT)
+        return Quantizer(CLIP, self.precision, max(self.clients, self.room), MAX_WEIGHT)
 
     @cached_property
     def terms(self) -> Terms:

@@ -8,11 +8,11 @@ from coterie.bench.settings import SecaggSettings, TopologiesSettings
 from coterie.cli.bench_audit import audit, ledger
 from coterie.cli.bench_confined import confined
 from coterie.cli.bench_flower import flower
+from coterie.cli.bench_scale import scale
 from coterie.cli.bench_training import training
 from coterie.cli.bench_two_trips import two_trips
-from coterie.cli.common import new_console, print_json, progress_bars
+from coterie.cli.common import AsJson, new_console, print_json, progress_bars
 from coterie.cli.derive import ListingCommand, with_options
-from coterie.cli.options import AsJson
 from coterie.reports.words import count, duration, size
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ app.command()(flower)
 app.command()(audit)
 app.command()(ledger)
 app.command("two-trips")(two_trips)
+app.command()(scale)
 
 
 @app.command(cls=ListingCommand)

@@ -6,9 +6,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from coterie.bench.settings import TrainingSettings
-from coterie.cli.common import new_console, print_json, progress_bars, train_extra
+from coterie.cli.common import AsJson, new_console, print_json, progress_bars, train_extra
 from coterie.cli.derive import with_options
-from coterie.cli.options import AsJson
 from coterie.host import cores
 from coterie.reports.words import count, duration, size
 

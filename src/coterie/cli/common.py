@@ -3,7 +3,7 @@
 import json
 from contextlib import contextmanager
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console
     from rich.progress import Progress
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
 
 
 class ExitStatus(IntEnum):

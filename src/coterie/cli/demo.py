@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from coterie.cli.common import AsJson
 from coterie.reports.words import count, duration, size
 from coterie.settings import MOST_CLIENTS, MOST_LENGTH, MOST_SEED
 
@@ -47,7 +48,7 @@ def demo(
         int, typer.Option(help="Chooses inputs and dropouts; secrets are always fresh.", max=MOST_SEED)
     ] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the picture and the report.")] = Path("coterie-demo"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON and nothing else.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run a real secure aggregation: clients drop out, the sum is exact, and no vector is revealed.
 

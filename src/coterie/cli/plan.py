@@ -5,6 +5,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
+from coterie.cli.common import AsJson
 from coterie.cli.plan_population import show_population
 from coterie.cli.plan_session import show_session
 
@@ -125,7 +126,7 @@ def plan(
         Path | None,
         typer.Option(help="Draw the clients aggregated against T into this PNG file.", rich_help_panel=ROUNDS),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON and nothing else.")] = False,
+    as_json: AsJson = False,
     dropout: Annotated[str | None, typer.Option(hidden=True)] = None,
     survival: Annotated[float | None, typer.Option(hidden=True)] = None,
 ) -> None:

@@ -83,7 +83,7 @@ def _show_choices(plan: "PopulationPlan", console: "Console") -> None:
             f"clients in a round on average. The rule: {RULE}.{of_those} See --privacy {best.privacy}."
         )
         if best.convergence < _MUCH and not plan.over_select:
-            console.print(_advice(best, plan))
+            console.print(_advice(best))
     else:
         console.print(f"[yellow]No T is recommended.[/] The rule: {RULE}. {_reason(plan)}")
     if similar:
@@ -150,7 +150,7 @@ def _settings(plan: "PopulationPlan", best: "TradeOff") -> "Iterator[str]":
         yield f"aggregation.collusion = {share_of(part_of(plan.collusion, plan.population), plan.population)}"
 
 
-def _advice(best: "TradeOff", plan: "PopulationPlan") -> str:
+def _advice(best: "TradeOff") -> str:
     """Say why so few clients are aggregated, and what would help."""
     whole = 1 / best.over_selection
     if whole < _MUCH:
@@ -171,9 +171,7 @@ def _reason(plan: "PopulationPlan") -> str:
             "colluders, or, where circles are drawn at random, fewer --privacy-bits."
         )
     best = max((row for row in rows if row.protects), key=lambda row: row.aggregated)
-    return (
-        f"The best, T = {best.privacy}, aggregates {_number(best.aggregated)} of {plan.cohort:,}. {_advice(best, plan)}"
-    )
+    return f"The best, T = {best.privacy}, aggregates {_number(best.aggregated)} of {plan.cohort:,}. {_advice(best)}"
 
 
 def _table(choices: "Sequence[Choice]", plan: "PopulationPlan", *, wide: bool) -> "Table":

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coterie.cli.common import new_console, print_json
-from coterie.cli.options import AsJson
+from coterie.cli.common import AsJson, new_console, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console

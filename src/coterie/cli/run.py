@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coterie.cli.common import print_json, train_extra
-from coterie.cli.options import AsJson
+from coterie.cli.common import AsJson, print_json, train_extra
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

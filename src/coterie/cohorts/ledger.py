@@ -16,9 +16,9 @@ instead of refused. A second sum over the same clients adds nothing to the row s
 over other clients would be another row, and is a conflict.
 
 A ledger is opened from its last checkpoint (:mod:`coterie.cohorts.ledger_state`), so opening takes time in proportion
-to the number of clients and not to the length of the history. Entries before the checkpoint are then taken as the
-checkpoint sums them up. :meth:`Ledger.verify`, :meth:`Ledger.entries` and :meth:`Ledger.read`, which an audit uses,
-check everything from the first entry on, and every checkpoint.
+to the number of clients, and hardly depends on the length of the history. Entries before the checkpoint are not read.
+:meth:`Ledger.verify`, :meth:`Ledger.entries` and :meth:`Ledger.read`, which an audit uses, check everything from the
+first entry on, and every checkpoint.
 """
 
 import operator
@@ -258,10 +258,10 @@ class Ledger:
     def _catch_up(self, connection: Connection) -> LedgerState:
         """Apply the entries recorded since this ledger was last read; at first, since its last checkpoint."""
         if self._state is None:
-            self._state = LedgerState()
-            if found := self._store.checkpoint(connection):
-                self._state = LedgerState.restore(*found, partial(self._store.read_checkpoint, connection))
-                self._unchecked = self._state.head.sequence
+            found = self._store.checkpoint(connection)
+            read = partial(self._store.read_checkpoint, connection)
+            self._state = LedgerState.restore(*found, read) if found else LedgerState()
+            self._unchecked = self._state.head.sequence
         for head, entry in self._store.walk(connection, self._state.head):
             self._state.apply(head, entry)
         return self._state

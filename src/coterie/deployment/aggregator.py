@@ -36,6 +36,8 @@ from coterie.secagg.protocols import SessionProtocol, choose_protocol
 from coterie.secagg.server import Aggregate, Step
 from coterie.secagg.terms import ThreatMode, default_colluders
 
+SHOW = "show"
+"""The group of messages that only show models."""
 MUCH_CLIPPED = 0.01
 _MOST_NAMED = 5  # arrays that were clipped
 _MOST_ALIKE = 3  # lines of a log that say the same of different clients, before they are counted
@@ -120,6 +122,25 @@ class Aggregator:
         if result.value is not None:
             _warn_of_clipping(result.value.clipped)
         return result.value
+
+    def show(self, assignment: Assignment, seconds: float) -> None:
+        """Show the models of a confined descent to the nodes that are connected; nothing comes back."""
+        present = self._present()
+        if assignment.complete is not None:
+            assignment = assignment.complete(present)
+        nodes = {self._enrolment.node(client): client for client in present}
+        trip = Trip(
+            assignment.function,
+            SHOW,
+            dict.fromkeys(nodes, b""),
+            seconds,
+            about=f"{_label(assignment, assignment.round)}: {SHOW}",
+            records=assignment.records,
+            shows=True,
+        )
+        missed = {nodes[reply.node]: reply.reason for reply in self._carrier.send(trip) if reply.reason}
+        for line in grouped(missed):
+            LOGGER.warning("did not judge the last model: %s", line)
 
     def log_outlook(self, sizes: Sequence[int]) -> None:
         """Log how many nodes may leave a round of such circles, unless the last line said the same."""

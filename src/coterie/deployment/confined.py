@@ -104,12 +104,12 @@ class ConfinedNode:
             if not trains:
                 return own.at_rest()
             own.check_task(kept, task_name(function))
-            own.follow()
+            reply = own.follow()
             with regarding(Reason.SETTINGS):
                 file.write(msgspec.msgpack.encode(own.kept(task_name(function))))
             if kept is None:
                 self._forget()
-        return own.contribution(shown.models[-1])
+        return own.contribution(reply, shown.models[-1])
 
     def _start(self, anchor: Arrays) -> Mapping[str, FloatArray]:
         """Return the private start around a model."""
@@ -184,20 +184,33 @@ class _Judging:
         """Return the reply of the app's function to the node's own model, where it is."""
         return self._at(self._own)
 
-    def follow(self) -> None:
-        """Judge every model that was not judged before; the app's function then has run on the node's own model."""
+    def follow(self) -> AppReply:
+        """Judge every model that was not judged before; return the reply of the app's function to the node's own."""
         for number, model in enumerate(self._shown.models, self._shown.first):
             if number < self._judged:
                 continue
             if number == 0:
                 self._own = self._start(model)
                 LOGGER.info("%s: begins a descent at a private start", self._name)
+                self._check_repeatable()
             else:
                 self._judge(model, number)
             self._seen, self._judged = model, number + 1
         self._link = self._links[-1]
-        if self._reply is None:
-            self._reply = self._at(self._own)
+        return self._reply or self._at(self._own)
+
+    def _check_repeatable(self) -> None:
+        """Warn if the app's function gives two answers to one model: the loss check would judge noise."""
+        if self._confinement.threshold is None:
+            return
+        first, (second, _) = self._at(self._own), self._run_on(self._own)
+        alike = [_equal(first.arrays[name], second.arrays[name]) for name in self._own]
+        if not all(alike) or not _equal(self._loss(first), self._loss(second)):
+            words = (
+                "%s: the app's function gives different answers to one model, so moves are judged by chance: let it "
+                "take one step on all examples, without dropout"
+            )
+            LOGGER.warning(words, self._name)
 
     def _judge(self, model: Arrays, number: int) -> None:
         moved = {
@@ -238,11 +251,8 @@ class _Judging:
         seen, own = pack_arrays(self._seen), pack_arrays(self._own)
         return OwnModel(self._shown.descent, task, self._judged, self._link, self._refused, seen, own)
 
-    def contribution(self, public: Arrays) -> AppReply:
-        """Return the reply at the node's own model, with arrays as if the app had moved the public model."""
-        reply = self._reply
-        if reply is None:
-            raise ConfigError("the app's function did not run")
+    def contribution(self, reply: AppReply, public: Arrays) -> AppReply:
+        """Return the reply to the node's own model, with arrays as if the app had moved the public model."""
         changes = [self._change(name, reply.arrays[name]) for name in public]
         tau = self._confinement.tau
         if tau is not None and self._refused >= tau:
@@ -302,6 +312,10 @@ def _check_models(models: Sequence[Arrays]) -> None:
             raise PeerProtocolError(SERVER, "showed models with different arrays in one descent")
         if not all(np.isfinite(array).all() for array in model.values()):
             raise PeerProtocolError(SERVER, "showed a model with NaN or infinite entries")
+
+
+def _equal(one: NDArray[Any] | float, other: NDArray[Any] | float) -> bool:
+    return np.array_equal(np.asarray(one, np.float64), np.asarray(other, np.float64), equal_nan=True)
 
 
 def _kinds(model: Arrays) -> list[tuple[str, tuple[int, ...], np.dtype[Any]]]:

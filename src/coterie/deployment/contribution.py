@@ -67,6 +67,19 @@ class NodeContribution:
         LOGGER.info("%s: its reply leaves masked, together with %s others", self._settings.name, others)
         return vector
 
+    def follow(self) -> None:
+        """Judge the models of a confined descent and contribute nothing; a node that never contributed does neither."""
+        memory, request = self._memory, self._request
+        kept = memory.fixed(task_name(request.task.function))
+        with regarding(Reason.FORM):
+            if not isinstance(self._form.recipe, ConfinedRecipe):
+                raise PeerProtocolError(SERVER, "showed a model outside a session, and this node has none of its own")
+        if kept is not None:
+            with regarding(Reason.CONFIGURATION):
+                check_unchanged(kept, configured(request.configuration(self._form.recipe.varying)))
+            with regarding(Reason.APP):
+                self._reply(request.arrays())
+
     def _own_weight(self, kept: bytes | None) -> int | None:
         """Return the weight that the operator set, if any; it must be the one that was used before."""
         if self._settings.weight is None:
@@ -94,9 +107,10 @@ class NodeContribution:
         recipe = self._form.recipe
         if not isinstance(recipe, ConfinedRecipe):
             return self._run(received)
+        with regarding(Reason.FORM):
+            shown = self._request.displacement()
         node = ConfinedNode(self._settings.folder, recipe.confinement, self._settings.name)
-        request = self._request
-        return node.reply(request.displacement(), request.task.function, lambda model: self._run(received, model))
+        return node.reply(shown, self._request.task.function, lambda model: self._run(received, model))
 
     def _run(self, received: Arrays, model: Arrays | None = None) -> AppReply:
         reply = self._request.run_app(model)

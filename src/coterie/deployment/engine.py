@@ -84,6 +84,8 @@ class Trip:
     """In a hello: whether nodes are asked for prekeys, too."""
     renew: bool = False
     """In a hello: whether nodes are asked to erase their earlier prekeys and make new ones."""
+    shows: bool = False
+    """Whether nodes are only shown models of a confined descent, outside a session and without a reply."""
     rosters: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
     """Rosters that a node has not seen."""
     vouchers: bytes = b""

@@ -83,6 +83,16 @@ class Responder:
                 error.about = error.about or Reason.SETTINGS
                 raise
 
+    def follow(self, request: NodeRequest) -> bytes:
+        """Judge the models that a request shows, outside a session; the answer is empty, whatever is decided."""
+        node = self._node
+        with regarding(Reason.SESSION), node.memory() as file:
+            memory = file.of(node.client)
+            with regarding(Reason.FORM):
+                form = _form(memory, request.task.function)
+            NodeContribution(node.settings, memory, form, request, self._rounding).follow()
+        return b""
+
     def _answer(self, request: NodeRequest) -> bytes:
         node = self._node
         until = useful_until(request.created_at, request.ttl)

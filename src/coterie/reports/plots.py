@@ -113,7 +113,8 @@ def draw_heights(
 
     levels, norm = geomspace(*span, 24), LogNorm(*span)
     filled = axes.contourf(xs, ys, heights, levels=levels, norm=norm, cmap="Blues", alpha=0.75)
-    bar = axes.figure.colorbar(filled, ax=axes, fraction=0.045, pad=0.02, format="%.2g")
+    bar = axes.figure.colorbar(filled, ax=axes, fraction=0.045, pad=0.02)
+    bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 10 else f"{value:.2g}")
     bar.ax.set_title("loss", loc="left", fontsize=9, color=QUIET)
 
 

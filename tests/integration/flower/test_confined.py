@@ -62,7 +62,7 @@ def test_node_killed_catches_up(federation: HookedFederation, tmp_path: Path) ->
     run = federation.run(hooked_app(tmp_path), rounds=4, deadline=DEADLINE, confined=True)
     first.reached(LONGEST)
     before = start(federation, 0)
-    hold = federation.hold("node-0", "mask", "after")
+    hold = federation.hold("node-0", "contribute", "after")
     first.release()
     hold.reached(LONGEST)
     federation.nodes["node-0"].kill()
@@ -75,7 +75,7 @@ def test_node_killed_catches_up(federation: HookedFederation, tmp_path: Path) ->
     rows = [len(noted["clients"]) for noted in federation.rounds() if noted["outcome"]]
     assert rows == [4, 2, 2, 4], "the circle of the node sat out twice"
     assert start(federation, 0) == pytest.approx(before, abs=1e-6)
-    check_descent(federation, judged=4)
+    check_descent(federation, judged=5)
 
 
 def test_server_killed_goes_on_with_its_descent(federation: HookedFederation, tmp_path: Path) -> None:
@@ -84,15 +84,15 @@ def test_server_killed_goes_on_with_its_descent(federation: HookedFederation, tm
     run = federation.run(app, rounds=3, deadline=DEADLINE, confined=True)
     first.reached(LONGEST)
     before = [start(federation, number) for number in range(NODES)]
-    masking = federation.hold("server", "mask", "after")
+    contributing = federation.hold("server", "contribute", "after")
     first.release()
-    server = masking.reached(LONGEST)
+    server = contributing.reached(LONGEST)
     os.kill(server, signal.SIGKILL)
     run.kill()
-    masking.release()
+    contributing.release()
     run = federation.run(app, rounds=3, deadline=DEADLINE, confined=True)
     federation.finish(run, LONGEST)
     assert "it goes on after round 1" in run.log
     assert [start(federation, number) for number in range(NODES)] == [pytest.approx(one, abs=1e-6) for one in before]
-    check_descent(federation, judged=3)
+    check_descent(federation, judged=4)
     assert not list(federation.server.glob("*.descent"))

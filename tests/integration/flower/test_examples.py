@@ -78,7 +78,7 @@ def test_confined_nodes_in_simulation(tmp_path: Path) -> None:
         folders = sorted((federation.folder / "coterie" / "nodes").iterdir())
         models = [own_model(folder) for folder in folders]
         assert len({model["0.weight"].tobytes() for model in models}) == 6, "nodes have the same model"
-        assert {own_place(folder).judged for folder in folders} == {10}
+        assert {own_place(folder).judged for folder in folders} == {11}
 
 
 @pytest.mark.slow

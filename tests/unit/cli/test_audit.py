@@ -657,7 +657,7 @@ def test_few_or_many_witnesses(tmp_path: Path) -> None:
     log = tmp_path / "log.npy"
     assert sum(entry["witness"] is not None for entry in findings(log)["exposed"]) == 14
     assert sum(entry["witness"] is not None for entry in findings(log, "--witnesses", "3")["exposed"]) == 3
-    assert "... and 4 more, which --json lists" in run(log).stdout
+    assert "... and 4 more; --exposed FILE writes all of them" in run(log).stdout
     assert run(log).stdout.count("'s update") == 10
     assert run(log, "--witnesses", "12").stdout.count("'s update") == 12
     few = run(log, "--witnesses", "2").stdout

@@ -15,6 +15,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from numpy.typing import NDArray
 
 from coterie.deployment.array_bytes import pack_arrays, unpack_arrays
+from coterie.deployment.checkpoint import CheckpointFile
 from coterie.deployment.confined import ConfinedNode, _normals, own_model
 from coterie.deployment.confinement import Confinement
 from coterie.deployment.descent import Descent
@@ -295,9 +296,19 @@ def test_a_chain_that_was_damaged_is_named(tmp_path: Path) -> None:
     (tmp_path / "chain" / "model-0").unlink()
     with pytest.raises(ConfigError, match="model-0 is missing"):
         descent.show({"w": np.full(2, 1.0)}, ["ann"])
-    (tmp_path / "chain" / "chain").write_bytes(b"nothing")
-    with pytest.raises(ConfigError, match="chain"):
-        Descent(tmp_path / "chain", resume=True)
+    file = tmp_path / "chain" / "chain"
+    for damaged in (lambda: file.write_bytes(b"nothing"), lambda: CheckpointFile(file).write(b"nothing")):
+        damaged()
+        with pytest.raises(ConfigError, match="chain"):
+            Descent(tmp_path / "chain", resume=True)
+
+
+def test_a_model_that_this_version_cannot_read_is_named(tmp_path: Path) -> None:
+    judged(node_in(tmp_path), [np.zeros(2, np.float32)])
+    (file,) = (tmp_path / "confined").glob("*.model")
+    CheckpointFile(file).write(b"nothing")
+    with pytest.raises(ConfigError, match="not a model of this node"):
+        own_model(tmp_path)
 
 
 def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
@@ -310,6 +321,23 @@ def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
     (tmp_path / "confined" / "start.key").write_bytes(b"short")
     with pytest.raises(CoterieError, match=r"start\.key"):
         node_in(tmp_path).reply(shown([np.zeros(2, np.float32)], 0, bytes(32)), "train", App())
+
+
+@pytest.mark.parametrize("noisy", ["", "loss", "change"])
+def test_an_app_with_two_answers_to_one_model_is_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, noisy: str
+) -> None:
+    app = App()
+
+    def answer(model: Arrays) -> AppReply:
+        reply = app(model)
+        loss = float(app.calls) if noisy == "loss" else reply.metrics["train_loss"]
+        return AppReply({"w": reply.arrays["w"] + (app.calls if noisy == "change" else 0)}, {"train_loss": loss})
+
+    with caplog.at_level("WARNING"):
+        node_in(tmp_path).reply(shown([np.zeros(2, np.float32)], 0), "train", answer)
+    assert ("different answers to one model" in caplog.text) == bool(noisy)
+    assert app.calls == 2
 
 
 CONFINED = bytes.fromhex(

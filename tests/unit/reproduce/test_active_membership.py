@@ -35,10 +35,13 @@ def trial(method: str, accuracy: float, auc: float, utility: float = 0.8) -> dic
     return asdict(MethodTrial(method, 10, True, UTILITY, 0.0, courses))  # type: ignore[arg-type]
 
 
-def told(claim: AttackClaim, rows: dict[str, list[dict[str, object]]]) -> Judgement:
+def told(claim: AttackClaim, rows: dict[str, list[dict[str, object]]], paper_examples: int = 0) -> Judgement:
+    table = {"name": "T", "set": {"participants": 8, "malicious": 2, "examples": 40, "strength": 1.0}}
     experiment = msgspec.convert(
-        {"tables": [{"name": "T"}], "methods": list(rows), "claims": [msgspec.to_builtins(claim)]}, AttackExperiment
+        {"tables": [table], "methods": list(rows), "claims": [msgspec.to_builtins(claim)]}, AttackExperiment
     )
+    if paper_examples:
+        experiment = msgspec.structs.replace(experiment, paper_examples={"T": paper_examples})
     nothing = asdict(Inferred(500, 1000, 0.5, 0.5, 0.5))
     records = {
         Job("T", method, number): {"trial": record, "nothing": nothing}
@@ -85,7 +88,11 @@ def test_a_strength_must_be_declared() -> None:
 )
 def test_success_is_judged_by_the_targets_of_all_trials(accuracies: tuple[float, ...], judgement: Judgement) -> None:
     claim = AttackClaim(says="works", method="fedavg", least=54.0)
-    assert told(claim, {"fedavg": [trial("fedavg", share, 0.6) for share in accuracies]}) is judgement
+    rows = {"fedavg": [trial("fedavg", share, 0.6) for share in accuracies]}
+    assert told(claim, rows) is judgement
+    assert told(claim, rows, paper_examples=8 * 40) is judgement
+    assert told(claim, rows, paper_examples=8 * 40 + 1) is Judgement.OPEN
+    assert told(msgspec.structs.replace(claim, ours=True), rows, paper_examples=8 * 40 + 1) is judgement
 
 
 def test_areas_and_accuracies_are_compared_trial_by_trial() -> None:

@@ -1,6 +1,7 @@
 """The table of membership inference: dealt, judged, drawn, and told again."""
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -10,7 +11,7 @@ from coterie.attacks.membership.measure import CLIENT, NOTHING, SECURE, SPARSE, 
 from coterie.errors import ConfigError
 from coterie.reports.findings import Judgement
 from coterie.reproduce.declarations import FULL, QUICK, Declaration, declared, read_declaration
-from coterie.reproduce.experiment import Job
+from coterie.reproduce.experiment import Experiment, Job
 from coterie.reproduce.membership import MembershipTable
 from coterie.reproduce.runner import REPORT, Run
 
@@ -52,6 +53,7 @@ def test_totals_that_cannot_be_dealt_are_refused() -> None:
 def test_claims_are_judged_by_the_trials() -> None:
     """An attack that is always right on plain averaging and blind elsewhere; then one that is blind everywhere."""
     experiment = shipped().experiment(QUICK)
+    assert isinstance(experiment, MembershipTable)
     members = np.array([[True, False] * 50])
     right, blind = (
         dict.fromkeys(("loss", "shadow", "lira", "rmia"), Measured.of(scores, members, 0.5))
@@ -60,13 +62,17 @@ def test_claims_are_judged_by_the_trials() -> None:
     hidden = dict.fromkeys((NOTHING, SECURE, SPARSE, "sum-4", "sum-10", "noisy-sum-10"), blind)
     budget = {CLIENT: {"lira": [(2, 0.5)], "rmia": [(2, 0.5)]}}
 
-    def judged(client: dict[str, Measured]) -> list[str]:
+    def judged(client: dict[str, Measured], experiment: Experiment[Any] = experiment) -> list[str]:
         record = msgspec.to_builtins(PassiveTrial({**hidden, CLIENT: client}, {}, budget))
         report = experiment.findings({Job("membership", "300", trial): record for trial in range(3)})
         return [claim["judgement"] for claim in report.numbers["claims"]]
 
     assert judged(right) == [Judgement.HOLDS] * 4
     assert judged(blind) == [Judgement.FAILS, Judgement.HOLDS, Judgement.HOLDS, Judgement.FAILS]
+    # On the paper's data, fewer examples and another model judge only what is so by construction.
+    papers = msgspec.structs.replace(experiment, game={**experiment.game, "data": "cifar10"})
+    assert judged(right, papers) == [Judgement.OPEN, Judgement.HOLDS, Judgement.HOLDS, Judgement.OPEN]
+    assert judged(blind, papers) == [Judgement.OPEN, Judgement.HOLDS, Judgement.HOLDS, Judgement.OPEN]
 
 
 def test_reports_judge_draw_and_can_be_retold(tmp_path: Path) -> None:

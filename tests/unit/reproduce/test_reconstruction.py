@@ -54,8 +54,8 @@ def made_up(random: float, circles: float, ordinary: float = 2.0) -> Record:
     }
 
 
-def judged(*records: Record) -> list[str]:
-    findings = EXPERIMENT.findings({Job("windows", "digits", number): one for number, one in enumerate(records)})
+def judged(*records: Record, experiment: Reconstruction = EXPERIMENT) -> list[str]:
+    findings = experiment.findings({Job("windows", "digits", number): one for number, one in enumerate(records)})
     return [claim["judgement"] for claim in findings.numbers["claims"]]
 
 
@@ -66,6 +66,9 @@ def test_claims_are_judged_by_the_numbers() -> None:
     assert judged(good[0]) == [unclear, unclear, unclear, unclear, unclear]
     weak = [made_up(0.6, 0.2), made_up(0.61, 0.19), made_up(0.62, 0.21)]
     assert judged(*weak) == [fails, fails, fails, holds, fails]
+    longer = msgspec.structs.replace(EXPERIMENT, paper_rounds={"digits": 10**6})
+    assert judged(*good, experiment=longer) == [unclear, unclear, unclear, holds, fails]  # the last two are our own
+    assert judged(*weak, experiment=longer) == [unclear, unclear, unclear, holds, fails]
 
 
 def test_a_report_is_told_again_from_its_summary(tmp_path: Path) -> None:

@@ -41,7 +41,6 @@ class AttackResults:
 class ActiveMembership(ActiveMembershipSettings):
     """Active membership inference by malicious participants (CGD, Tables 3, 4 and 7)."""
 
-    name: ClassVar[str] = "active-membership"
     title: ClassVar[str] = "Active membership inference"
 
     @property

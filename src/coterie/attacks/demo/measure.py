@@ -52,7 +52,6 @@ class SelectionOutcome:
 class AttackDemo(DemoSettings):
     """The same attack on random selection, circles of 2 and circles of 4."""
 
-    name: ClassVar[str] = "demo"
     title: ClassVar[str] = "What the sums of many secure rounds reveal"
     threat: ClassVar[Adversary] = threats.DEMO
 

@@ -63,7 +63,6 @@ class Differencing(DifferencingSettings):
     as in the code published with the paper: updates hardly change. With ``ordinary`` steps it stays what it was.
     """
 
-    name: ClassVar[str] = "differencing"
     title: ClassVar[str] = "Differencing over rounds"
     threat: ClassVar[Adversary] = threats.DIFFERENCING
 

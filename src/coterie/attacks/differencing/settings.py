@@ -4,7 +4,18 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from coterie.errors import ConfigError, Remedy
-from coterie.settings import MOST_CLIENTS, MOST_TRIALS, DataDir, DataName, ModelName, Option, Seed, Settings, Trials
+from coterie.settings import (
+    MOST_CLIENTS,
+    MOST_TRIALS,
+    DataDir,
+    DataName,
+    ModelName,
+    Option,
+    RoundDropout,
+    Seed,
+    Settings,
+    Trials,
+)
 
 Steps = Literal["small", "ordinary"]
 _RUN, _LOG, _SUMS, _OUT = (Remedy(option, mention=True) for option in ("run", "ledger", "sums", "out"))
@@ -45,15 +56,7 @@ class DifferencingSettings(Settings):
             "Size of the steps in these rounds: small, as late in training, when updates hardly change; or ordinary."
         ),
     ] = "small"
-    dropouts: Annotated[
-        float,
-        Option(
-            "Probability that a client drops out inside a round. Above 0, circles are also tried without the rule that "
-            "excludes a broken circle.",
-            least=0,
-            most=0.99,
-        ),
-    ] = 0.0
+    dropouts: RoundDropout = 0.0
     data: DataName = "digits"
     model: ModelName = "mlp"
     data_dir: DataDir = None

@@ -1,7 +1,7 @@
 """Disaggregation on simulated rounds: hide the log, recover it from the sums, and recover updates with it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import ClassVar
 
@@ -48,7 +48,6 @@ class HiddenLogTrial:
 class Disaggregation(DisaggregationSettings):
     """The attack on a window of rounds whose log is hidden."""
 
-    name: ClassVar[str] = "disaggregation"
     title: ClassVar[str] = "Disaggregation without the log"
 
     @property
@@ -101,18 +100,7 @@ class Disaggregation(DisaggregationSettings):
 
     @property
     def _training(self) -> Differencing:
-        return Differencing(
-            clients=self.clients,
-            cohort=self.cohort,
-            privacy=(self.privacy,),
-            rounds=self.rounds,
-            trials=self.trials,
-            steps=self.steps,
-            data=self.data,
-            model=self.model,
-            data_dir=self.data_dir,
-            before=self.before,
-            learning_rate=self.learning_rate,
-            batch_size=self.batch_size,
-            seed=self.seed,
-        )
+        """Differencing with the same settings; it trains the clients, and plays the rounds that are observed."""
+        shared = fields(Differencing)
+        same = {field.name: getattr(self, field.name) for field in shared if hasattr(self, field.name)}
+        return Differencing(**{**same, "privacy": (self.privacy,)})

@@ -36,7 +36,6 @@ _STEPS, _STEP = 25, 0.02  # so that a pixel may just come from grey to black or 
 class Faces(FacesSettings):
     """Model inversion of what each client sends, and of the global model."""
 
-    name: ClassVar[str] = "faces"
     title: ClassVar[str] = "Model inversion: the face behind a class"
     threat: ClassVar[Adversary] = threats.FACES
 

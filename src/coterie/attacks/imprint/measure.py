@@ -70,7 +70,6 @@ class CraftedRound:
 class Imprint(ImprintSettings):
     """Imprinting: how many examples a crafted model reveals in the sum of a cohort of whole circles."""
 
-    name: ClassVar[str] = "imprint"
     title: ClassVar[str] = "A crafted model that reveals examples in any sum"
     threat: ClassVar[Adversary] = threats.IMPRINT
 

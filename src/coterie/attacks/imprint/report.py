@@ -33,7 +33,7 @@ def report(attack: Imprint, rounds: Sequence[CraftedRound]) -> Findings:
             "cases": [_case(case, some) for case, some in by_case.items()],
             "noise": {f"{z:g}": _share([one.noisy[z] for one in largest]) for z in attack.noise},
         },
-        tables=[_recovered(attack, by_case), _defended(attack, largest)],
+        tables=[_recovered(by_case), _defended(attack, largest)],
         card=_card(attack, largest),
         pictures=[_strip(attack, largest[0])],
         remarks=[
@@ -85,7 +85,7 @@ def _case(case: tuple[int, int], rounds: Sequence[CraftedRound]) -> dict[str, fl
     }
 
 
-def _recovered(attack: Imprint, by_case: Mapping[tuple[int, int], Sequence[CraftedRound]]) -> Table:
+def _recovered(by_case: Mapping[tuple[int, int], Sequence[CraftedRound]]) -> Table:
     rows = []
     for (cohort, bins), rounds in by_case.items():
         case = _case((cohort, bins), rounds)
@@ -133,7 +133,7 @@ def _defended(attack: Imprint, rounds: Sequence[CraftedRound]) -> Table:
         ),
         ("guessing", f"{_share([each.guess for each in rounds]):.0%}", _psnr([each.guess for each in rounds])),
     ]
-    title = f"What helps: {one.cohort} clients, {one.bins} bins"
+    title = f"Defences: {one.cohort} clients, {one.bins} bins"
     return Table(title, ("defence", "recovered", "PSNR, dB"), rows)
 
 

@@ -14,7 +14,8 @@ from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.federation import Federation
 from coterie.attacks.inversion.descent import Budget
 from coterie.attacks.inversion.settings import InversionSettings
-from coterie.attacks.inversion.target import ALONE, TOGETHER, InversionTarget, Origin, Telling
+from coterie.attacks.inversion.target import ALONE, TOGETHER, InversionTarget, Origin
+from coterie.attacks.progress import OnShare, ignore_progress
 from coterie.attacks.reconstructions import Trial
 from coterie.attacks.similarity import Pictures
 from coterie.training.streams import stream
@@ -24,7 +25,6 @@ from coterie.training.streams import stream
 class Inversion(InversionSettings):
     """Gradient inversion of a client's update, and of the mean update of its circle."""
 
-    name: ClassVar[str] = "inversion"
     title: ClassVar[str] = "Gradient inversion: pictures reconstructed from an update"
     threat: ClassVar[Adversary] = threats.INVERSION
 
@@ -64,7 +64,7 @@ class Inversion(InversionSettings):
         """The number of entries of an update."""
         return sum(array.size for array in self.federation(self.seed).start)
 
-    def trial(self, number: int, watch: Telling = lambda _: None) -> Trial:
+    def trial(self, number: int, watch: OnShare = ignore_progress) -> Trial:
         """Attack one client; each trial has its own clients, circles and model."""
         seed = int(stream(self.seed, "inversion", number).integers(2**62))
         target = InversionTarget.prepare(self.federation(seed), self.trained)

@@ -1,13 +1,14 @@
 """The client under attack: its circles, the updates that can be isolated, and the pictures behind them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self, TypeAlias
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from coterie.attacks.federation import Federation, Vector, public_model, shaped
 from coterie.attacks.inversion.descent import Budget, invert
+from coterie.attacks.progress import OnShare, ignore_progress
 from coterie.attacks.reconstructions import Trial
 from coterie.attacks.session import play_session
 from coterie.attacks.similarity import Pictures, PixelScale, matched
@@ -16,8 +17,6 @@ from coterie.training.data.datasets import Inputs
 from coterie.training.flatten import ModelArrays
 from coterie.training.local import LocalSGD
 from coterie.training.streams import stream, torch_seed
-
-Telling: TypeAlias = Callable[[float], None]
 
 ALONE, TOGETHER = "alone", "together"
 """How an update is attacked: as if it were the client's own, or as the mean of a whole circle."""
@@ -70,7 +69,7 @@ class InversionTarget:
         updates = self.federation.updates(self.state, 1, work, members)
         return play_session(list(updates), self.federation.seed).mean if len(members) > 1 else updates[0]
 
-    def recover(self, row: Origin, update: Vector, budget: Budget, watch: Telling = lambda _: None) -> Pictures:
+    def recover(self, row: Origin, update: Vector, budget: Budget, watch: OnShare = ignore_progress) -> Pictures:
         """Return the pictures that an attacker reconstructs from an update, in the order of the target's originals.
 
         The pictures of a whole circle are first matched with the originals of the whole circle.

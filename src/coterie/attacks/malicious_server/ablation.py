@@ -5,7 +5,7 @@ functions are replaced here and restored in every case. Until then no client in 
 else may run in it. Only attacks may import this module.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
@@ -16,6 +16,7 @@ from coterie.crypto.context import bind, digest
 from coterie.errors import ConfigError
 from coterie.graphs.guarantees import majority_threshold
 from coterie.secagg import Joined, Masked, Terms, messages, rules
+from coterie.secagg.members import Members
 from coterie.secagg.messages import Advertisement, Confirmation, Fingerprints, Statement, encode_members
 
 Replacement: TypeAlias = tuple[Any, str, Any]
@@ -29,7 +30,7 @@ def _allow(*_: object) -> None:
     """Let everything pass."""
 
 
-def _both_kinds(dealers: Sequence[int], _: frozenset[int]) -> tuple[frozenset[int], frozenset[int]]:
+def _both_kinds(dealers: Sequence[int], _: Members) -> tuple[frozenset[int], frozenset[int]]:
     """Give out both kinds of share, like a client that does not check whether the two lists overlap."""
     return frozenset(dealers), frozenset(dealers)
 
@@ -43,20 +44,20 @@ def _any_own_keys(joined: Joined, book: Sequence[Advertisement], own: Advertisem
 def _survivors(*, include: bool = True, shared: bool = True) -> Callable[..., None]:
     """Return the check of a survivor set with only some of its parts."""
 
-    def check(terms: Terms, seed: bytes, client: int, sharers: Collection[int], told: frozenset[int]) -> None:
+    def check(terms: Terms, seed: bytes, client: int, sharers: Collection[int], told: Members) -> None:
         if include and client not in told:
             raise ConfigError("this client is not among the survivors")
-        if shared and not told.intersection(terms.graph(seed).neighbours(client)) <= set(sharers):
+        if shared and not told.among(terms.graph(seed).neighbours(client)) <= set(sharers):
             raise ConfigError("a survivor never shared its keys")
-        rules.check_aggregate(terms, seed, terms.aggregated(told))
+        rules.check_aggregate(terms, seed, terms.summed(told))
 
     return check
 
 
-def _any_number(terms: Terms, seed: bytes, aggregated: frozenset[int]) -> None:
-    size = len(terms.clients)
-    rules.check_company(terms, seed, aggregated)
-    if not rules._connected(terms.topology, size, seed, encode_members(aggregated, size)):
+def _any_number(terms: Terms, seed: bytes, aggregated: Set[int]) -> None:
+    members = Members.of(aggregated, len(terms.clients))
+    rules.check_company(terms, seed, members)
+    if not rules._connected(terms.topology, members.size, seed, members.bits):
         raise ConfigError("the graph of those aggregated falls apart")
 
 
@@ -64,13 +65,13 @@ def _uncovered_statements(
     terms: Terms,
     seed: bytes,
     peers: Collection[int],
-    aggregated: frozenset[int],
-    sharers: frozenset[int],
+    aggregated: Members,
+    sharers: Members,
     statements: Collection[Statement],
 ) -> None:
     """Check the signatures of statements, but not their content."""
     signed = {entry.client: entry.signature for entry in statements}
-    for peer in sorted(aggregated.intersection(peers)):
+    for peer in sorted(aggregated.among(peers)):
         rules.check_statement(terms, seed, peer, sharers, signed.get(peer))
 
 
@@ -88,7 +89,9 @@ def _confirm_held(masked: Masked, *arguments: Any) -> Any:  # noqa: ANN401
 def _testimony(*, survive: bool = True, verify: bool = True, count: bool = True) -> Callable[..., None]:
     """Return the check of a testimony with only some of its parts."""
 
-    def check(terms: Terms, seed: bytes, survivors: frozenset[int], confirmations: Collection[Confirmation]) -> None:
+    def check(
+        terms: Terms, seed: bytes, survivors: Members, confirmations: Collection[Confirmation], _own: int
+    ) -> None:
         context = rules.survivors_context(terms, seed, survivors)
         for entry in confirmations:
             if survive and entry.sender not in survivors:
@@ -210,7 +213,7 @@ RULES: Mapping[str, Sequence[Replacement]] = {
         _WEAK_CONTEXTS["envelopes name the book"],
     ],
     "company": [(rules, "check_company", _allow)],
-    "whole circles": [(Terms, "aggregated", lambda _, survivors: frozenset(survivors))],
+    "whole circles": [(Terms, "summed", lambda _, survivors: survivors)],
     "distinct keys": [(rules, "check_distinct", _allow)],
     "the seed names the book": [(rules, "graph_seed", lambda terms, _: digest(bind("graph", terms.digest)))],
     "own keys in the book": [(Joined, "_check_book", _any_own_keys)],

@@ -35,7 +35,6 @@ PRECISION = 8
 class MaliciousServer(MaliciousServerSettings):
     """Settings of the attack."""
 
-    name: ClassVar[str] = "malicious-server"
     title: ClassVar[str] = "A server that lies"
 
     def __post_init__(self) -> None:

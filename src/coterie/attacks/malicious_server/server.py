@@ -218,7 +218,8 @@ class LyingServer:
         return True
 
     def _note_told(self, person: Person, announcement: messages.Announcement) -> None:
-        person.told = messages.decode_members(announcement.survivors, len(self.terms.clients), messages.SERVER)
+        told = messages.decode_members(announcement.survivors, len(self.terms.clients), messages.SERVER)
+        person.told = frozenset(told)
 
     def _file(self, holder: int, revelation: messages.Revelation) -> None:
         """Sort shares by dealer; a client that joined twice has two dealings."""

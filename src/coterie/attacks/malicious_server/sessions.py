@@ -221,14 +221,14 @@ LIES = (
         "stranding",
         "Stranding",
         "lets the victim mask with a few only, and then has the keys of just these few opened",
-        "nobody opens a self mask without its owner's signed word on which masks lie beneath it",
+        "no client reveals a self mask without its owner's signed statement of the masks on its input",
         _against("statements", strand),
     ),
     Lie(
         "splitting",
         "Splitting a circle",
         "has the same inputs summed again as if the victim alone had left its circle, and subtracts",
-        "a circle is summed whole or not at all: who is left of a broken one counts as lost",
+        "only whole circles are summed: the survivors of a broken circle count as dropouts",
         _against("whole circles", split),
     ),
     Lie(

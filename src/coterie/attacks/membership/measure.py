@@ -215,7 +215,6 @@ def _scores(score: MembershipScore, answers: Sequence[ModelAnswers], references:
 class PassiveMembership(Game):
     """Membership inference by an adversary who only observes."""
 
-    name: ClassVar[str] = "membership"
     title: ClassVar[str] = "Passive membership inference"
     threat: ClassVar[Adversary] = threats.MEMBERSHIP
 

@@ -56,7 +56,6 @@ class Audits:
 class OneSum(OneSumSettings):
     """What a single secure sum reveals about one of its clients."""
 
-    name: ClassVar[str] = "one-sum"
     title: ClassVar[str] = "What one secure sum reveals"
     threat: ClassVar[Adversary] = threats.ONE_SUM
 

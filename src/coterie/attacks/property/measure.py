@@ -53,7 +53,6 @@ class PropertyTrial:
 class PropertyInference(PropertySettings):
     """The attack on training from its first round, with ordinary steps."""
 
-    name: ClassVar[str] = "property"
     title: ClassVar[str] = "Property inference over rounds"
     threat: ClassVar[Adversary] = threats.PROPERTY
 

@@ -54,7 +54,6 @@ class SumsAudit:
 class RecordedDifferencing:
     """Least squares on saved sums of at most ``limit`` bytes; estimates are written to ``out`` if it is given."""
 
-    name: ClassVar[str] = "differencing"
     title: ClassVar[str] = "Differencing over recorded rounds"
 
     log: str

@@ -141,7 +141,7 @@ def page_layout(tables: Mapping[str, Sequence[Learnt]]) -> dict[str, Any]:
 def draw_epsilons(
     tables: Mapping[str, Sequence[Learnt]], errors: set[str], paper: Printed, epsilons: Printed, path: Path
 ) -> None:
-    """Draw what is learnt against the epsilon that it is learnt with, beside the paper's (its Figure 4)."""
+    """Draw what is learnt against the epsilon that it is learnt with, beside the values of the paper (its Table 2)."""
     subtitle = (
         "Lines: learnt without noise, so without any epsilon. Points: DP-SGD, whose epsilon holds. Diamonds: what\n"
         "Theorem 1 would have for CGD; it is not sound. Grey: printed in the paper, for other notions of epsilon."

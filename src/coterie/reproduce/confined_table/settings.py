@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from coterie.errors import ConfigError
+from coterie.reproduce.confined_table.drops import DropCase
 from coterie.reproduce.confined_table.grid import GridCase
 from coterie.reproduce.confined_table.outcomes import Learnt
 from coterie.reproduce.experiment import Experiment, Job
@@ -59,7 +60,7 @@ class LearnerClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     row: str
     against: str = ""
     """The other row; or ``displacement``, for what observers of this row's sums have."""
-    measure: Literal["score", "spread", "epsilon"] = "score"
+    measure: Literal["score", "spread", "loss_spread", "victims", "epsilon"] = "score"
     least: float = float("-inf")
     most: float = float("inf")
     ours: bool = False
@@ -87,6 +88,10 @@ class ConfinedSettings(Experiment[list[Learnt]], frozen=True, kw_only=True):
     paper_participants: dict[str, int] = msgspec.field(default_factory=dict)
     """The same for its participants."""
     claims: tuple[LearnerClaim, ...] = ()
+    fairness: bool = False
+    """Whether the deviation of the loss is reported also of trials that did not record it, as not recorded."""
+    drops: tuple[DropCase, ...] = ()
+    """Parameters of eq. (44), whose values are reported beside what is counted."""
     growth: bool = False
     """Whether tables differ in the number of participants, so that growth is drawn."""
 
@@ -95,8 +100,10 @@ class ConfinedSettings(Experiment[list[Learnt]], frozen=True, kw_only=True):
 
     @property
     def spreads(self) -> dict[str, tuple[float, float]]:
-        """The least and the largest lambda of each row, where rows differ in it."""
+        """The least and the largest lambda of each row, where every row has its own."""
         found = {row.name: row.settings for row in self.rows if "spread" in row.settings}
+        if len(found) < len(self.rows):
+            return {}
         return {
             name: (settings["spread"], settings.get("most", settings["spread"])) for name, settings in found.items()
         }

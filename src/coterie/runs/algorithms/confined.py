@@ -268,7 +268,7 @@ class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
         found |= {"refused": float(strategy.refused), "stale": float(len(descent.excluded))}
         if self.context.settings.late_bound or descent.late.refused:
             late = {"late": descent.late.summed, "oldest": descent.late.oldest, "late_refused": descent.late.refused}
-            found |= {column: float(count) for column, count in late.items()}
+            found |= {column: float(number) for column, number in late.items()}
         victims = [participants.quality(scores[name]) for name in self.context.victims if name in scores]
         found |= {"victims": float(np.mean(victims))} if victims else {}
         return found | self._claimed(sigma)
@@ -279,9 +279,8 @@ class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
         if not iterations:
             return {}
         clients = context.curriculum.clients
-        settings = context.settings
-        everybody = len(clients) * settings.grid.members
-        theorem = Theorem1(everybody, settings.mean_lambda(clients), sigma, iterations)
+        everybody = len(clients) * context.settings.grid.members
+        theorem = Theorem1(everybody, context.settings.mean_lambda(clients), sigma, iterations)
         corollary = replace(theorem, fraction=min(1.0, context.cohort / len(clients)))
         delta = context.noise.delta
         found = {"theorem_epsilon": theorem.printed(delta), "claimed_epsilon": corollary.printed(delta)}
@@ -345,11 +344,11 @@ def _claim(summary: Summary) -> str:
 
 def _late(summary: Summary, settings: ConfinedSettings) -> str:
     late, oldest, refused = (int(summary.extras.get(column) or 0) for column in ("late", "oldest", "late_refused"))
-    bound = "without a bound" if settings.late_bound < 0 else f"up to confined.late_bound = {settings.late_bound}"
-    age = f" and at most {count(oldest, 'iteration')} old" if late else ""
+    bound = "of any age" if settings.late_bound < 0 else f"up to confined.late_bound = {settings.late_bound} old"
+    age = f", the oldest after {count(oldest, 'iteration')}" if late else ""
     said = (
-        f"{count(late, 'gradient')} of older iterates were summed, {bound}{age}; {refused:,} became too old and were "
-        "refused."
+        f"Gradients of older iterates, {bound}: {late:,} were summed{age}, and {refused:,} refused because they were "
+        "too old."
     )
     faults, victims = summary.config.faults, summary.extras.get("victims")
     if not faults.victims:

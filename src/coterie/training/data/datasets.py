@@ -125,6 +125,19 @@ def cifar10_features(folder: Path, train_rows: int = 0) -> Dataset:
     return random_features(cifar10(folder, train_rows))
 
 
+def cifar10_cnn_features(
+    folder: Path, train_rows: int = 0, extractor_rows: int = 25_000, epochs: int = 8, seed: int = 0
+) -> Dataset:
+    """CIFAR-10 as 64 features of a small network that is trained on its last ``extractor_rows`` training pictures.
+
+    These pictures are set aside; ``train_rows`` keeps only the first of the others. The first use takes minutes; then
+    the features are read from a file in the data folder. See :mod:`coterie.training.data.extractor`.
+    """
+    from coterie.training.data.extractor import cnn_features
+
+    return cnn_features(cifar10(folder), extractor_rows, train_rows, epochs, seed, folder)
+
+
 def faces(folder: Path, test_pictures: int = 3) -> Dataset:
     """The AT&T faces (1 x 112 x 92, scaled to 0..1). The label is the person, counted from 0.
 
@@ -241,6 +254,7 @@ DATASETS = {
     ),
     "cifar10": Source(cifar10, _CIFAR_FILES),
     "cifar10-features": Source(cifar10_features, _CIFAR_FILES),
+    "cifar10-cnn-features": Source(cifar10_cnn_features, _CIFAR_FILES),
     "faces": Source(faces, "att_faces/s1/1.pgm to att_faces/s40/10.pgm"),
     "location30": Source(location30, "location30/bangkok"),
     "energy": Source(energy),

@@ -21,14 +21,11 @@ class DescentRounds:
     def __init__(self, descent: Descent) -> None:
         self._descent = descent
 
-    def completed(self, assignment: Assignment) -> Assignment:
-        """Return an assignment that gets the models once it is known which clients are there."""
-        return replace(assignment, complete=partial(self._complete, assignment))
+    def completed(self, assignment: Assignment, records: RecordDict) -> Assignment:
+        """Return an assignment on these records that gets the models once it is known which clients are there."""
+        return replace(assignment, complete=partial(self._complete, assignment, records))
 
-    def _complete(self, assignment: Assignment, present: Collection[str]) -> Assignment:
-        records = assignment.records
-        if not isinstance(records, RecordDict):
-            raise TypeError("an assignment on Flower has its records")
+    def _complete(self, assignment: Assignment, records: RecordDict, present: Collection[str]) -> Assignment:
         trains = kind_of(assignment.function) == TRAIN
         shown = self._descent.show(model_of(records), present) if trains else self._descent.place()
         together = with_displacement(records, shown)

@@ -23,7 +23,7 @@ from coterie.errors import ConfigError, CoterieError, PeerProtocolError, regardi
 from coterie.reports.words import one_line, size
 from coterie.secagg.messages import SERVER
 from coterie.transports.flower.logs import join_flower_log
-from coterie.transports.flower.records import ALTERED, HELLO, REFUSED, STEP, header_of, packed, without_ours
+from coterie.transports.flower.records import ALTERED, HELLO, REFUSED, SHOW, STEP, header_of, packed, without_ours
 from coterie.transports.flower.request import FlowerRequest, hello_of
 
 join_flower_log()
@@ -73,10 +73,11 @@ class PrivateMod:
         if header.get("kind") == HELLO:
             said = {ALTERED: True} if without_ours(message.content) else {}
             answer = responder.introduce(hello_of(message, header, context))
-        elif header.get("kind") == STEP:
+        elif header.get("kind") in (STEP, SHOW):
             token = _answering.set(True)
             try:
-                answer = responder.answer(FlowerRequest(message, header, context, call_next))
+                request = FlowerRequest(message, header, context, call_next)
+                answer = responder.answer(request) if header["kind"] == STEP else responder.follow(request)
             finally:
                 _answering.reset(token)
             LOGGER.info("%s: answered with %s", subject, size(len(answer)))

@@ -34,6 +34,8 @@ DESCENT = "coterie-descent"
 """The record that says where the models of a confined descent are in their chain."""
 MISSED = "coterie-missed-"
 """The beginning of the names of records with models that some nodes have missed."""
+SHOW = "show"
+"""A request that shows a node models of a confined descent, and asks for nothing."""
 ALTERED = "altered"
 """In a node's reply to a hello: the request arrived with records that the server did not send."""
 

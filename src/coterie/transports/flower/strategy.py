@@ -199,7 +199,8 @@ class PrivateStrategy(flower.Strategy):
                     recorder.counting(evaluate_fn),
                     **more,
                 )
-            aggregator.check_trained()
+                aggregator.check_trained()
+                self.grid.show(progress.arrays, timeout)
             if descent:
                 descent.remove()
             file.remove()

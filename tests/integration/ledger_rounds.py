@@ -4,6 +4,8 @@
 N-th point of it. Points are this program's own steps and everything the database driver is told. Prints the point and
 then ``killed``, or ``survived`` if there are fewer points. ``restart N``: the same for ending a round left open.
 
+``migrate N``: the same for opening a ledger of format 1 and recording its first entry of format 2, a skipped round.
+
 ``claim CIRCLE COUNT``: try to reveal the rounds 0 to COUNT - 1 and print those that were won.
 """
 
@@ -21,6 +23,7 @@ from coterie.errors import LedgerConflict
 
 CIRCLES = [[f"client{circle}{member}" for member in "abc"] for circle in range(4)]
 PROMISED = 3
+SKIPPED = 99
 
 
 def die_at(position: int) -> Callable[[str], None]:
@@ -80,7 +83,12 @@ def end_open_rounds(ledger: Ledger, point: Callable[[str], None]) -> None:
 def crash(url: str, revealed: Path, command: str, position: int) -> None:
     child = os.fork()  # much faster than a new interpreter; no connection is open yet
     if child == 0:
+        if command == "migrate":
+            watch_database(die_at(position))
         with Ledger.open(url) as ledger:
+            if command == "migrate":
+                ledger.skip(SKIPPED, "after the migration")
+                os._exit(0)
             end_open_rounds(ledger, go_on)
             if command == "restart":
                 begin_round(ledger, go_on)

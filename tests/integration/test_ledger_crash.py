@@ -1,6 +1,7 @@
 """Kill -9 at every point of a round: what is recorded is never less than what was revealed."""
 
 import json
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -8,10 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from sqlalchemy import create_engine, text
 
-from coterie.cohorts.ledger import Head, Ledger, Outcome
+from coterie.cohorts.ledger import EntryKind, Head, Ledger, Outcome
 
 PROGRAM = Path(__file__).with_name("ledger_rounds.py")
+OLD_LEDGER = Path(__file__).parents[1] / "unit" / "cohorts" / "ledger_format_1.sqlite"
+SKIPPED = 99
 MOST_POINTS = 300
 
 
@@ -100,3 +104,49 @@ def test_two_processes_race_for_the_same_rounds(url: str, tmp_path: Path) -> Non
     with Ledger.open(url) as ledger:
         assert ledger.verify().sequence == rounds
         assert {number for number, names in ledger.rows() if names[0] == "client0a"} == won[0]
+
+
+@pytest.fixture
+def old_rows() -> list[tuple[object, ...]]:
+    """The entries of a ledger of format 1."""
+    connection = sqlite3.connect(OLD_LEDGER)
+    rows = connection.execute("SELECT * FROM coterie_ledger ORDER BY sequence").fetchall()
+    connection.close()
+    return rows
+
+
+def restore(url: str, rows: list[tuple[object, ...]]) -> Head:
+    """Let a database have these entries and no others; return the head."""
+    Ledger.open(url).close()
+    names = ("sequence", "round", "kind", "previous", "digest", "body")
+    insert = text("INSERT INTO coterie_ledger VALUES (:sequence, :round, :kind, :previous, :digest, :body)")
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text("DELETE FROM coterie_ledger"))
+        connection.execute(insert, [dict(zip(names, row, strict=True)) for row in rows])
+    engine.dispose()
+    with Ledger.open(url) as ledger:
+        return ledger.verify()
+
+
+def test_killed_at_every_point_of_its_migration_a_ledger_is_old_or_new(
+    url: str, tmp_path: Path, old_rows: list[tuple[object, ...]]
+) -> None:
+    """The checkpoint and the first entry of the new format are there together or not at all."""
+    lengths = set()
+    with server(url, tmp_path / "nothing") as victim:
+        for position in range(MOST_POINTS):
+            old = restore(url, old_rows)
+            victim.tell(f"migrate {position}")
+            answer = victim.hear()
+            with Ledger.open(url) as ledger:
+                lengths.add(ledger.verify(old).sequence - old.sequence)
+                if SKIPPED not in ledger.outcomes():  # it goes on where the other was killed
+                    ledger.skip(SKIPPED, "after the crash")
+                assert ledger.verify(old).sequence == old.sequence + 2
+                assert [entry.kind for entry in ledger.entries()][-2:] == [EntryKind.CHECKPOINT, EntryKind.SKIP]
+            if answer == "survived":
+                break
+            assert victim.hear() == "killed"
+    assert answer == "survived"
+    assert lengths == {0, 2}

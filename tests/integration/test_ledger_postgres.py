@@ -8,6 +8,9 @@ import pytest
 from sqlalchemy import Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError
 
+from coterie.bench.ledger import measure_ledger
+from coterie.bench.settings import LedgerSettings
+from coterie.cohorts import ledger_state
 from coterie.cohorts.ledger import Head, Ledger, Outcome
 from coterie.cohorts.ledger_store import LedgerStore
 from coterie.errors import ConfigError, LedgerConflict, LedgerTampered, SeparationRisk
@@ -203,3 +206,18 @@ def test_an_unreachable_server_is_a_configuration_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot open the ledger") as refusal:
         Ledger.open(f"postgresql+psycopg://someone:hidden@/db?host={tmp_path}")
     assert "hidden" not in str(refusal.value)
+
+
+def test_a_server_starts_from_a_checkpoint_and_the_benchmark_measures_it(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_state, "_LEAST_COST", 1000)
+    cost = measure_ledger(LedgerSettings(clients=200, rounds=40, cohort=40, circle=10), postgres_url)
+    assert cost.entries == 80 + cost.checkpoints
+    assert 0 < cost.replayed < cost.entries // 3
+    with Ledger.open(postgres_url, create=False) as ledger:
+        assert ledger.latest() == 40
+        assert ledger.count(["client-0000000", "nobody"]).tolist() == [
+            sum("client-0000000" in row for _, row in ledger.rows()),
+            0,
+        ]

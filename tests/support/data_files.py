@@ -61,6 +61,7 @@ HOURS += [(hour, 100.0 + hour * hour % 17) for hour in range(8, 240)]
 SMALL: dict[str, dict[str, Any]] = {
     "faces": {"test_pictures": 1},
     "location30": {"train_rows": 4},
+    "cifar10-cnn-features": {"extractor_rows": 4, "epochs": 1},
     "pjm": {"window": 2, "test_from": "2016-01-09"},
 }
 

@@ -16,6 +16,8 @@ from coterie.reports.words import printable
 _CELLS = (400, 1000)  # clients, rounds: the finest grid of the participation map
 _BARS = 500
 _POINTS = 1000
+_MARKS = 1000  # exposed clients marked in the participation map
+_EXACT_SIZES = 16  # of groups with a bar of their own; above, sizes up to twice as large have one in common
 _NAMED = 8  # clients listed by name if a mark stands for many
 
 
@@ -88,6 +90,7 @@ def exposure(report: AuditReport, rounds: RoundAxis) -> Figure:
     """Draw the number of exposed clients after each round, with the names of newly exposed ones."""
     counts = report.series.exposed
     found = [(label, list(group)) for label, group in groupby(report.exposed, key=lambda exposed: exposed.round)]
+    found = [found[at] for at in sample(len(found), _POINTS)] if found else []
     places = [rounds.at[label] for label, _ in found]
     return Figure(
         [
@@ -115,32 +118,44 @@ def participation_map(
     """Draw which clients took part in which rounds. Return the figure and an explanation.
 
     Clients are sorted by their histories, so clients with equal histories are neighbours. If there are too many clients
-    or rounds, a cell stands for several and shows the share that took part.
+    or rounds, a cell stands for several and shows the share that took part. The exposed clients then come first and
+    have up to half of the rows.
     """
     clients, count = participation.clients, len(participation.rounds)
-    history: list[list[int]] = [[] for _ in clients]
-    for number, members in enumerate(participation.members):
-        for member in members:
-            history[member].append(number)
-    order = sorted(range(len(clients)), key=lambda client: (not history[client], history[client]))  # idle ones last
-    high, wide = -(-len(clients) // _CELLS[0]), -(-count // _CELLS[1])
-    heights, widths = _bins(len(clients), high), _bins(count, wide)
+    order = _by_history(participation)
+    first = order[:0]
+    if exposed and len(clients) > _CELLS[0]:
+        number = {name: place for place, name in enumerate(clients)}
+        first = np.array([number[found.client] for found in exposed], dtype=np.int64)
+        order = np.concatenate([first, order[~np.isin(order, first)]])
+    row_of_place, split = _rows(len(clients), len(first))
+    row_of = np.zeros(len(clients), dtype=np.int64)
+    row_of[order] = row_of_place
+    wide = -(-count // _CELLS[1])
+    heights, widths = np.bincount(row_of_place), _bins(count, wide)
     cells = np.zeros((len(heights), len(widths)))
-    row_of = {}
-    for place, client in enumerate(order):
-        row_of[clients[client]] = place // high
-        np.add.at(cells[place // high], np.array(history[client], dtype=np.int64) // wide, 1)
+    for at, members in enumerate(participation.members):
+        cells[:, at // wide] += np.bincount(row_of[np.asarray(members, dtype=np.int64)], minlength=len(heights))
     share = cells / np.outer(heights, widths)
-    starts = range(0, len(order), high)
-    rows = _unique([_names([clients[client] for client in order[at : at + high]], 1) for at in starts])
+    for part in (share[:split], share[split:]):  # each part has its own scale
+        part *= 255 / max(part.max(initial=0), 1e-300)
+    ends = np.cumsum(heights)
+    rows = _unique(
+        [
+            _names([clients[client] for client in order[end - high : end]], 1)
+            for end, high in zip(ends, heights, strict=True)
+        ]
+    )
     x = rounds.start + wide * np.arange(len(widths)) + (widths - 1) / 2
+    marked = [exposed[place] for place in sample(len(exposed), _MARKS)] if exposed else []
+    places = {name: number for number, name in enumerate(clients)} if marked else {}
     figure = Figure(
         [
             {
                 "type": "heatmap",
                 "x": x.tolist(),
                 "y": rows,
-                "z": packed((share * (255 / share.max())).round().astype(np.uint8)),
+                "z": packed(share.round().astype(np.uint8)),
                 "colorscale": [[0, "@empty"], [1, "@accent"]],
                 "showscale": False,
                 "xgap": 1 if len(widths) <= 150 else 0,
@@ -151,9 +166,9 @@ def participation_map(
             {
                 "type": "scatter",
                 "mode": "markers",
-                "x": [rounds.at[found.round] for found in exposed],
-                "y": [rows[row_of[found.client]] for found in exposed],
-                "text": [_name(found.round) for found in exposed],
+                "x": [rounds.at[found.round] for found in marked],
+                "y": [rows[row_of[places[found.client]]] for found in marked],
+                "text": [_name(found.round) for found in marked],
                 "marker": {"size": 6, "color": "@danger", "line": {"color": "@raised", "width": 1}},
                 "hovertemplate": "%{y}<br>exposed since round %{text}<extra></extra>",
             },
@@ -167,15 +182,83 @@ def participation_map(
                 "ticks": "",
                 "tickfont": {"size": 11},
             },
+            "shapes": [_level(split - 0.5, "@danger", "dot")] if 0 < split < len(rows) else [],
         },
         min(max(220, 70 + 16 * len(rows)), 560),
         f"Map of the participation of {len(clients):,} clients in {count:,} rounds.",
     )
-    if high == wide == 1:
-        return figure, "Each column is a round and each row a client; filled cells took part."
+    return figure, _explain_map(heights, wide, split, len(marked), len(exposed))
+
+
+def _explain_map(heights: NDArray[np.int64], wide: int, split: int, marked: int, exposed: int) -> str:
+    most = int(heights[split:].max(initial=0))
+    if wide == 1 and int(heights.max()) == 1:
+        return "Each column is a round and each row a client; filled cells took part."
+    words = f"Each cell stands for {most:,} clients by {wide:,} rounds: the stronger, the more of them took part."
+    if split:
+        high = int(heights[:split].max())
+        own = "has a row of its own" if high == 1 else f"shares a row with up to {high - 1:,} others"
+        words = f"The exposed come first, above the dotted line: each {own}. " + (words if most else "")
+    if marked < exposed:
+        words += f" Dots mark {marked:,} of the {exposed:,} exposed clients."
+    return words.strip()
+
+
+def _by_history(participation: Participation) -> NDArray[np.int64]:
+    """Return the clients sorted by the rounds in which they took part; those without any come last."""
+    sizes = [len(members) for members in participation.members]
+    who = np.concatenate([np.asarray(members, dtype=np.int64) for members in participation.members])
+    when = np.repeat(np.arange(len(sizes), dtype=">u4"), sizes)  # as bytes, such numbers are in order
+    by_client = np.argsort(who, kind="stable")
+    ends = np.cumsum(np.bincount(who, minlength=len(participation.clients))).tolist()
+    data, starts = when[by_client].tobytes(), [0, *ends[:-1]]
+    history = [data[4 * start : 4 * end] for start, end in zip(starts, ends, strict=True)]
+    return np.array(sorted(range(len(history)), key=lambda client: (not history[client], history[client])))
+
+
+def _rows(clients: int, first: int) -> tuple[NDArray[np.int64], int]:
+    """Return the row of each place in the order of clients, and the number of rows of the ``first`` ones."""
+    most = _CELLS[0]
+    split = min(first, most // 2)
+    rows = [np.arange(first) // max(1, -(-first // max(1, split)))]
+    split = int(rows[0].max(initial=-1)) + 1
+    rest = clients - first
+    rows.append(split + np.arange(rest) // max(1, -(-rest // (most - split))))
+    return np.concatenate(rows), split
+
+
+def group_sizes(report: AuditReport) -> tuple[Figure, str]:
+    """Draw how many clients are in groups of which size. Return the figure and an explanation."""
+    sizes = np.array([len(group) for group in report.groups])
+    top = int(sizes.max())
+    edges = [*range(1, min(top, _EXACT_SIZES) + 1)]
+    while edges[-1] < top:
+        edges.append(2 * edges[-1])
+    place = np.searchsorted(edges, sizes)
+    clients = np.bincount(place, weights=sizes, minlength=len(edges)).astype(np.int64).tolist()
+    starts = [1, *(edge + 1 for edge in edges[:-1])]
+    labels = [f"{end:,}" if start == end else f"{start:,}–{end:,}" for start, end in zip(starts, edges, strict=True)]
+    colors = ["@danger" if end == 1 else "@accent" for end in edges]
+    figure = Figure(
+        [
+            {
+                "type": "bar",
+                "x": labels,
+                "y": clients,
+                "marker": {"color": colors, "line": {"width": 0}},
+                "hovertemplate": "%{y:,} clients in groups of %{x}<extra></extra>",
+            }
+        ],
+        {
+            "xaxis": {"title": {"text": "clients in a group"}, "type": "category", "showgrid": False},
+            "yaxis": {"title": {"text": "clients"}, "range": [0, max(clients) * 1.15], "tickformat": ",d", "nticks": 6},
+        },
+        260,
+        f"Bar chart: {clients[0]:,} clients are alone in their group; the largest group has {top:,} clients.",
+    )
     return (
         figure,
-        f"Each cell stands for {high:,} clients by {wide:,} rounds: the stronger, the more of them took part.",
+        f"The clients of {len(sizes):,} groups, by the size of their group; {clients[0]:,} are alone in theirs.",
     )
 
 
@@ -240,9 +323,10 @@ def series(report: AuditReport, rounds: RoundAxis) -> Figure:
 
 
 def _steps(values: Sequence[int | None], rounds: RoundAxis, color: str) -> dict[str, Any]:
-    """Draw a step function by its changes and its end."""
+    """Draw a step function by its changes and its end; if there are too many changes, by some of them."""
     last = len(values) - 1
     shown = [at for at, value in enumerate(values) if at in (0, last) or value != values[at - 1]]
+    shown = [shown[at] for at in sample(len(shown), _POINTS)]
     return {
         "type": "scatter",
         "mode": "lines",

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from coterie.cohorts.circles import Indices
-from coterie.cohorts.classes import NumberedClasses
+from coterie.cohorts.classes import Classes
 from coterie.cohorts.participation import Label
 from coterie.errors import InputError
 
@@ -28,7 +28,7 @@ class History:
         """The rounds in which clients were aggregated: the rows of the participation matrix."""
         self.rows: list[NDArray[np.int32]] = []
         """The aggregated clients of each row, by number, ascending."""
-        self.classes = NumberedClasses()
+        self.classes = Classes()
         """The classes of clients that were always aggregated together."""
         self.strong_series: list[int | None] = []
         self.fairness_series: list[float] = []

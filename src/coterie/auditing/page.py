@@ -4,7 +4,15 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from coterie.auditing.figures import RoundAxis, exposure, frequency, participation_map, privacy, series
+from coterie.auditing.figures import (
+    RoundAxis,
+    exposure,
+    frequency,
+    group_sizes,
+    participation_map,
+    privacy,
+    series,
+)
 from coterie.auditing.findings import AuditReport, Exposure
 from coterie.auditing.logs import Participation
 from coterie.auditing.preview import evidence_words, gather_evidence, preview
@@ -51,6 +59,7 @@ def audit_page(
         }
         figures["participation"], captions["participation"] = participation_map(participation, report.exposed, rounds)
         figures["frequency"], captions["frequency"] = frequency(report)
+        figures["groups"], captions["groups"] = group_sizes(report)
     verdict = judge(report)
     listed, problems = report.exposed[:_ROWS], participation.problems
     written = affordable(listed, witnesses)
@@ -68,7 +77,7 @@ def audit_page(
         collusion=collusion_words(report),
         promise=promise,
         exposed=[_row(number, found, number < written) for number, found in enumerate(listed)],
-        more_exposed=len(report.exposed) - len(listed),
+        more_exposed=f"{more:,}" if (more := len(report.exposed) - len(listed)) else "",
         leak=least_leak(report),
         preview=preview(participation),
         evidence=evidence_words(gather_evidence(participation, source, options or {})),

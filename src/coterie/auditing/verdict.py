@@ -187,7 +187,10 @@ def _weak(report: AuditReport) -> tuple[str, str]:
     involved = "the fewest clients in any combination"
     if report.weak_privacy_exact:
         return _number(most), f"{involved} (exact)"
-    return f"{_number(least)}–{_number(most)}", f"{involved} (more time may narrow it: --weak-seconds)"
+    return (
+        f"{_number(least)}–{_number(most)}",
+        f"{involved}: proved bounds, not the exact number; more time may narrow them",
+    )
 
 
 def affordable(exposed: Sequence[Exposure], limit: int | None = None, digits: int = 1_250_000) -> int:

@@ -51,21 +51,21 @@ class SessionCosts:
     peak_rss_bytes: int
 
     def speedup_over(self, other: "SessionCosts") -> dict[str, float]:
-        """How many times faster this is than ``other``, where the time goes."""
+        """Return how many times as fast as ``other`` this is, where most of the time goes."""
         steps = {step: other.client_ms[step] / self.client_ms[step] for step in ("share", "mask")}
         return {**steps, "server": other.server_ms / self.server_ms}
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """Our session: what it cost, and what that is made of.
+    """The costs of our session, and their parts.
 
     ``download_bytes`` is what a typical client receives, ``degree`` the mean number of neighbours. ``wall_ms`` is how
-    long the session took on ``workers`` threads, the making of inputs included. ``graph_ms`` is the time to build the
-    graph and to see that the survivors are connected: clients in one process share that work, a client on its own would
-    add it to each step that needs it.
-    ``masked_vector_ratio`` is the size of the message to the size of its numbers, length x bits / 8.
-    ``keystream_ratio`` is defined by :func:`~coterie.bench.machine.keystream_ratio`, at this length and degree.
+    long the session took on ``workers`` threads, including the making of inputs. ``graph_ms`` is the time to build the
+    graph and to check that the survivors are connected: clients in one process share that work, a client on its own
+    would add it to each step that needs it. ``masked_vector_ratio`` is the size of the message to the size of its
+    numbers, length x bits / 8. ``keystream_ratio`` is defined by :func:`~coterie.bench.machine.keystream_ratio`, at
+    this length and degree.
     """
 
     costs: SessionCosts
@@ -144,7 +144,7 @@ def measure(workload: Workload, workers: int, observe: OnAnswer | None = None) -
 def measure_flower(workload: Workload) -> SessionCosts:
     """Time Flower's SecAgg+ (on the complete graph, its SecAgg) on the same work, in a process of its own.
 
-    Its masks are not cryptographic; :mod:`coterie.bench.rivals.flower_secagg` says how far from it they are.
+    Its masks are not cryptographic; see :mod:`coterie.bench.rivals.flower_secagg`.
     """
     check_flower(workload)
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
@@ -167,7 +167,7 @@ def check_flower(workload: Workload) -> None:
 
 
 def _flower_shares(topology: Topology) -> int:
-    """Flower's name for a topology: the number of shares a client deals, or 0 for the complete graph."""
+    """Return Flower's parameter for a topology: the number of shares of a client, or 0 for the complete graph."""
     if isinstance(topology, Harary):
         return topology.degree + 1
     if isinstance(topology, Complete):
@@ -188,7 +188,7 @@ def _run_flower(workload: Workload) -> tuple[flower.FlowerTimes, int]:
 
 
 class _Inputs:
-    """Each client's ring vector, made when the session asks for it; making up its numbers is no part of the session."""
+    """Each client's ring vector, made when the session needs it; making its numbers is not part of the session."""
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
@@ -227,7 +227,7 @@ def _check(workload: Workload, aggregate: Aggregate) -> None:
 
 
 def _graph_seconds(workload: Workload) -> float:
-    """Time a graph of this kind that nobody has asked for yet: building it, and walking over the survivors."""
+    """Time a new graph of this kind: building it, and checking that the survivors are connected."""
     terms, seed = workload.terms, os.urandom(32)
     survivors = [terms.index[client] for client in terms.clients if client not in workload.vanishing]
     began = perf_counter()

@@ -38,7 +38,7 @@ def audit(
             "--format",
             metavar="NAME",
             parser=format_name,
-            help="Told from the content unless given.",
+            help="Recognised from the content unless given.",
             show_default=False,
         ),
     ] = None,
@@ -85,7 +85,7 @@ def audit(
     ] = False,
     collusion: Annotated[
         int,
-        typer.Option(metavar="C", min=0, help="Also tell, and require, the T left when C members of a group collude."),
+        typer.Option(metavar="C", min=0, help="Also report, and require, the T that is left if C members collude."),
     ] = 0,
     report_only: Annotated[
         bool, typer.Option("--report-only", help="Do not fail because of what is found, only because of the input.")
@@ -133,15 +133,15 @@ def audit(
         ),
     ] = None,
 ) -> None:
-    """Find out whom the sums of past rounds give away: on the log of any federated learning system.
+    """Find the clients whose updates the sums of past rounds reveal, in the log of any federated learning system.
 
     LOG says who was aggregated in each round. It is a file, which may be packed with gzip,
     - for standard input, the URL of a ledger's database, or the folder of a run. The formats are
     FORMATS
 
-    What could mean several things is refused, with the option that settles it.
+    An ambiguous log is refused, with the option that resolves it.
     Rounds are put in the order of their numbers, dates or times.
-    Before the verdict stands how the log was read.
+    The output begins with how the log was read.
 
     [bold]Exit status[/]
     0  nobody is exposed, and the required T holds if one is given; or --report-only
@@ -151,8 +151,8 @@ def audit(
     3  refused: the ledger was tampered with, or the log is above the limit
     70  a fault in Coterie itself
     130  interrupted: what is known by then is shown
-    141  whoever reads the output stopped before its end
-    Strong T = 1 without anybody exposed is 0: ask for more with --require 2.
+    141  the reader of the output stopped before its end
+    Strong T = 1 is 0 if no client is exposed; --require 2 makes it 1.
 
     [dim]Examples[/]
     coterie audit rounds.csv --html audit.html
@@ -168,9 +168,9 @@ def audit(
     from coterie.host import install_command
 
     if require is None and weak:
-        raise typer.BadParameter("--weak says which T is required: it needs --require")
+        raise typer.BadParameter("--weak chooses which T --require means: give --require as well")
     if weak and collusion:
-        raise typer.BadParameter("colluding members of a group concern strong T; leave --weak or --collusion out")
+        raise typer.BadParameter("--collusion is about strong T: leave out --weak or --collusion")
     if html and not all(map(find_spec, ("jinja2", "plotly"))):
         raise typer.BadParameter(f"--html needs more packages; get them with: {install_command('report')}")
     given = {

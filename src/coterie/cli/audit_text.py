@@ -57,6 +57,8 @@ def show(
     for measure in measures(report):
         table.add_row(*map(Text, measure))
     console.print(table)
+    if not report.weak_privacy_exact:
+        console.print("--weak-seconds N gives weak T more time.", style="dim")
     console.print()
     if report.exposed:
         _show_exposed(report, witnesses, console)
@@ -93,7 +95,7 @@ def _show_exposed(report: AuditReport, witnesses: int | None, console: Console) 
         table.add_row(*map(Text, (whose(exposure.client), printable(exposure.round), words)))
     console.print(table)
     if rest := len(report.exposed) - len(listed):
-        console.print(f"... and {rest:,} more, which --json lists.", style="dim")
+        console.print(f"... and {rest:,} more; --exposed FILE writes all of them.", style="dim")
     if written < len(listed):
         console.print("What is not computed may take seconds each; --witnesses N asks for it.", style="dim")
     console.print()

@@ -1,4 +1,4 @@
-"""``coterie bench training``: what secure aggregation adds to rounds of training, and how others do."""
+"""``coterie bench training``: what secure aggregation adds to rounds of training, and how other systems compare."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -6,9 +6,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from coterie.bench.settings import TrainingSettings
-from coterie.cli.common import new_console, print_json, progress_bars, train_extra
+from coterie.cli.common import AsJson, new_console, print_json, progress_bars, train_extra
 from coterie.cli.derive import with_options
-from coterie.cli.options import AsJson
 from coterie.host import cores
 from coterie.reports.words import count, duration, size
 
@@ -31,7 +30,7 @@ def training(settings: TrainingSettings, as_json: AsJson = False) -> None:
     scenario, rounds, names = SCENARIOS[settings.model], settings.rounds, list(map(str, settings.against))
     count = cores() if settings.workers is None else settings.workers
     try:
-        # Where a run would keep its files: directories for temporary ones may be in memory, and the ledger too fast.
+        # Where a run would keep its files: a temporary directory may be in memory, which makes the ledger too fast.
         scratch = TemporaryDirectory(prefix=".coterie-bench-", dir=".")
     except OSError as error:
         raise ConfigError(f"cannot write to the current directory: {error.strerror}") from None

@@ -5,75 +5,37 @@ clients whose columns of P are equal; some combination distinguishes clients who
 2023, eq. 5) is therefore the size of the smallest class of identical non-zero columns.
 
 A new row splits each class that it intersects into the members inside and outside the row. Only these classes are
-processed, so a row over A costs O(|A|) for a history of any length. Classes never grow: strong T can only fall.
+processed, so a row over A costs O(|A| log |A|) for a history of any length. Classes never grow: strong T can only fall.
 """
 
-from collections.abc import Hashable, Iterable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-Name = TypeVar("Name", bound=Hashable)
+from coterie.errors import InputError
+
+Row = NDArray[np.integer[Any]]
+"""The numbers of some clients, ascending."""
 
 
-class Division(NamedTuple):
-    """A new class, and the class it was split from; None for clients that are in no earlier row."""
+class Cut(NamedTuple):
+    """How a row intersects the classes. All fields have one value for each class that it intersects."""
 
-    founded: int
-    origin: int | None
-
-
-class Classes(Generic[Name]):
-    """The classes of identical non-zero columns. Each class has a permanent number."""
-
-    def __init__(self) -> None:
-        self.members: list[set[Name]] = []
-        """The members of each class, by number."""
-        self.smallest: int | None = None
-        """Strong T: the size of the smallest class; None if there is none."""
-        self._class_of: dict[Name, int] = {}
-
-    def cut(self, row: Iterable[Name]) -> tuple[dict[int, set[Name]], set[Name]]:
-        """Return the members inside the row for each class that it intersects, and the clients that are new to P."""
-        touched: dict[int, set[Name]] = {}
-        newcomers: set[Name] = set()
-        for member in row:
-            known = self._class_of.get(member)
-            (newcomers if known is None else touched.setdefault(known, set())).add(member)
-        return touched, newcomers
-
-    def refine(self, row: Iterable[Name]) -> list[Division]:
-        """Add a row and return the new classes. If a row splits a class, the part inside the row is the new class."""
-        touched, newcomers = self.cut(row)
-        divisions = []
-        for origin, inside in touched.items():
-            if len(inside) < len(self.members[origin]):
-                self.members[origin] -= inside
-                divisions.append(Division(self._found(inside), origin))
-                self._note_size(origin)
-        if newcomers:
-            divisions.append(Division(self._found(newcomers), None))
-        return divisions
-
-    def parts(self, row: Iterable[Name]) -> set[int]:
-        """Return the classes that make up a row added earlier. Later rows may have split them further."""
-        return {self._class_of[member] for member in row}
-
-    def _found(self, members: set[Name]) -> int:
-        number = len(self.members)
-        self.members.append(members)
-        self._class_of.update(dict.fromkeys(members, number))
-        self._note_size(number)
-        return number
-
-    def _note_size(self, number: int) -> None:
-        size = len(self.members[number])
-        self.smallest = size if self.smallest is None else min(self.smallest, size)
+    classes: NDArray[np.int64]
+    """The classes, ascending; -1 stands for clients that are in no earlier row."""
+    first: NDArray[np.int64]
+    """The place in the row of the first member."""
+    inside: NDArray[np.int64]
+    """The number of members in the row."""
+    outside: NDArray[np.int64]
+    """The number of members that are not in the row."""
+    position: NDArray[np.int64]
+    """For each client of the row, the place of its class in the other fields."""
 
 
-class NumberedClasses:
-    """The same for clients that are numbers from 0 on. It uses arrays, for histories of millions of participations."""
+class Classes:
+    """The classes of identical non-zero columns. Clients are numbers from 0 on; each class has a permanent number."""
 
     def __init__(self) -> None:
         self.smallest: int | None = None
@@ -81,6 +43,20 @@ class NumberedClasses:
         self._class_of = np.full(16, -1)
         self._sizes = np.zeros(16, dtype=np.int64)
         self._count = 0
+
+    @classmethod
+    def restore(cls, class_of: NDArray[np.int64]) -> Self:
+        """Return the classes in which client i is in class ``class_of[i]``. A class must not be empty."""
+        classes = cls()
+        if len(class_of):
+            if int(class_of.min()) < 0 or int(class_of.max()) >= len(class_of):
+                raise InputError("a client has no class")
+            sizes = np.bincount(class_of)
+            if not sizes.all():
+                raise InputError("a class has no members")
+            classes._class_of, classes._sizes, classes._count = class_of, sizes, len(sizes)
+            classes.smallest = int(sizes.min())
+        return classes
 
     def __len__(self) -> int:
         """The number of classes."""
@@ -91,7 +67,7 @@ class NumberedClasses:
         """The number of members of each class."""
         return self._sizes[: self._count]
 
-    def of(self, clients: NDArray[np.int32]) -> NDArray[np.int64]:
+    def of(self, clients: Row) -> NDArray[np.int64]:
         """Return the classes of these clients, all of which must be in some row."""
         return self._class_of[clients]
 
@@ -101,21 +77,33 @@ class NumberedClasses:
         ordered = known[np.argsort(self._class_of[known], kind="stable")]
         return np.split(ordered, np.cumsum(self.sizes)[:-1]) if self._count else []
 
-    def refine(self, row: NDArray[np.int32]) -> NDArray[np.int64]:
+    def members_of(self, number: int) -> NDArray[np.int64]:
+        """Return the members of one class."""
+        return np.flatnonzero(self._class_of == number)
+
+    def cut(self, row: Row) -> Cut:
+        """Return how a row intersects the classes. Nothing changes."""
+        known = row[row < len(self._class_of)]  # ascending, so the others come last
+        class_of = np.concatenate([self._class_of[known], np.full(len(row) - len(known), -1)])
+        touched, first, position, inside = np.unique(
+            class_of, return_index=True, return_inverse=True, return_counts=True
+        )
+        outside = np.where(touched >= 0, self._sizes[touched] - inside, 0)
+        return Cut(touched, first, inside, outside, position)
+
+    def refine(self, row: Row) -> NDArray[np.int64]:
         """Add a row. Return the class that each new class was split from; -1 for clients that are in no earlier row.
 
-        New classes have the next numbers, in the order of their first members; classes of new clients come last.
+        If a row splits a class, the part inside the row is the new class. New classes have the next numbers, in the
+        order of their first members; classes of new clients come last.
         """
-        self._class_of = _grow(self._class_of, int(row[-1]) + 1, -1)
-        touched, first, position, inside = np.unique(
-            self._class_of[row], return_index=True, return_inverse=True, return_counts=True
-        )
-        sizes = np.where(touched >= 0, self._sizes[touched], -1)
-        split = np.flatnonzero(inside != sizes)  # always true for new clients, whose size is -1
+        touched, first, inside, outside, position = self.cut(row)
+        self._class_of = grow(self._class_of, int(row[-1]) + 1, -1)
+        split = np.flatnonzero((outside > 0) | (touched < 0))
         split = split[np.lexsort((first[split], touched[split] < 0))]
         origins, start = touched[split], self._count
         self._count += len(split)
-        self._sizes = _grow(self._sizes, self._count, 0)
+        self._sizes = grow(self._sizes, self._count, 0)
         self._sizes[start : self._count] = inside[split]
         old = origins >= 0
         self._sizes[origins[old]] -= inside[split][old]
@@ -129,7 +117,7 @@ class NumberedClasses:
         return origins
 
 
-def _grow(array: NDArray[np.int64], length: int, fill: int) -> NDArray[np.int64]:
+def grow(array: NDArray[np.int64], length: int, fill: int) -> NDArray[np.int64]:
     """Return the array with room for ``length`` numbers, at least doubled if it is too short."""
     if length <= len(array):
         return array

@@ -8,17 +8,41 @@ of identical non-zero columns of the participation matrix has at least T members
 
 from collections.abc import Collection, Iterator
 
-from coterie.cohorts.classes import Classes
+import numpy as np
+
+from coterie.cohorts.classes import Classes, Cut, Row, grow
+from coterie.cohorts.client_table import ClientTable
+from coterie.cohorts.packed_numbers import Numbers
 from coterie.errors import ConfigError, InputError, Separation, SeparationRisk
 
 
 class Guard:
     """The classes of a history and the T promised so far, updated row by row."""
 
-    def __init__(self) -> None:
-        self._classes = Classes[str]()
-        self._latest: list[int] = []  # for each class, the latest recorded round that contains it
-        self._promised = 1
+    def __init__(self, clients: ClientTable | None = None) -> None:
+        self.clients = ClientTable() if clients is None else clients
+        """The clients of all rows, by number."""
+        self.promised = 1
+        """The highest T promised so far."""
+        self._classes = Classes()
+        self._latest = np.zeros(16, dtype=np.int64)  # for each class, the latest recorded round that contains it
+
+    def restore(self, class_of: Numbers, latest: Numbers, promised: int) -> None:
+        """Continue a history that is known by the class of each client and the latest round of each class."""
+        classes = Classes.restore(class_of)
+        if (len(class_of), len(latest)) != (len(self.clients), len(classes)) or promised < 1:
+            raise InputError("these are not the classes of these clients")
+        self._classes, self._latest, self.promised = classes, latest, promised
+
+    @property
+    def class_of(self) -> Numbers:
+        """The class of each client."""
+        return self._classes.of(np.arange(len(self.clients)))
+
+    @property
+    def latest(self) -> Numbers:
+        """The latest recorded round that contains each class."""
+        return self._latest[: len(self._classes)]
 
     @property
     def strong_privacy(self) -> int | None:
@@ -33,36 +57,47 @@ class Guard:
         """
         if promised < 1:
             raise ConfigError(f"the promised T must be at least 1, not {promised}")
-        if promised < self._promised:
+        if promised < self.promised:
             raise ConfigError(
-                f"T = {promised} is less than the {self._promised} promised in an earlier round: "
+                f"T = {promised} is less than the {self.promised} promised in an earlier round: "
                 "a promise can be raised but not lowered"
             )
-        if separations := list(self._separations(aggregated, promised)):
+        row, newcomers = self.clients.find(aggregated)
+        if separations := list(self._separations(row, newcomers, promised)):
             raise SeparationRisk(promised, separations)
 
-    def record(self, round_number: int, aggregated: Collection[str], promised: int) -> None:
-        """Add a row that was or is about to be revealed. It counts whether or not it passed :meth:`check`."""
-        self._promised = max(self._promised, promised)
-        self._latest += [round_number] * len(self._classes.refine(aggregated))
-        for known in self._classes.parts(aggregated):
-            self._latest[known] = round_number
+    def record(self, round_number: int, row: Row, promised: int) -> None:
+        """Add a row that was or is about to be revealed. It counts whether or not it passed :meth:`check`.
 
-    def _separations(self, aggregated: Collection[str], promised: int) -> Iterator[Separation]:
-        touched, newcomers = self._classes.cut(aggregated)
-        for known, inside in touched.items():
-            everyone = self._classes.members[known]
-            if len(inside) < promised:
-                yield Separation(tuple(sorted(inside)), self._latest[known])
-            if 0 < len(everyone) - len(inside) < promised:
-                yield Separation(tuple(sorted(everyone - inside)), self._latest[known])
+        ``row`` has the numbers of its clients in :attr:`clients`.
+        """
+        self.promised = max(self.promised, promised)
+        self._classes.refine(row)
+        self._latest = grow(self._latest, len(self._classes), 0)
+        self._latest[self._classes.of(row)] = round_number
+
+    def _separations(self, row: Numbers, newcomers: Collection[str], promised: int) -> Iterator[Separation]:
+        cut = self._classes.cut(row)
+        small = (cut.inside < promised) | ((cut.outside > 0) & (cut.outside < promised))
+        for at in np.flatnonzero(small)[np.argsort(cut.first[small])].tolist():
+            yield from self._parts(row, cut, at, promised)
         if 0 < len(newcomers) < promised:
-            latest = max((self._latest[known] for known in touched), default=None)
+            latest = int(self._latest[cut.classes].max()) if len(cut.classes) else None
             yield Separation(tuple(sorted(newcomers)), latest)
-        if promised > self._promised:  # a raised promise also covers the classes that this row does not intersect
-            for known, members in enumerate(self._classes.members):
-                if known not in touched and len(members) < promised:
-                    yield Separation(tuple(sorted(members)), self._latest[known])
+        if promised > self.promised:  # a raised promise also covers the classes that this row does not intersect
+            for known in np.setdiff1d(np.flatnonzero(self._classes.sizes < promised), cut.classes).tolist():
+                yield self._separation(self._classes.members_of(known), known)
+
+    def _parts(self, row: Numbers, cut: Cut, at: int, promised: int) -> Iterator[Separation]:
+        """Yield the parts of a class inside and outside the row that are too small."""
+        known, inside = int(cut.classes[at]), row[cut.position == at]
+        if cut.inside[at] < promised:
+            yield self._separation(inside, known)
+        if 0 < cut.outside[at] < promised:
+            yield self._separation(np.setdiff1d(self._classes.members_of(known), inside), known)
+
+    def _separation(self, members: Numbers, known: int) -> Separation:
+        return Separation(self.clients.names_of(members), int(self._latest[known]))
 
 
 def client_names(clients: Collection[str]) -> tuple[str, ...]:

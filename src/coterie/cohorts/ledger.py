@@ -14,22 +14,33 @@ row of the participation matrix whatever follows, because a share cannot be reca
 A server that restarts after a crash may continue its round with ``resuming=True``: an existing entry is then compared
 instead of refused. A second sum over the same clients adds nothing to the row space, so the promise still holds. A sum
 over other clients would be another row, and is a conflict.
+
+A ledger is opened from its last checkpoint (:mod:`coterie.cohorts.ledger_state`), so opening takes time in proportion
+to the number of clients, and hardly depends on the length of the history. Entries before the checkpoint are not read.
+:meth:`Ledger.verify`, :meth:`Ledger.entries` and :meth:`Ledger.read`, which an audit uses, check everything from the
+first entry on, and every checkpoint.
 """
 
 import operator
 import os
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
+import numpy as np
 from sqlalchemy import Connection
 
-from coterie.cohorts.guard import Guard, client_names
-from coterie.cohorts.ledger_store import START, Entry, EntryKind, Head, LedgerStore
+from coterie.cohorts.guard import client_names
+from coterie.cohorts.ledger_columns import Columns
+from coterie.cohorts.ledger_entry import Entry, EntryKind, Head, NamedEntry, StoredEntry, stored_columns
+from coterie.cohorts.ledger_state import TRANSITIONS, LedgerState
+from coterie.cohorts.ledger_store import LedgerStore
 from coterie.cohorts.outcome import Outcome
-from coterie.cohorts.participation import Participation
+from coterie.cohorts.packed_numbers import Numbers
+from coterie.cohorts.participation import Participation, pack_members
 from coterie.errors import InputError, LedgerConflict, LedgerTampered, LocalProtocolError
 
 __all__ = [
@@ -41,37 +52,7 @@ __all__ = [
 ]
 
 
-_TRANSITIONS = {
-    (None, EntryKind.SKIP): Outcome.SKIPPED,
-    (None, EntryKind.ABORT): Outcome.ABORTED_BEFORE_REVEAL,
-    (None, EntryKind.REVEAL): Outcome.REVEALED,
-    (Outcome.REVEALED, EntryKind.COMPLETE): Outcome.COMPLETED,
-    (Outcome.REVEALED, EntryKind.ABORT): Outcome.ABORTED_AFTER_REVEAL,
-}
 _INCOMPLETE = (Outcome.REVEALED, Outcome.ABORTED_AFTER_REVEAL)
-
-
-class _State:
-    """The state computed from the entries so far."""
-
-    def __init__(self) -> None:
-        self.head = START
-        self.outcomes: dict[int, Outcome] = {}
-        self.guard = Guard()
-        self.frequencies: Counter[str] = Counter()
-
-    def apply(self, head: Head, entry: Entry) -> None:
-        outcome = _TRANSITIONS.get((self.outcomes.get(entry.round), entry.kind))
-        if outcome is None:
-            raise LedgerTampered(entry.sequence, f"round {entry.round} cannot have this {entry.kind}")
-        named = entry.kind is EntryKind.REVEAL
-        if bool(entry.aggregated) != named or list(entry.aggregated) != sorted(set(entry.aggregated)):
-            raise LedgerTampered(entry.sequence, f"this {entry.kind} cannot have these clients")
-        if entry.kind is EntryKind.REVEAL:
-            self.guard.record(entry.round, entry.aggregated, entry.promised)
-            self.frequencies.update(entry.aggregated)
-        self.outcomes[entry.round] = outcome
-        self.head = head
 
 
 class Ledger:
@@ -83,7 +64,8 @@ class Ledger:
 
     def __init__(self, store: LedgerStore) -> None:
         self._store = store
-        self._state = _State()
+        self._state: LedgerState | None = None  # what was read so far
+        self._unchecked = 0  # the entries up to this one are known by a checkpoint, and were not read
         self._mutex = threading.Lock()
 
     @classmethod
@@ -121,34 +103,24 @@ class Ledger:
         round_number: int,
         aggregated: Collection[str],
         *,
-        promised: int,
-        roster: bytes = b"",
-        recipe: bytes = b"",
         resuming: bool = False,
+        **columns: Unpack[Columns],
     ) -> Head:
         """Record that the sum over ``aggregated`` is about to be opened, before any share leaves a client.
 
         One transaction reads what other servers recorded, checks that strong T of the history with this row is at least
-        ``promised`` (see :class:`~coterie.cohorts.guard.Guard`; T = 1 promises nothing), and writes the row. ``roster``
-        is the digest of the roster under which the clients take part. ``recipe`` is the digest of how contributions are
-        made, if the roster fixes it.
+        ``promised`` (see :class:`~coterie.cohorts.guard.Guard`; T = 1 promises nothing), and writes the row.
+        ``promised`` and the other columns are those of :class:`~coterie.cohorts.ledger_columns.Columns`.
 
         Raises :class:`~coterie.errors.SeparationRisk` if the promise would be broken, and :class:`LedgerConflict` if
-        the round is already recorded. With ``resuming``, a round recorded with exactly these clients, this promise and
-        this roster is not a conflict, and nothing more is written.
+        the round is already recorded. With ``resuming``, a round recorded with exactly these clients and columns is not
+        a conflict, and nothing more is written.
         """
         names = client_names(aggregated)
         if not names:
             raise InputError("no clients are to be aggregated, so there is nothing to reveal: skip or abort the round")
-        return self._record(
-            round_number,
-            EntryKind.REVEAL,
-            aggregated=names,
-            promised=promised,
-            roster=roster,
-            recipe=recipe,
-            resuming=resuming,
-        )
+        columns["promised"] = operator.index(columns["promised"])  # converts numpy integers to int
+        return self._record(round_number, EntryKind.REVEAL, aggregated=names, columns=columns, resuming=resuming)
 
     def complete(self, round_number: int, *, resuming: bool = False) -> Head:
         """Record that the sum of a revealed round was opened."""
@@ -172,21 +144,20 @@ class Ledger:
 
     def entries(self) -> Iterator[Entry]:
         """Yield all entries in order, after checking each against the chain and the state of its round."""
-        return self._replay(_State())
+        state = LedgerState()
+        for entry, _ in self._replay(state):
+            yield state.show(entry)
 
     def verify(self, expected_head: Head | None = None) -> Head:
         """Check the whole ledger from its first entry and return its head.
 
-        Raises :class:`LedgerTampered` with the first entry that was changed, removed or moved. A ledger that lost its
-        tail, or was recomputed, is a valid chain: this is detected only with an ``expected_head`` that was kept
-        elsewhere. The ledger may have grown since.
+        Raises :class:`LedgerTampered` with the first entry that was changed, removed or moved, or the first checkpoint
+        that does not follow from the entries before it. A ledger that lost its tail, or was recomputed, is a valid
+        chain: this is detected only with an ``expected_head`` that was kept elsewhere. The ledger may have grown since.
         """
-        state = _State()
-        for entry in self._replay(state):
-            if expected_head and entry.sequence == expected_head.sequence and state.head != expected_head:
-                raise LedgerTampered(entry.sequence, "it, or one before it, was replaced")
-        if expected_head and state.head.sequence < expected_head.sequence:
-            raise LedgerTampered(state.head.sequence + 1, "it is missing, and all that followed it")
+        state = LedgerState()
+        for _ in self._replay(state, expected_head):
+            pass
         return state.head
 
     def outcomes(self) -> dict[int, Outcome]:
@@ -195,10 +166,8 @@ class Ledger:
         After a crash, abort the rounds that are still :attr:`Outcome.REVEALED` and that no other server is running. New
         rounds are possible either way.
         """
-        state = _State()
-        for _ in self._replay(state):
-            pass
-        return state.outcomes
+        with self._mutex, self._store.reading() as connection:
+            return self._catch_up(connection).outcomes.copy()
 
     def latest(self) -> int:
         """Return the highest recorded round number; 0 before the first."""
@@ -212,9 +181,9 @@ class Ledger:
     def revealed(self, round_number: int) -> tuple[str, ...]:
         """Return the clients of a round's row; empty if nothing of the round can have been seen."""
         with self._mutex, self._store.reading() as connection:
-            self._catch_up(connection)
-            entry = self._store.find(connection, round_number, EntryKind.REVEAL)
-        return entry.aggregated if entry else ()
+            state = self._catch_up(connection)
+            entry = self._find(connection, round_number, EntryKind.REVEAL)
+            return state.show(entry).aggregated if entry else ()
 
     def participation(self, clients: Iterable[str] = ()) -> Participation:
         """Return the whole history: rounds in the order of recording, clients sorted by name.
@@ -222,21 +191,29 @@ class Ledger:
         All recorded rounds are included. Rounds that were skipped, or aborted before anything could be seen, have no
         clients. ``clients`` are included even if they were never aggregated.
         """
-        state = _State()
-        rounds: dict[int, tuple[str, ...]] = {}
+        return self.read(clients=clients)[1]
+
+    def read(self, expected_head: Head | None = None, clients: Iterable[str] = ()) -> tuple[Head, Participation]:
+        """Verify the whole ledger, as :meth:`verify` does, and return its head and :meth:`participation`."""
+        state = LedgerState()
+        rounds: dict[int, Numbers] = {}
         recipes: dict[str, None] = {}
-        known: dict[str, str] = {}  # interns names: one object per name instead of one per occurrence
-        for entry in self._replay(state):
-            if entry.kind is EntryKind.REVEAL:
-                recipes[entry.recipe.hex()] = None
-            aggregated = tuple([known.setdefault(name, name) for name in entry.aggregated])
-            rounds[entry.round] = aggregated or rounds.get(entry.round, ())  # only a reveal has clients
-        names = sorted(set(clients).union(*rounds.values()))
-        number = {name: position for position, name in enumerate(names)}
-        members = tuple(tuple(number[name] for name in aggregated) for aggregated in rounds.values())
+        nobody = np.zeros(0, dtype=np.int64)
+        for entry, row in self._replay(state, expected_head):
+            if entry.columns is not None:
+                recipes[entry.columns.get("recipe", b"").hex()] = None
+            if row is not None:
+                rounds[entry.round] = row
+            elif entry.kind is not EntryKind.CHECKPOINT:
+                rounds.setdefault(entry.round, nobody)
+        names = sorted({*state.clients.names, *clients})
+        place = np.zeros(len(state.clients), dtype=np.int64)
+        there = state.clients.places(names)
+        place[there[there >= 0]] = np.flatnonzero(there >= 0)
+        members = tuple([pack_members(np.sort(place[row])) for row in rounds.values()])
         incomplete = sum(outcome in _INCOMPLETE for outcome in state.outcomes.values())
         notes = (f"rounds announced but not completed, which count as revealed: {incomplete:,}",) if incomplete else ()
-        return Participation(tuple(names), tuple(rounds), members, notes=notes, recipes=tuple(recipes))
+        return state.head, Participation(tuple(names), tuple(rounds), members, notes=notes, recipes=tuple(recipes))
 
     def frequencies(self, before: int | None = None) -> Counter[str]:
         """Count how often each client was aggregated (f in Algorithm 2 of So et al. 2023).
@@ -246,24 +223,61 @@ class Ledger:
         """
         with self._mutex, self._store.reading() as connection:
             state = self._catch_up(connection)
-            counts = state.frequencies.copy()
-            if before is not None:
-                for entry in self._store.revealed_since(connection, before, state.head):
-                    counts.subtract(entry.aggregated)
-        return +counts
+            counts = self._count(connection, state, before)
+            return +Counter(dict(zip(state.clients.names, counts.tolist(), strict=True)))
 
-    def _replay(self, state: _State) -> Iterator[Entry]:
-        """Yield all entries from the first one on, after applying each to ``state``."""
+    def count(self, clients: Sequence[str], before: int | None = None) -> Numbers:
+        """Return :meth:`frequencies` of these clients as an array, which is faster for many."""
+        with self._mutex, self._store.reading() as connection:
+            state = self._catch_up(connection)
+            counts = np.append(self._count(connection, state, before), 0)  # the last one is for clients without a row
+            return counts[state.clients.places(clients)]
+
+    def _count(self, connection: Connection, state: LedgerState, before: int | None) -> Numbers:
+        counts = state.frequencies.copy()
+        if before is not None:
+            since = self._store.revealed_since(connection, before, state.head)
+            self._ensure_checked(connection, since)
+            for entry in since:
+                counts[state.row(entry)] -= 1
+        return counts
+
+    def _replay(
+        self, state: LedgerState, expected_head: Head | None = None
+    ) -> Iterator[tuple[StoredEntry | NamedEntry, Numbers | None]]:
+        """Yield all entries from the first one on, with the numbers of a row, after applying each to ``state``."""
         with self._store.reading() as connection:
             for head, entry in self._store.walk(connection):
-                state.apply(head, entry)
-                yield entry
+                row = state.apply(head, entry)
+                if expected_head and entry.sequence == expected_head.sequence and head != expected_head:
+                    raise LedgerTampered(entry.sequence, "it, or one before it, was replaced")
+                yield entry, row
+        if expected_head and state.head.sequence < expected_head.sequence:
+            raise LedgerTampered(state.head.sequence + 1, "it is missing, and all that followed it")
 
-    def _catch_up(self, connection: Connection) -> _State:
-        """Apply the entries recorded since this ledger was last read."""
+    def _catch_up(self, connection: Connection) -> LedgerState:
+        """Apply the entries recorded since this ledger was last read; at first, since its last checkpoint."""
+        if self._state is None:
+            found = self._store.checkpoint(connection)
+            read = partial(self._store.read_checkpoint, connection)
+            self._state = LedgerState.restore(*found, read) if found else LedgerState()
+            self._unchecked = self._state.head.sequence
         for head, entry in self._store.walk(connection, self._state.head):
             self._state.apply(head, entry)
         return self._state
+
+    def _find(self, connection: Connection, number: int, kind: EntryKind) -> StoredEntry | NamedEntry | None:
+        entry = self._store.find(connection, number, kind)
+        self._ensure_checked(connection, [entry] if entry else [])
+        return entry
+
+    def _ensure_checked(self, connection: Connection, entries: Iterable[StoredEntry | NamedEntry]) -> None:
+        """Check the whole chain before an entry is used that is older than the checkpoint; this is rarely needed."""
+        if any(entry.sequence <= self._unchecked for entry in entries):
+            state = LedgerState()
+            for head, entry in self._store.walk(connection):
+                state.apply(head, entry)
+            self._unchecked = 0
 
     def _record(
         self,
@@ -271,9 +285,7 @@ class Ledger:
         kind: EntryKind,
         *,
         aggregated: tuple[str, ...] = (),
-        promised: int = 0,
-        roster: bytes = b"",
-        recipe: bytes = b"",
+        columns: Columns | None = None,
         reason: str = "",
         resuming: bool = False,
     ) -> Head:
@@ -282,28 +294,26 @@ class Ledger:
             raise InputError(f"a round number is between 0 and 2^63 - 1, not {number}")
         with self._mutex, self._store.writing() as connection:
             state = self._catch_up(connection)
-            if resuming and (recorded := self._store.find(connection, number, kind)) is not None:
-                found = recorded.aggregated, recorded.promised, recorded.roster, recorded.recipe
-                if found != (aggregated, promised, roster, recipe):
+            kept = None if columns is None else stored_columns(columns)
+            if resuming and (recorded := self._find(connection, number, kind)) is not None:
+                found = state.show(recorded)
+                if (found.aggregated, found.columns) != (aggregated, kept):
                     raise LedgerConflict(f"round {number} is already recorded for other clients or another roster")
                 return state.head
             before = state.outcomes.get(number)
-            if (before, kind) not in _TRANSITIONS:
+            if (before, kind) not in TRANSITIONS:
                 if before is None:
                     raise LocalProtocolError(f"round {number} was never announced with reveal()")
                 raise LedgerConflict(f"round {number} is already recorded as {before}")
-            if kind is EntryKind.REVEAL:
-                state.guard.check(aggregated, promised)
-            entry = Entry(
-                sequence=state.head.sequence + 1,
-                previous=state.head.digest,
-                round=number,
-                kind=kind,
-                aggregated=aggregated,
-                promised=operator.index(promised),
-                roster=roster,
-                recipe=recipe,
-                # A reason may quote a peer's bytes. They must never prevent an abort from being recorded.
-                reason=reason.encode(errors="backslashreplace").decode(),
-            )
+            if columns is not None:
+                state.guard.check(aggregated, columns["promised"])
+            head = state.head
+            if state.checkpoint_due:
+                # In the same transaction as the entry: a checkpoint is never the last entry.
+                content = state.checkpoint()
+                checkpoint = state.next_entry(head, head.sequence + 1, EntryKind.CHECKPOINT, state=content)
+                head = self._store.append(connection, checkpoint)
+            # A reason may quote a peer's bytes. They must never prevent an abort from being recorded.
+            reason = reason.encode(errors="backslashreplace").decode()
+            entry = state.next_entry(head, number, kind, aggregated=aggregated, columns=kept, reason=reason)
             return self._store.append(connection, entry)

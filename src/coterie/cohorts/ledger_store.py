@@ -1,9 +1,9 @@
 """A hash-chained, append-only table of ledger entries in an SQL database.
 
-Every entry is one JSON document. Its digest is the SHA-256 of exactly the stored bytes, and it contains the digest of
-the previous entry. Changing, removing or exchanging entries therefore breaks the chain at a known place. The chain
-alone does not show that its tail is missing, or that it was recomputed by a party with write access. To detect that,
-keep a :class:`Head` elsewhere and check against it.
+The digest of an entry is the SHA-256 of exactly its stored bytes (:mod:`coterie.cohorts.ledger_entry`), which contain
+the digest of the previous entry. Changing, removing or exchanging entries therefore breaks the chain at a known place.
+The chain alone does not show that its tail is missing, or that it was recomputed by a party with write access. To
+detect that, keep a :class:`Head` elsewhere and check against it.
 
 Two servers cannot fork the chain. Writers take turns: by an immediate transaction on SQLite, by an advisory lock on
 PostgreSQL. On other databases, the unique sequence number and predecessor admit only one of two concurrent entries.
@@ -12,13 +12,10 @@ Nothing here updates or deletes, so the database may deny these rights.
 
 import hashlib
 import os
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from enum import StrEnum
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
-import msgspec
 from sqlalchemy import (
     BigInteger,
     Column,
@@ -37,57 +34,9 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from coterie.cohorts.ledger_database import Database, open_database
+from coterie.cohorts.ledger_entry import START, EntryKind, Head, NamedEntry, StoredEntry, decode, encode
 from coterie.cohorts.log_size import check_size
-from coterie.errors import InputError, LedgerConflict, LedgerTampered, LocalProtocolError
-
-
-class Head(NamedTuple):
-    """The end of a chain. It fixes every entry up to and including ``sequence``. As text: SEQUENCE:DIGEST."""
-
-    sequence: int
-    digest: str
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Parse a head as written by ``str``."""
-        if not re.fullmatch(r"[0-9]{1,18}:[0-9a-f]{64}", text):
-            raise InputError("the head of a ledger is SEQUENCE:DIGEST, a number and 64 hexadecimal digits")
-        sequence, digest = text.split(":")
-        return cls(int(sequence), digest)
-
-    def __str__(self) -> str:
-        return f"{self.sequence}:{self.digest}"
-
-
-START = Head(0, "0" * 64)
-"""The head of an empty ledger."""
-
-
-class EntryKind(StrEnum):
-    """The kind of an entry: what happened in its round."""
-
-    REVEAL = "reveal"
-    COMPLETE = "complete"
-    ABORT = "abort"
-    SKIP = "skip"
-
-
-class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="format", tag=1, omit_defaults=True):
-    """One stored entry. ``promised`` is 0 and ``aggregated`` is empty unless the kind is *reveal*.
-
-    An empty ``recipe`` is not stored, so that entries written before recipes existed keep their bytes and digest.
-    """
-
-    sequence: int
-    round: int
-    kind: EntryKind
-    aggregated: tuple[str, ...]
-    promised: int
-    roster: bytes
-    reason: str
-    previous: str
-    recipe: bytes = b""
-
+from coterie.errors import ConfigError, LedgerConflict, LedgerTampered, LocalProtocolError
 
 _ENTRIES = Table(
     "coterie_ledger",
@@ -107,14 +56,16 @@ _ROWS_AT_ONCE = 256
 # Built once: SQLAlchemy takes longer to build a statement than SQLite to execute it.
 _APPEND = insert(_ENTRIES)
 _LAST = select(_ENTRIES.c.sequence, _ENTRIES.c.digest).order_by(_ENTRIES.c.sequence.desc()).limit(1)
+_ROW = select(*(_ENTRIES.c[name] for name in (*_INDEXED, "digest")), _BODY)
 _LATER = (
-    select(*(_ENTRIES.c[name] for name in (*_INDEXED, "digest")), _BODY)
-    .where(_ENTRIES.c.sequence >= bindparam("start"))
+    _ROW.where(_ENTRIES.c.sequence >= bindparam("start"))
     .order_by(_ENTRIES.c.sequence)
     .execution_options(yield_per=_ROWS_AT_ONCE)
 )
-_FOUND = select(_BODY).where(_ENTRIES.c.round == bindparam("round"), _ENTRIES.c.kind == bindparam("kind"))
-_REVEALED_SINCE = select(_BODY).where(
+_AT = _ROW.where(_ENTRIES.c.sequence == bindparam("sequence"))
+_CHECKPOINT = _ROW.where(_ENTRIES.c.kind == EntryKind.CHECKPOINT).order_by(_ENTRIES.c.sequence.desc()).limit(1)
+_FOUND = _ROW.where(_ENTRIES.c.round == bindparam("round"), _ENTRIES.c.kind == bindparam("kind"))
+_REVEALED_SINCE = _ROW.where(
     _ENTRIES.c.round >= bindparam("round"),
     _ENTRIES.c.kind == EntryKind.REVEAL,
     _ENTRIES.c.sequence <= bindparam("end"),
@@ -188,10 +139,30 @@ class LedgerStore:
         row = connection.execute(_LAST).first()
         return Head(row.sequence, row.digest) if row else START
 
-    def walk(self, connection: Connection, start: Head = START) -> Iterator[tuple[Head, Entry]]:
+    def walk(self, connection: Connection, start: Head = START) -> Iterator[tuple[Head, StoredEntry | NamedEntry]]:
         """Yield every entry after ``start``, each checked against its predecessor; ``start`` must still exist."""
         with connection.execute(_LATER, {"start": start.sequence}) as rows:
             yield from _follow(self._counted(rows), start)
+
+    def checkpoint(self, connection: Connection) -> tuple[Head, StoredEntry] | None:
+        """Return the last checkpoint, after checking its digest and that it follows the entry before; None if none.
+
+        :meth:`walk` from its head checks that the entries after it follow it. What is before it is not checked.
+        """
+        row = connection.execute(_CHECKPOINT).first()
+        if row is None:
+            return None
+        before = connection.execute(_AT, {"sequence": row.sequence - 1}).first()
+        if before is None:
+            raise LedgerTampered(row.sequence - 1, "it is missing")
+        return Head(row.sequence, row.digest), _as_checkpoint(_decoded(row, row.sequence, before.digest))
+
+    def read_checkpoint(self, connection: Connection, head: Head) -> StoredEntry:
+        """Return the checkpoint at ``head``; :class:`LedgerTampered` if it is another entry by now."""
+        row = connection.execute(_AT, {"sequence": head.sequence}).first()
+        if row is None or row.digest != head.digest:
+            raise LedgerTampered(head.sequence, "it is not the checkpoint that a later one continues")
+        return _as_checkpoint(_decoded(row, head.sequence))
 
     def _counted(self, rows: Iterable[Row[*tuple[Any, ...]]]) -> Iterator[Row[*tuple[Any, ...]]]:
         """Yield rows up to the limit: an untrusted database may have endless rows."""
@@ -202,49 +173,60 @@ class LedgerStore:
                 check_size(read, self._limit, at_least=True)
             yield row
 
-    def find(self, connection: Connection, round_number: int, kind: EntryKind) -> Entry | None:
-        """Return the only entry of this kind for a round. Call it inside :meth:`writing`, after :meth:`walk`."""
-        body = connection.scalar(_FOUND, {"round": round_number, "kind": kind})
-        return None if body is None else msgspec.json.decode(body, type=Entry)
+    def find(self, connection: Connection, round_number: int, kind: EntryKind) -> StoredEntry | NamedEntry | None:
+        """Return the only entry of this kind for a round, after checking its digest."""
+        row = connection.execute(_FOUND, {"round": round_number, "kind": kind}).first()
+        return None if row is None else _decoded(row, row.sequence)
 
-    def revealed_since(self, connection: Connection, round_number: int, end: Head) -> Iterator[Entry]:
-        """Yield the reveals of rounds from ``round_number`` on, among the entries up to ``end``."""
-        bodies = connection.scalars(_REVEALED_SINCE, {"round": round_number, "end": end.sequence})
-        return (msgspec.json.decode(body, type=Entry) for body in bodies)
+    def revealed_since(self, connection: Connection, round_number: int, end: Head) -> list[StoredEntry | NamedEntry]:
+        """Return the reveals of rounds from ``round_number`` on, among the entries up to ``end``, as :meth:`find`."""
+        rows = connection.execute(_REVEALED_SINCE, {"round": round_number, "end": end.sequence})
+        return [_decoded(row, row.sequence) for row in rows]
 
-    def append(self, connection: Connection, entry: Entry) -> Head:
+    def append(self, connection: Connection, entry: StoredEntry) -> Head:
         """Add one entry, inside :meth:`writing`, and return the new head."""
-        body = msgspec.json.encode(entry)
+        body = encode(entry)
         head = Head(entry.sequence, hashlib.sha256(body).hexdigest())
         indexed = {name: getattr(entry, name) for name in _INDEXED}
         connection.execute(_APPEND, {**indexed, "digest": head.digest, "body": body})
         return head
 
 
-def _follow(rows: Iterator[Row[*tuple[Any, ...]]], head: Head) -> Iterator[tuple[Head, Entry]]:
+def _follow(rows: Iterator[Row[*tuple[Any, ...]]], head: Head) -> Iterator[tuple[Head, StoredEntry | NamedEntry]]:
     if head.sequence:
         first = next(rows, None)
         if first is None or (first.sequence, first.digest) != head:
             raise LedgerTampered(head.sequence, "it is no longer the entry that was read before")
     for row in rows:
-        entry = _checked(row, head)
+        entry = _decoded(row, head.sequence + 1, head.digest)
         head = Head(row.sequence, row.digest)
         yield head, entry
 
 
-def _checked(row: Row[*tuple[Any, ...]], before: Head) -> Entry:
-    sequence = before.sequence + 1
+def _decoded(row: Row[*tuple[Any, ...]], sequence: int, previous: str | None = None) -> StoredEntry | NamedEntry:
+    """Return the entry of a row, after checking its digest and its columns.
+
+    It must have this sequence number and, if ``previous`` is given, follow the entry with that digest.
+    """
     if row.sequence != sequence:
         raise LedgerTampered(sequence, "it is missing")
     body = row.body or b""  # an edit can also leave NULL
     if hashlib.sha256(body).hexdigest() != row.digest:
         raise LedgerTampered(sequence, "its content does not match its digest")
     try:
-        entry = msgspec.json.decode(body, type=Entry)
+        entry = decode(body)
+    except ConfigError:  # a format of a later version
+        raise
     except ValueError as error:
         raise LedgerTampered(sequence, f"it cannot be read: {error}") from None
-    if entry.previous != before.digest:
-        raise LedgerTampered(sequence, f"it does not follow entry {before.sequence}: one of them was replaced")
+    if previous is not None and entry.previous != previous:
+        raise LedgerTampered(sequence, f"it does not follow entry {sequence - 1}: one of them was replaced")
     if any(getattr(entry, name) != getattr(row, name) for name in _INDEXED):
         raise LedgerTampered(sequence, "its columns contradict its content")
     return entry
+
+
+def _as_checkpoint(entry: StoredEntry | NamedEntry) -> StoredEntry:
+    if isinstance(entry, StoredEntry) and entry.kind is EntryKind.CHECKPOINT:
+        return entry
+    raise LedgerTampered(entry.sequence, "it is not a checkpoint")

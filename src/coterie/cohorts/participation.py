@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -63,13 +65,24 @@ class LogReading:
     """The verified head of a ledger."""
 
 
+def pack_members(numbers: Sequence[int] | NDArray[np.integer[Any]]) -> array[int]:
+    """Return the clients of a round, given by number, as a compact array."""
+    if isinstance(numbers, array):
+        return numbers
+    return array("i", np.asarray(numbers, dtype=np.intc).tobytes())
+
+
 @dataclass(frozen=True)
 class Participation:
-    """The aggregated clients of every round, in order. ``members`` holds positions in ``clients``."""
+    """The aggregated clients of every round, in order.
+
+    ``members`` holds positions in ``clients``, ascending. Each round is stored as an array of 4 bytes for a client,
+    whatever sequence is given.
+    """
 
     clients: tuple[str, ...]
     rounds: tuple[Label, ...]
-    members: tuple[tuple[int, ...], ...]
+    members: tuple[Sequence[int], ...]
     problems: tuple[UnusedLine, ...] = ()
     notes: tuple[str, ...] = ()
     reading: LogReading | None = None
@@ -83,23 +96,24 @@ class Participation:
     further_problems: int = 0
     """The number of unusable lines that are not listed."""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "members", tuple([pack_members(row) for row in self.members]))
+
     @classmethod
     def from_matrix(
         cls, matrix: ArrayLike, clients: Sequence[str] | None = None, rounds: Sequence[Label] | None = None
     ) -> Participation:
         """Make a history from a 0/1 matrix with a row for each round and a column for each client."""
-        array = np.asarray(matrix)
-        if array.ndim != 2 or array.dtype.kind not in "biuf" or not np.isin(array, (0, 1)).all():
+        values = np.asarray(matrix)
+        if values.ndim != 2 or values.dtype.kind not in "biuf" or not np.isin(values, (0, 1)).all():
             raise InputError("a participation matrix has two dimensions and no entries but 0 and 1")
-        names = tuple(map(str, range(1, array.shape[1] + 1)) if clients is None else clients)
-        labels = tuple(range(1, array.shape[0] + 1) if rounds is None else rounds)
-        if array.shape != (len(set(labels)), len(set(names))):
-            raise InputError(f"{array.shape[0]} rounds and {array.shape[1]} clients need as many unique names")
+        names = tuple(map(str, range(1, values.shape[1] + 1)) if clients is None else clients)
+        labels = tuple(range(1, values.shape[0] + 1) if rounds is None else rounds)
+        if values.shape != (len(set(labels)), len(set(names))):
+            raise InputError(f"{values.shape[0]} rounds and {values.shape[1]} clients need as many unique names")
         if not all(name.strip() for name in names):
             raise InputError("a client has no name")
-        everyone = list(range(len(names)))  # shares one object per client instead of one per participation
-        members = (tuple(map(everyone.__getitem__, np.flatnonzero(row).tolist())) for row in array)
-        return cls(names, labels, tuple(members))
+        return cls(names, labels, tuple([pack_members(np.flatnonzero(row)) for row in values]))
 
     @property
     def unread(self) -> int:
@@ -111,7 +125,7 @@ class Participation:
         """The participation matrix: rounds by clients, 0 and 1."""
         matrix = np.zeros((len(self.rounds), len(self.clients)), dtype=np.uint8)
         for row, members in zip(matrix, self.members, strict=True):
-            row[list(members)] = 1
+            row[np.asarray(members)] = 1
         return matrix
 
     def __iter__(self) -> Iterator[tuple[Label, list[str]]]:

@@ -26,16 +26,18 @@ from coterie.deployment.sessions import SessionFile, hold_place
 from coterie.errors import ConfigError
 from coterie.files import write_once
 from coterie.rounds.floor import Floor
+from coterie.secagg.protocols import PROTOCOLS
 from coterie.secagg.terms import ThreatMode
 
 PREFIX = "coterie-"
 SETTINGS = "node.toml"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FLOOR = {"privacy": int, "minimum": int, "colluders": int, "threshold": int, "sparse-bits": float, "dropout": float,
-          "most-clients": int, "most-bits": int, "most-length": int}  # fmt: skip
+          "most-clients": int, "most-bits": int, "most-length": int, "most-shares": int,
+          "prekey-days": float}  # fmt: skip
 KINDS = ("evaluate", "query")
 """Kinds of messages that an operator may allow unprotected. Training is not one: it would send a plain model."""
-_STRINGS = ("mode", "name", "folder", "roster", "auth-key", "members", "allow")
+_STRINGS = ("mode", "protocol", "name", "folder", "roster", "auth-key", "members", "allow")
 _NEVER_EMPTY = ("folder", "roster", "auth-key", "members")
 _PLACE = {"name", "folder"}  # they say where a node's file is
 
@@ -168,6 +170,10 @@ def _floor(given: Mapping[str, object]) -> Floor:
     if mode not in list(ThreatMode):
         raise ConfigError(f"{PREFIX}mode: one of {', '.join(ThreatMode)}, not {mode!r}")
     floor: dict[str, Any] = {"mode": ThreatMode(str(mode)), "privacy": 2}
+    if (protocol := given.get("protocol")) is not None:
+        if protocol not in PROTOCOLS:
+            raise ConfigError(f"{PREFIX}protocol: one of {', '.join(PROTOCOLS)}, not {protocol!r}")
+        floor["protocol"] = protocol
     for key, kind in _FLOOR.items():
         value = given.get(key)
         if value is None:

@@ -50,7 +50,8 @@ TOO_FEW = "too few clients are available"
 def too_few(selected: int, minimum: int, without_prekeys: int = 0) -> str:
     """Say why a round with so many selected clients is skipped, and what it would need."""
     why = f"{count(selected, 'client')} selected, and a sum needs {minimum:,} or more" if selected else TOO_FEW
-    return f"{why}; {count(without_prekeys, 'client')} sit out without prekeys" if without_prekeys else why
+    sit = "sits" if without_prekeys == 1 else "sit"
+    return f"{why}; {count(without_prekeys, 'client')} {sit} out without prekeys" if without_prekeys else why
 
 
 @dataclass(frozen=True)
@@ -181,9 +182,7 @@ class Coordinator(Generic[D]):
     ) -> tuple[LedgerRow, NDArray[np.int64]]:
         if number < 1:
             raise LocalProtocolError(f"rounds are counted from 1; there is no round {number}")
-        counts = self.ledger.frequencies(before=number)
-        frequencies = np.array([counts[name] for name in self.roster.names], dtype=np.int64)
-        chosen = self.policy.select(available, frequencies, rng)
+        chosen = self.policy.select(available, self.ledger.count(self.roster.names, before=number), rng)
         return LedgerRow(self.ledger, number, self.roster, self.promised, resuming=resuming), chosen
 
     def _names(self, chosen: NDArray[np.int64]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ one in which the clients add among themselves (:class:`~coterie.rounds.round.Pee
 
 from typing import TYPE_CHECKING
 
+from coterie.cohorts.ledger_columns import columns_of
 from coterie.cohorts.outcome import Outcome
 from coterie.cohorts.roster import Roster
 from coterie.errors import CoterieError, LocalProtocolError
@@ -28,7 +29,7 @@ class LedgerRow:
             resuming: whether the row may be there already, written by a server that crashed in this round.
 
         """
-        self._ledger, self._roster, self._promised, self._resuming = ledger, roster, promised, resuming
+        self._ledger, self._columns, self._resuming = ledger, columns_of(roster, promised), resuming
         self.number = number
         self.revealed: tuple[str, ...] = ()
         """The clients whose sum this process has recorded as about to be revealed."""
@@ -39,14 +40,7 @@ class LedgerRow:
 
     def reveal(self, aggregated: tuple[str, ...]) -> None:
         """Check the promised T and record the row; only then may anything leave that asks a client to reveal."""
-        self._ledger.reveal(
-            self.number,
-            aggregated,
-            promised=self._promised,
-            roster=self._roster.digest,
-            recipe=self._roster.recipe_digest,
-            resuming=self._resuming,
-        )
+        self._ledger.reveal(self.number, aggregated, resuming=self._resuming, **self._columns)
         self.revealed = aggregated
 
     def complete(self) -> None:

@@ -30,7 +30,7 @@ HOSTILE = (
     "</script><img src=x onerror=hack()>",
     '"><b onclick="hack()">',
 )
-FIGURES = {"privacy", "exposure", "participation", "frequency", "series"}
+FIGURES = {"groups", "privacy", "exposure", "participation", "frequency", "series"}
 
 
 class Reader(HTMLParser):
@@ -176,6 +176,40 @@ def test_a_large_log_makes_a_small_page() -> None:
     assert "evenly chosen by rank" in page.words
 
 
+def test_a_page_with_many_exposed_clients_is_bounded_and_has_them_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every round but the first adds one client to the round before, and exposes it. The bounds are a tenth here."""
+    for name, value in (("_CELLS", (40, 100)), ("_MARKS", 100), ("_POINTS", 100)):
+        monkeypatch.setattr(audit_figures, name, value)
+    clients, rounds = 300, 201
+    members = tuple(tuple(range(80, 81 + number)) for number in range(rounds))
+    log = Participation(tuple(f"c{number}" for number in range(clients)), tuple(range(rounds)), members)
+    page = make(log, witnesses=0)
+    figures = page.figures()
+    heatmap, marks = figures["participation"]["data"]
+    top = len([name for name in heatmap["y"] if 80 <= int(name.split()[0].removeprefix("c")) < 281])
+    assert 10 < top <= 20
+    assert len(heatmap["y"]) <= 40
+    assert figures["participation"]["layout"]["shapes"][0]["y0"] == top - 0.5
+    drawn = cells(figures["participation"])
+    assert drawn[:top].any(axis=1).all()
+    assert not drawn[top:].any(), "all others never took part"
+    assert len(marks["x"]) == 100
+    assert all(name in heatmap["y"][:top] for name in marks["y"])
+    assert len(figures["exposure"]["data"][0]["x"]) <= 100
+    assert len(figures["exposure"]["data"][1]["x"]) <= 100
+    words = " ".join(page.words.split())
+    assert "The exposed come first, above the dotted line: each shares a row with up to 10 others." in words
+    assert "Dots mark 100 of the 201 exposed clients." in words
+
+
+def test_every_client_that_was_aggregated_is_in_a_bar_of_its_group() -> None:
+    log = Participation.from_matrix([[1, 1, 1] + [0] * 40, [1, 0, 0] + [1] * 40])
+    figure, words = audit_figures.group_sizes(audit(log))
+    bars = dict(zip(figure.traces[0]["x"], figure.traces[0]["y"], strict=True))
+    assert bars == {**{str(size): 0 for size in range(1, 17)}, "1": 1, "2": 2, "17–32": 0, "33–64": 40}
+    assert words == "The clients of 3 groups, by the size of their group; 1 are alone in theirs."
+
+
 def test_steps_show_every_change() -> None:
     log = Participation.from_matrix([[1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0]])
     report = audit(log)
@@ -244,4 +278,6 @@ def test_every_verdict_has_its_page(matrix: list[list[int]], says: str) -> None:
 def test_a_long_list_is_cut_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coterie.auditing.page._ROWS", 4)
     page = make(Participation.from_matrix(np.eye(7, dtype=np.uint8)))
-    assert "3 more are listed by coterie audit --json" in " ".join(page.words.split())
+    assert "3 more are exposed. coterie audit writes all of them to a file with --exposed" in " ".join(
+        page.words.split()
+    )

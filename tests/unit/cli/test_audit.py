@@ -8,7 +8,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 import typer
@@ -19,7 +18,8 @@ from coterie.auditing.auditor import Auditor, AuditReport
 from coterie.cli import audit as command
 from coterie.cli import main
 from coterie.cli.audit_input import LogInput
-from coterie.cohorts.ledger import Entry, EntryKind, Head, Ledger
+from coterie.cohorts.ledger import EntryKind, Head, Ledger
+from coterie.cohorts.ledger_entry import StoredEntry, encode
 from coterie.version import __version__
 
 ROUNDS = {1: ["ann", "bob", "cyd", "dan"], 2: ["ann", "bob"], 3: ["cyd", "dan", "eve"]}
@@ -528,8 +528,8 @@ def test_a_second_reveal_of_a_round_cannot_hide_the_first(tmp_path: Path) -> Non
     write_ledger(path)
     with Ledger.open(path) as ledger:
         end = ledger.head()
-    forged = Entry(end.sequence + 1, 3, EntryKind.REVEAL, ("cyd", "dan"), 1, b"", "", end.digest)
-    body = msgspec.json.encode(forged)
+    forged = StoredEntry(end.sequence + 1, 3, EntryKind.REVEAL, end.digest, ("cyd", "dan"), columns={"promised": 1})
+    body = encode(forged)
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE loose AS SELECT * FROM coterie_ledger")
         connection.execute("DROP TABLE coterie_ledger")
@@ -657,7 +657,7 @@ def test_few_or_many_witnesses(tmp_path: Path) -> None:
     log = tmp_path / "log.npy"
     assert sum(entry["witness"] is not None for entry in findings(log)["exposed"]) == 14
     assert sum(entry["witness"] is not None for entry in findings(log, "--witnesses", "3")["exposed"]) == 3
-    assert "... and 4 more, which --json lists" in run(log).stdout
+    assert "... and 4 more; --exposed FILE writes all of them" in run(log).stdout
     assert run(log).stdout.count("'s update") == 10
     assert run(log, "--witnesses", "12").stdout.count("'s update") == 12
     few = run(log, "--witnesses", "2").stdout

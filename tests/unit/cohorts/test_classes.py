@@ -1,68 +1,96 @@
 """Classes of equal columns against brute force, and that they are only ever cut."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.cohorts.classes import Classes, NumberedClasses
+from coterie.cohorts.classes import Classes, Row
+from coterie.errors import InputError
 
-rows = st.lists(st.frozensets(st.integers(0, 8)), max_size=8)
+sets = st.frozensets(st.integers(0, 40), min_size=1)
+rows = st.lists(sets, max_size=8)
 
 
 def by_column(history: list[frozenset[int]]) -> set[frozenset[int]]:
     """Members grouped by their columns; whoever is in no row has none."""
-    columns = {member: tuple(member in row for row in history) for member in frozenset().union(*history)}
+    columns = {member: tuple(member in row for row in history) for member in frozenset[int]().union(*history)}
     return {frozenset(m for m in columns if columns[m] == column) for column in columns.values()}
+
+
+def ascending(members: frozenset[int]) -> Row:
+    return np.array(sorted(members), dtype=np.int64)
+
+
+def refined(history: list[frozenset[int]]) -> Classes:
+    classes = Classes()
+    for row in history:
+        classes.refine(ascending(row))
+    return classes
+
+
+def members_of(classes: Classes) -> list[frozenset[int]]:
+    return [frozenset(members.tolist()) for members in classes.members()]
 
 
 @given(rows)
 def test_members_of_a_class_are_those_with_equal_columns(history: list[frozenset[int]]) -> None:
-    classes = Classes[int]()
+    classes = Classes()
     for count, row in enumerate(history, start=1):
-        classes.refine(row)
-        assert len(classes.members) == len(by_column(history[:count]))
-        assert set(map(frozenset, classes.members)) == by_column(history[:count])
-        assert classes.smallest == min(map(len, classes.members), default=None)
+        classes.refine(ascending(row))
+        found = members_of(classes)
+        assert len(found) == len(classes) == len(by_column(history[:count]))
+        assert set(found) == by_column(history[:count])
+        assert classes.sizes.tolist() == list(map(len, found))
+        assert classes.smallest == min(map(len, found))
+        assert [frozenset(classes.members_of(number).tolist()) for number in range(len(found))] == found
 
 
 @given(rows)
 def test_every_row_stays_a_union_of_classes(history: list[frozenset[int]]) -> None:
-    classes = Classes[int]()
+    classes = refined(history)
+    found = members_of(classes)
     for row in history:
-        classes.refine(row)
-    for row in history:
-        assert set().union(*(classes.members[number] for number in classes.parts(row))) == row
+        parts = set(classes.of(ascending(row)).tolist())
+        assert frozenset[int]().union(*(found[number] for number in parts)) == row
 
 
-@given(rows, st.frozensets(st.integers(0, 8)))
+@given(rows, sets)
 def test_a_row_is_cut_before_it_is_added_and_divides_accordingly(
     history: list[frozenset[int]], row: frozenset[int]
 ) -> None:
-    classes = Classes[int]()
-    for earlier in history:
-        classes.refine(earlier)
-    before = list(map(set, classes.members))
-    touched, newcomers = classes.cut(row)
-    assert newcomers == row - frozenset().union(*history)
-    assert touched == {number: members & row for number, members in enumerate(before) if members & row}
-    assert classes.members == before
-    divisions = classes.refine(row)
-    assert [founded for founded, _ in divisions] == list(range(len(before), len(classes.members)))
-    for founded, origin in divisions:
-        inside = classes.members[founded]
-        assert inside == (newcomers if origin is None else touched[origin])
-        if origin is not None:
-            assert classes.members[origin] == before[origin] - inside
+    classes = refined(history)
+    before, numbers = members_of(classes), ascending(row)
+    cut = classes.cut(numbers)
+    assert members_of(classes) == before
+    newcomers = row - frozenset[int]().union(*history)
+    for at, known in enumerate(cut.classes.tolist()):
+        inside = frozenset(numbers[cut.position == at].tolist())
+        assert inside == (newcomers if known < 0 else before[known] & row)
+        assert cut.inside[at] == len(inside)
+        assert cut.outside[at] == (0 if known < 0 else len(before[known] - row))
+        assert numbers[cut.first[at]] == min(inside)
+    origins = classes.refine(numbers).tolist()
+    after = members_of(classes)
+    assert len(after) == len(before) + len(origins)
+    for founded, origin in enumerate(origins, start=len(before)):
+        assert after[founded] == (newcomers if origin < 0 else before[origin] & row)
+        if origin >= 0:
+            assert after[origin] == before[origin] - row
 
 
-@given(rows)
-def test_classes_in_arrays_have_the_same_members_and_numbers(history: list[frozenset[int]]) -> None:
-    classes, numbered = Classes[int](), NumberedClasses()
-    for row in history:
-        divisions = classes.refine(sorted(row))
-        if row:
-            origins = numbered.refine(np.array(sorted(row), dtype=np.int32)).tolist()
-            assert origins == [-1 if division.origin is None else division.origin for division in divisions]
-        assert [set(members.tolist()) for members in numbered.members()] == classes.members
-        assert numbered.sizes.tolist() == list(map(len, classes.members))
-        assert numbered.smallest == classes.smallest
+@given(rows, rows)
+def test_restored_classes_continue_as_the_others(history: list[frozenset[int]], later: list[frozenset[int]]) -> None:
+    everybody = frozenset(range(41))  # in the first row, as every client that a ledger has a number for is in some row
+    classes = refined([everybody, *history])
+    again = Classes.restore(classes.of(ascending(everybody)).copy())
+    for row in [frozenset([40]), *later]:
+        assert again.refine(ascending(row)).tolist() == classes.refine(ascending(row)).tolist()
+        assert members_of(again) == members_of(classes)
+        assert again.smallest == classes.smallest
+
+
+@pytest.mark.parametrize("wrong", [[-1], [1], [0, 2, 2], [0, 3]])
+def test_classes_without_members_are_not_restored(wrong: list[int]) -> None:
+    with pytest.raises(InputError):
+        Classes.restore(np.array(wrong))

@@ -27,7 +27,7 @@ def classes(rows: list[frozenset[str]]) -> set[tuple[str, ...]]:
 def replay(rows: list[frozenset[str]], promised: int = 1) -> Guard:
     guard = Guard()
     for number, row in enumerate(rows):
-        guard.record(number, row, promised)
+        guard.record(number, guard.clients.enrol(row), promised)
     return guard
 
 
@@ -90,14 +90,14 @@ def test_unions_of_whole_circles_are_admitted_for_ever_and_a_split_never(unions:
     for number, chosen in enumerate([{0, 1, 2, 3}, *unions]):
         row = frozenset[str]().union(*(circles[index] for index in chosen))
         guard.check(row, 2)
-        guard.record(number, row, 2)
+        guard.record(number, guard.clients.enrol(row), 2)
     with pytest.raises(SeparationRisk):
         guard.check(set(CLIENTS) - {CLIENTS[lost]}, 2)
 
 
 def test_the_refusal_names_clients_and_round() -> None:
     guard = Guard()
-    guard.record(4, ["ann", "bob", "cid"], 3)
+    guard.record(4, guard.clients.enrol(["ann", "bob", "cid"]), 3)
     with pytest.raises(
         SeparationRisk, match=r"promised 3.*ann, bob \(2, because of round 4\); cid \(1, because"
     ) as one:
@@ -113,16 +113,16 @@ def test_the_refusal_names_clients_and_round() -> None:
 def test_a_long_refusal_is_shortened() -> None:
     guard = Guard()
     for number in range(7):
-        guard.record(number, [f"{number}-{member}" for member in range(8)], 1)
+        guard.record(number, guard.clients.enrol([f"{number}-{member}" for member in range(8)]), 1)
     with pytest.raises(SeparationRisk, match=r"0-0, 0-1, 0-2, 0-3, 0-4, \.\.\. \(8, .*; and 2 more groups$"):
         guard.check(["new" + str(member) for member in range(9)], 9)
 
 
 def test_a_promise_can_be_raised_but_not_lowered() -> None:
     guard = Guard()
-    guard.record(0, "abcd", 2)
+    guard.record(0, guard.clients.enrol("abcd"), 2)
     guard.check("abcd", 4)
-    guard.record(1, "abcd", 4)
+    guard.record(1, guard.clients.enrol("abcd"), 4)
     with pytest.raises(ConfigError, match="less than the 4 promised"):
         guard.check("abcd", 3)
     with pytest.raises(SeparationRisk) as refusal:

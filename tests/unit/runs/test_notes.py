@@ -18,6 +18,7 @@ from coterie.runs.engine.federation import find_federation
 from coterie.runs.engine.notes import (
     cohort_notes,
     collusion_notes,
+    fault_notes,
     filled,
     fitting_privacy,
     schedule_notes,
@@ -203,3 +204,10 @@ def test_of_many_own_models_a_sample_is_scored_and_that_is_said(clients: int, al
     assert len(own) == 1_000
     (note,) = scoring_notes(built)
     assert "1,000 of 1,200, drawn at random once, are scored" in note
+
+
+def test_an_adversary_on_the_network_is_told_of() -> None:
+    assert fault_notes(make_config({}).faults) == ()
+    assert fault_notes(make_config({"faults.victims": ["client-01"], "faults.victim_drops": 0.0}).faults) == ()
+    (note,) = fault_notes(make_config({"faults.victims": ["client-01"], "faults.victim_drops": 0.5}).faults)
+    assert note.startswith("A network adversary drops the packets of 1 client in 50% of the rounds")

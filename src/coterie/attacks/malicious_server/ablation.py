@@ -31,18 +31,18 @@ def _allow(*_: object) -> None:
 
 
 def _both_kinds(dealers: Sequence[int], _: Members) -> tuple[frozenset[int], frozenset[int]]:
-    """Give out both kinds of share: as a client does that takes two lists and never looks whether they overlap."""
+    """Give out both kinds of share, like a client that does not check whether the two lists overlap."""
     return frozenset(dealers), frozenset(dealers)
 
 
 def _any_own_keys(joined: Joined, book: Sequence[Advertisement], own: Advertisement) -> None:
-    """Check a book, but take whatever keys stand there for this client as its own."""
+    """Check a key book, but accept any keys that it lists for this client itself."""
     mine = next((entry for entry in book if entry.sender == own.sender), own)
     _check_book(joined, book, msgspec.structs.replace(mine, signature=None))
 
 
 def _survivors(*, include: bool = True, shared: bool = True) -> Callable[..., None]:
-    """Return the check of a survivor set with some of its parts."""
+    """Return the check of a survivor set with only some of its parts."""
 
     def check(terms: Terms, seed: bytes, client: int, sharers: Collection[int], told: Members) -> None:
         if include and client not in told:
@@ -69,14 +69,14 @@ def _uncovered_statements(
     sharers: Members,
     statements: Collection[Statement],
 ) -> None:
-    """Check that statements are signed, and not what they say."""
+    """Check the signatures of statements, but not their content."""
     signed = {entry.client: entry.signature for entry in statements}
     for peer in sorted(aggregated.among(peers)):
         rules.check_statement(terms, seed, peer, sharers, signed.get(peer))
 
 
 def _confirm_held(masked: Masked, *arguments: Any) -> Any:  # noqa: ANN401
-    """Confirm survivors with the word of those neighbours only whose shares this client holds."""
+    """Confirm survivors with the statements of only those neighbours whose shares this client holds."""
     check, held = rules.check_statements, {holding.dealer for holding in masked.held}
     checked = lambda terms, seed, peers, *rest: check(terms, seed, held.intersection(peers), *rest)  # noqa: E731
     setattr(rules, "check_statements", checked)  # noqa: B010
@@ -87,7 +87,7 @@ def _confirm_held(masked: Masked, *arguments: Any) -> Any:  # noqa: ANN401
 
 
 def _testimony(*, survive: bool = True, verify: bool = True, count: bool = True) -> Callable[..., None]:
-    """Return the check of a testimony with some of its parts."""
+    """Return the check of a testimony with only some of its parts."""
 
     def check(
         terms: Terms, seed: bytes, survivors: Members, confirmations: Collection[Confirmation], _own: int
@@ -232,17 +232,17 @@ RULES: Mapping[str, Sequence[Replacement]] = {
     "messages name the session": [(messages, "check_session", _allow)],
     **{name: [replacement] for name, replacement in _WEAK_CONTEXTS.items()},
 }
-"""What can be taken out, by the name of the rule."""
+"""The rules that can be removed, by name."""
 
-# As they came, not as they were found: of two that overlap, in threads say, the last would put back a weak one.
+# Saved at import: if two calls overlapped, in threads for example, the second would save and restore a weak rule.
 _WHOLE = {rule: [(owner, name, vars(owner)[name]) for owner, name, _ in places] for rule, places in RULES.items()}
 
 
 @contextmanager
 def without(*taken: str) -> Iterator[None]:
-    """Take rules out, and put them back at the end; where several overlap, the first end puts them back."""
+    """Remove rules, and restore them at the end; if several calls overlap, the first one to end restores all."""
     if unknown := [rule for rule in taken if rule not in RULES]:
-        raise ConfigError(f"there is no rule {unknown[0]!r} to take out; there are {', '.join(RULES)}")
+        raise ConfigError(f"there is no rule {unknown[0]!r}; known are {', '.join(RULES)}")
     try:
         for rule in taken:
             for owner, name, weak in RULES[rule]:

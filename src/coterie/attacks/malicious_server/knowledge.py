@@ -1,9 +1,9 @@
 """What a malicious server knows in the end, compared with what SECURITY.md allows it to know.
 
-Nothing here uses the rules that are being tested. What a client did is recorded by a witness at the primitives
+This module does not use the rules that are tested. A witness at the primitives records what a client did
 (:mod:`~coterie.attacks.malicious_server.witness`). What the server holds follows from its own private keys, the shares
-that were revealed to it and the envelopes that it can open, and from everything that can be computed from them. What it
-may know is written here a second time, from the table in SECURITY.md.
+that were revealed to it, the envelopes that it can open, and everything that can be computed from these. What it may
+know is implemented here a second time, from the table in SECURITY.md.
 
 Each masked input is one equation: input plus signed masks. A mask whose seed the server holds is known, every other
 mask is an unknown. The server learns every combination in which all unknowns cancel. For rings of one bit the algebra
@@ -30,7 +30,7 @@ PRIME = (1 << 31) - 1
 FIELD = 2**255 - 19
 Combinations: TypeAlias = npt.NDArray[np.int64]
 Book: TypeAlias = frozenset[tuple[int, bytes, bytes]]
-"""A key book by its content: whoever advertises which keys."""
+"""A key book by its content: who advertises which keys."""
 
 # The points of order 1, 2, 4 and 8 on the curve and its twist: whoever agrees with one of them gets zero.
 LOW_ORDER = frozenset(
@@ -45,7 +45,7 @@ LOW_ORDER = frozenset(
 
 
 def leaks(server: LyingServer, *earlier: LyingServer) -> bool:
-    """Whether anything follows but the sums that SECURITY.md allows; over several sessions, of each its own sum."""
+    """Return whether the server learns anything but the sums that SECURITY.md allows, one for each session."""
     found = learned(server, *earlier)
     if not len(found):
         return False
@@ -57,7 +57,7 @@ def leaks(server: LyingServer, *earlier: LyingServer) -> bool:
 
 
 def exposes(server: LyingServer, number: int) -> bool:
-    """Whether one client's input follows: what is learned is in reduced form, so it is then a row of its own."""
+    """Return whether the server learns one client's input; in reduced form it is then a row of its own."""
     own = [person.client == number for person in server.persons]
     return any(np.count_nonzero(row) == 1 and row[own].any() for row in learned(server))
 

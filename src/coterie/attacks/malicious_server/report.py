@@ -1,4 +1,4 @@
-"""The report on a lying server: what each lie obtains with and without the rule against it."""
+"""The report on a malicious server: what each lie obtains with and without the rule against it."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -40,7 +40,7 @@ def report(attack: MaliciousServer, results: Sequence[LieResult]) -> Findings:
 
 
 def draw(vector: RingVector | None, among: int, quantizer: Quantizer, shape: tuple[int, ...]) -> Picture:
-    """Draw a vector, or the mean that a sum of several stands for; nothing is grey."""
+    """Draw a vector, or the mean of a sum of several; grey if there is nothing."""
     if vector is None:
         return np.full(shape, NOTHING)
     values = quantizer.ring.lift(vector[1:]) * (quantizer.step / among)  # behind the weight

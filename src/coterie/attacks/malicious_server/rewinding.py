@@ -19,7 +19,7 @@ from coterie.secagg import AnyState, Server, Terms, park, resume
 
 
 class Rewindable(LyingServer):
-    """A server whose members are started for every message, from the state that was stored."""
+    """A server whose members start anew for every message, from the stored state."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Rewindable(LyingServer):
 
 
 def rewind(scenario: Scenario, defended: bool) -> Attempt:
-    """Open the sum, set all clients back to the step after masking, and announce that the victim dropped out."""
+    """Obtain the sum, reset all clients to the step after masking, and announce that the victim dropped out."""
     terms = offer(scenario, "rewinding")
 
     def entropy(name: str) -> Entropy:
@@ -67,8 +67,8 @@ LIES = (
     Lie(
         "rewinding",
         "Rewinding",
-        "makes clients lose what they stored last, and asks them again with another story",
-        "a member remembers on disk which step it has answered, before the answer leaves",
+        "makes clients lose their latest state, and asks them again with another set of survivors",
+        "a member writes to disk which step it has answered, before the answer leaves",
         rewind,
     ),
 )

@@ -36,10 +36,10 @@ def equivocate(scenario: Scenario) -> Attempt:
 
 
 def strand(scenario: Scenario) -> Attempt:
-    """Deliver to the victim the envelopes of a few clients only, then open their keys as those of dropouts.
+    """Deliver to the victim the envelopes of only a few clients, then reconstruct their keys as those of dropouts.
 
     The few together hold fewer shares than the threshold. Colluders come first, because their keys are known. In the
-    circle of every honest one, one member is announced as dropped out; the others are stranded, and still answer.
+    circle of every honest one, one member is announced as a dropout; the others are excluded with it, and still answer.
     """
     server = scenario.open("stranding")
     size, mates = scenario.clients, _mates(server.terms, VICTIM)
@@ -57,7 +57,7 @@ def strand(scenario: Scenario) -> Attempt:
 
 
 def split(scenario: Scenario) -> Attempt:
-    """Have the same inputs summed twice, the second time as if the victim had left its circle; then subtract."""
+    """Have the same inputs summed twice, the second time as if the victim had left its circle; subtract the sums."""
     planted = scenario.inputs[VICTIM]
     if scenario.privacy == 1:
         return Attempt(scenario.ring, planted, impossible="there are no circles to split")
@@ -78,7 +78,7 @@ def split(scenario: Scenario) -> Attempt:
 
 
 def substitute(scenario: Scenario) -> Attempt:
-    """Show the victim keys of the server's own in everybody's name: it deals all its shares to the server."""
+    """Show the victim keys of the server's own in the names of all others: it deals all its shares to the server."""
     server = scenario.open("substituted keys")
     victim = server.enter(VICTIM)
     others = range(1, scenario.clients)
@@ -88,16 +88,16 @@ def substitute(scenario: Scenario) -> Attempt:
 
 
 def copy_keys(scenario: Scenario) -> Attempt:
-    """Let colluders advertise honest clients' keys: a mask that the victim adds for one, it subtracts for the other.
+    """Let colluders advertise honest clients' keys: the victim adds a mask for one, and subtracts it for the other.
 
-    It takes as many colluders as honest clients beside the victim, so the server invites no more than that.
+    It needs as many colluders as honest clients beside the victim, so the server invites no more than that.
     """
     pairs = scenario.colluders
     size, victim = 2 * pairs + 1, pairs
     planted = scenario.inputs[victim]
     if not pairs or size < scenario.privacy:
         return Attempt(
-            scenario.ring, planted, impossible="it takes a colluder for each honest client beside the victim"
+            scenario.ring, planted, impossible="it needs a colluder for each honest client beside the victim"
         )
     server = scenario.open("copied keys", size, range(victim + 1, size))
     persons = [server.enter(number) for number in server.honest]
@@ -111,9 +111,10 @@ def copy_keys(scenario: Scenario) -> Attempt:
 
 
 def join_twice(scenario: Scenario) -> Attempt:
-    """Let an honest client enter twice, and show half of the others one of its keys and half the other.
+    """Have an honest client join twice, and show one of its keys to half of the others and the other key to the rest.
 
-    Each half, its own of the two selves included, confirms its own survivors; in one story the victim survived.
+    Each half, with its own instance of that client, confirms its own survivors; in only one of them the victim
+    survived.
     """
     colluders = scenario.colluders
     size = scenario.clients - (scenario.clients + colluders + 1) % 2  # with one client more, no half is a quorum
@@ -141,7 +142,7 @@ def join_twice(scenario: Scenario) -> Attempt:
 
 
 def leave_alone(scenario: Scenario) -> Attempt:
-    """Have a sum opened in which everybody but the victim colludes."""
+    """Have a sum revealed in which all clients but the victim collude."""
     colluders, circles = scenario.colluders, scenario.privacy > 1
     size = scenario.clients if circles else colluders + 2
     mates = len(_mates(scenario.terms("alone", size), VICTIM)) if circles else colluders + 1
@@ -182,7 +183,7 @@ def _sum(terms: Terms, vectors: list[RingVector]) -> RingVector:
 
 
 def _circles(terms: Terms) -> list[set[int]]:
-    """Return the members of each circle; where there are none, everybody alone."""
+    """Return the members of each circle; without circles, each client alone."""
     numbers = terms.circles or range(len(terms.clients))
     return [{client for client, circle in enumerate(numbers) if circle == number} for number in sorted(set(numbers))]
 
@@ -192,7 +193,7 @@ def _mates(terms: Terms, client: int) -> set[int]:
 
 
 def _against(rule: str, lie: Callable[[Scenario], Attempt]) -> Play:
-    """Return the lie with the choice of taking that rule out of the protocol."""
+    """Return the lie with the choice of removing that rule from the protocol."""
 
     def play(scenario: Scenario, defended: bool) -> Attempt:
         with nullcontext() if defended else without(rule):
@@ -220,14 +221,14 @@ LIES = (
         "stranding",
         "Stranding",
         "lets the victim mask with a few only, and then has the keys of just these few opened",
-        "nobody opens a self mask without its owner's signed word on which masks lie beneath it",
+        "no client reveals a self mask without its owner's signed statement of the masks on its input",
         _against("statements", strand),
     ),
     Lie(
         "splitting",
         "Splitting a circle",
         "has the same inputs summed again as if the victim alone had left its circle, and subtracts",
-        "a circle is summed whole or not at all: who is left of a broken one counts as lost",
+        "only whole circles are summed: the survivors of a broken circle count as dropouts",
         _against("whole circles", split),
     ),
     Lie(

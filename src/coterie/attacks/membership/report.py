@@ -1,4 +1,4 @@
-"""The report on passive membership inference: who can tell members from others, by what they see."""
+"""The report on passive membership inference: who can distinguish members from others, by what they see."""
 
 from collections.abc import Mapping, Sequence
 
@@ -163,7 +163,7 @@ def views_table(
     accuracy: Mapping[str, float],
     note: str = "",
 ) -> Table:
-    """Return what every attack finds in each view, and how many members the strongest finds with few false alarms."""
+    """Return the success of every attack on each view, and the members found at low false-positive rates."""
     chosen = strongest(found[CLIENT])
     rows = [
         (

@@ -1,5 +1,6 @@
 """A collector of rounds: every reader adds lines to it, and it returns the resulting history."""
 
+from array import array
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +12,7 @@ from coterie.auditing.logs.options import LogOptions
 from coterie.auditing.logs.round_order import put_in_order
 from coterie.auditing.logs.row_filter import RowFilter
 from coterie.cohorts.log_size import check_memory
-from coterie.cohorts.participation import Label, LogReading, Mentions, Participation, UnusedLine, as_label
+from coterie.cohorts.participation import Label, LogReading, Mentions, Participation, UnusedLine, as_label, pack_members
 from coterie.errors import InputError, LogTooLarge, Remedy
 from coterie.reports.words import printable
 
@@ -38,7 +39,7 @@ class Collector:
         self.limit = options.limit
         self._keep_order, self._as_written = options.keep_order, options.as_written
         self._clients: dict[str, int] = {}
-        self._rounds: dict[Label, set[int] | tuple[int, ...]] = {}  # a tuple if all clients were added at once
+        self._rounds: dict[Label, set[int] | array[int]] = {}  # an array if all clients were added at once
         self._spelt: dict[Label, str] = {}  # the spelling of rounds with leading zeros
         self._lost: defaultdict[Label, set[int]] = defaultdict(set)  # clients that are not in the sum by some row
         self._losers: dict[str, int] = {}
@@ -118,7 +119,7 @@ class Collector:
             return
         number = self._clients.get(client, -1)
         at = bisect_left(members, number)
-        if members[at : at + 1] != (number,):
+        if at == len(members) or members[at] != number:
             raise InputError(f"contradicts an earlier line about round {label}")
         self._repeat(label, [client])
 
@@ -132,7 +133,7 @@ class Collector:
             return
         self.open_round(label)
         self._take(_IN_LIST * len(names))
-        self._rounds[label] = tuple(sorted([self.enrol(client) for client in names]))
+        self._rounds[label] = pack_members(sorted([self.enrol(client) for client in names]))
         if len(names) < len(clients):
             self._repeat(label, list((Counter(clients) - Counter([*names])).elements()))
 
@@ -184,7 +185,7 @@ class Collector:
         return Participation(
             tuple(self._clients),
             tuple(rounds if len(numbers) == len(rounds) else map(str, rounds)),
-            tuple([tuple(sorted(self._rounds.pop(label))) for label in rounds]),
+            tuple([pack_members(sorted(self._rounds.pop(label))) for label in rounds]),
             tuple(self._problems),
             tuple(self._notes),
             reading=reading,

@@ -44,8 +44,7 @@ def read_ledger(log: RawLog) -> Participation:
         check_size(Path(log.location).stat().st_size, options.limit)
     try:
         with Ledger.inspect(log.location, limit=options.limit) as ledger:
-            end = ledger.verify(options.head)
-            participation = ledger.participation()
+            end, participation = ledger.read(options.head)
     except SQLAlchemyError as error:
         raise InputError(f"cannot read the ledger: {getattr(error, 'orig', error)}") from error
     verified = f"the ledger's chain of {end.sequence:,} entries holds; its head, to be kept elsewhere, is {end}"

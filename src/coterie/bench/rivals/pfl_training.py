@@ -1,9 +1,9 @@
-"""Apple's pfl, as a rival: its federated averaging on PyTorch, with one process for each core.
+"""Apple's pfl as a rival: its federated averaging on PyTorch, with one process for each core.
 
-What runs is what users of pfl 0.6.0 get: ``FederatedAveraging.run`` with a ``SimulatedBackend`` and a ``PyTorchModel``,
-whose processes divide the cohort among them and add up their sums by torch.distributed. Each keeps one thread. A round
-is timed from pfl's callbacks, in the slowest process. Nothing is evaluated but in the first round, which pfl insists on
-and which never counts.
+It runs as users of pfl 0.6.0 run it: ``FederatedAveraging.run`` with a ``SimulatedBackend`` and a ``PyTorchModel``,
+whose processes divide the cohort among themselves and add their sums by torch.distributed. Each has one thread. A round
+is timed from pfl's callbacks, in the slowest process. Only the first round is evaluated, which pfl requires and which
+never counts.
 """
 
 import multiprocessing
@@ -25,7 +25,7 @@ _Pfl: TypeAlias = Any
 
 
 def parts(scenario: Scenario, rounds: int, workers: int) -> Sequence[Serve]:
-    """Return what to run: one process for each worker, which find each other at the address of the first."""
+    """Return the processes to run, one for each worker; they find each other at the address of the first."""
     count = max(1, workers)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

@@ -9,6 +9,7 @@ from coterie.cohorts.theory import selection_rates
 from coterie.graphs.failures import part_of
 from coterie.graphs.table import is_complete
 from coterie.planning.collusion import share_of
+from coterie.reports.words import count
 from coterie.runs.engine.build import MOST_SCORED, BuiltRun
 from coterie.runs.engine.curriculum import make_schedule
 from coterie.runs.sections.collusion import roster_size, session_colluders
@@ -30,6 +31,7 @@ def notes_before(built: BuiltRun) -> tuple[str, ...]:
         *cohort_notes(built),
         *collusion_notes(built),
         *schedule_notes(config),
+        *fault_notes(config.faults),
         *scoring_notes(built),
     )
 
@@ -55,6 +57,16 @@ def collusion_notes(built: BuiltRun) -> tuple[str, ...]:
     return (
         f"aggregation.collusion = {share:g} of {everybody} clients is less than one client: c = 0, nobody may "
         f"help the server. c = 1 needs aggregation.collusion = {share_of(1, everybody)}",
+    )
+
+
+def fault_notes(faults: FaultSettings) -> tuple[str, ...]:
+    """Say if a network adversary drops packets."""
+    if not faults.victims or not faults.victim_drops:
+        return ()
+    return (
+        f"A network adversary drops the packets of {count(len(faults.victims), 'client')} in {faults.victim_drops:.0%} "
+        "of the rounds: their circles are excluded with them, so that fewer clients are aggregated",
     )
 
 

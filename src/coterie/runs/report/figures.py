@@ -24,6 +24,7 @@ from coterie.runs.records.yardstick import Yardstick
 from coterie.runs.report.forecasts import Course, last_hours, shown
 
 _POINTS = 1000  # more rounds than these are thinned out
+_FEW_ROUNDS = 12  # as few have a tick each
 _BARS = 200  # more rounds than these share a bar
 _LEGEND = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "traceorder": "normal"}
 
@@ -242,7 +243,8 @@ def _title(words: str) -> dict[str, Any]:
 
 
 def _rounds(records: Sequence[RoundRecord]) -> dict[str, Any]:
-    return {"title": _title("round"), "showgrid": False, "range": [0.5, len(records) + 0.5]}
+    ticks = {"dtick": 1} if len(records) <= _FEW_ROUNDS else {}  # or plotly writes half rounds
+    return {"title": _title("round"), "showgrid": False, "range": [0.5, len(records) + 0.5], **ticks}
 
 
 def failures(records: Sequence[RoundRecord]) -> list[tuple[int, Outcome, str]]:

@@ -1,0 +1,139 @@
+"""``coterie bench audit`` and ``coterie bench ledger``: what audits and ledgers cost, and how that grows."""
+
+from typing import TYPE_CHECKING, Any
+
+from coterie.bench.settings import AuditSettings, LedgerSettings
+from coterie.cli.common import AsJson, new_console, print_json, progress_bars
+from coterie.cli.derive import with_options
+from coterie.reports.words import count, duration, size
+
+if TYPE_CHECKING:
+    from coterie.bench.audit import AuditCost
+    from coterie.bench.ledger import LedgerCost, Work
+
+
+@with_options
+def audit(settings: AuditSettings, as_json: AsJson = False) -> None:
+    """Audit logs of several sizes, and print two tables."""
+    from coterie.bench.audit import growth_cases, measure_case, target_cases
+
+    targets, growth = target_cases(quick=settings.quick), growth_cases(quick=settings.quick)
+    with progress_bars(as_json) as progress:
+        task = progress.add_task("Audits", total=len(targets) + sum(map(len, growth.values())))
+
+        def measure(case: Any) -> "AuditCost":  # noqa: ANN401 - importing its type takes long
+            shown = f"{case.clients:,} clients, {case.rounds:,} rounds of {case.cohort:,}, {case.kind}"
+            progress.update(task, description=shown)
+            cost = measure_case(case, settings.log_format, settings.seed)
+            progress.advance(task)
+            return cost
+
+        measured = [measure(case) for case in targets]
+        grown = {name: [measure(case) for case in cases] for name, cases in growth.items()}
+    if as_json:
+        series = {name: list(map(_audit_record, costs)) for name, costs in grown.items()}
+        print_json({"targets": list(map(_audit_record, measured)), "growth": series})
+    else:
+        _show_audits(measured, grown)
+
+
+@with_options
+def ledger(settings: LedgerSettings, as_json: AsJson = False) -> None:
+    """Record rounds, open, verify and audit the ledger, and print the costs."""
+    from functools import partial
+    from pathlib import Path
+    from tempfile import TemporaryDirectory
+
+    from coterie.bench.ledger import measure_ledger
+
+    # In the current folder: directories for temporary files may be in memory, where a ledger is too fast.
+    with TemporaryDirectory(prefix="coterie-bench-", dir=".") as folder, progress_bars(as_json) as progress:
+        task = progress.add_task("Rounds", total=settings.rounds)
+        location = settings.database or str(Path(folder, "ledger.sqlite"))
+        cost = measure_ledger(settings, location, partial(progress.advance, task))
+    if as_json:
+        print_json(_ledger_record(cost))
+    else:
+        _show_ledger(cost)
+
+
+def _audit_record(cost: "AuditCost") -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {**asdict(cost), "seconds": cost.seconds, "reading_ratio": cost.reading_ratio}
+
+
+def _ledger_record(cost: "LedgerCost") -> dict[str, Any]:
+    from dataclasses import asdict
+    from statistics import median
+
+    record = asdict(cost)
+    del record["append_seconds"]
+    return {
+        **record,
+        "append_median_seconds": median(cost.append_seconds),
+        "append_slowdown": cost.slowdown,
+        "bytes_per_participation": cost.bytes_per_participation,
+    }
+
+
+def _show_audits(measured: "list[AuditCost]", grown: "dict[str, list[AuditCost]]") -> None:
+    from rich.table import Table
+
+    console = new_console()
+    table = Table(title="Clients x rounds x cohort", title_justify="left", title_style="bold")
+    for heading in ("size", "selection", "T", "exposed", "time", "target", "memory"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for cost in measured:
+        case = cost.case
+        target = [duration(case.target_seconds)] if case.target_seconds else [f"{cost.reading_ratio:.2f}x reading"]
+        target += [size(case.target_bytes)] if case.target_bytes else []
+        findings = (f"{cost.strong_privacy}", f"{cost.exposed:,}", duration(cost.seconds))
+        table.add_row(cost.size, case.kind, *findings, ", ".join(target), size(cost.peak_rss_bytes))
+    console.print(table)
+    table = Table(title="How it grows", title_justify="left", title_style="bold")
+    for heading in ("doubled", "size", "exposed", "time", "processor", "memory"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, costs in grown.items():
+        for cost in costs:
+            spent = (duration(cost.seconds), duration(cost.processor_seconds), size(cost.peak_rss_bytes))
+            table.add_row(name, cost.size, f"{cost.exposed:,}", *spent, end_section=cost is costs[-1])
+    console.print(table)
+    console.print(
+        "Time: wall-clock time from the file to the findings, without weak T and without starting Python. Processor: "
+        "processor time of the same. Memory: peak of the process. Targets are for two idle cores.",
+        style="dim",
+    )
+
+
+def _show_ledger(cost: "LedgerCost") -> None:
+    from statistics import median
+
+    from rich.table import Table
+
+    console = new_console()
+    console.print(
+        f"[bold]{cost.rounds:,} rounds of {cost.cohort:,} clients[/bold], of {cost.clients:,} in all: "
+        f"{count(cost.entries, 'entry', 'entries')} with {size(cost.entry_bytes)}, "
+        f"{cost.bytes_per_participation:.2f} bytes for a client in a round, and "
+        f"{count(cost.checkpoints, 'checkpoint')} with {size(cost.checkpoint_bytes)}."
+    )
+    table = Table("", title_justify="left")
+    for heading in ("time", "processor", "memory"):
+        table.add_column(heading, justify="right")
+    table.add_row(
+        "record a round (median)", duration(median(cost.append_seconds)), duration(cost.append_processor_seconds), ""
+    )
+    table.add_row("open the ledger again", *_cells(cost.opening))
+    table.add_row("verify all of it", *_cells(cost.verifying))
+    table.add_row("audit it", *_cells(cost.auditing))
+    console.print(table)
+    console.print(
+        f"Opening reads {count(cost.replayed, 'entry', 'entries')} after the last checkpoint. Rounds at the end take "
+        f"{cost.slowdown:.2f}x the time of those at the beginning. Verifying and auditing read everything."
+    )
+    console.print("Time: wall-clock time. Memory: peak of the process.", style="dim")
+
+
+def _cells(work: "Work") -> list[str]:
+    return [duration(work.seconds), duration(work.processor_seconds), size(work.peak_rss_bytes)]

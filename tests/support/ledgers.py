@@ -1,0 +1,92 @@
+"""Ledgers with checkpoints, and edits of their database."""
+
+import hashlib
+import sqlite3
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from coterie.cohorts import ledger_state
+from coterie.cohorts.ledger import EntryKind, Ledger
+from coterie.cohorts.ledger_entry import StoredEntry, decode, encode
+from coterie.cohorts.ledger_state import Checkpoint
+
+CIRCLES = (("ann", "bob"), ("cid", "dan"), ("eve", "fay"))
+
+
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let checkpoints be written after some hundred times fewer entries than else."""
+    monkeypatch.setattr(ledger_state, "_LEAST_COST", 5 * ledger_state._ENTRY_COST)
+
+
+def fill(ledger: Ledger, rounds: Iterable[int]) -> None:
+    """Play rounds over two of the circles each."""
+    for number in rounds:
+        ledger.reveal(number, CIRCLES[number % 3] + CIRCLES[(number + 1) % 3], promised=2)
+        ledger.complete(number)
+
+
+def checkpoints(path: Path) -> list[int]:
+    """The places of the checkpoints."""
+    with Ledger.inspect(path) as ledger:
+        return [entry.sequence for entry in ledger.entries() if entry.kind is EntryKind.CHECKPOINT]
+
+
+def body_at(path: Path, sequence: int) -> bytes:
+    """The bytes of an entry."""
+    with sqlite3.connect(path) as connection:
+        (body,) = connection.execute("SELECT body FROM coterie_ledger WHERE sequence = ?", (sequence,)).fetchone()
+    connection.close()
+    return bytes(body)
+
+
+def entry_at(path: Path, sequence: int) -> StoredEntry:
+    """An entry of format 2."""
+    entry = decode(body_at(path, sequence))
+    assert isinstance(entry, StoredEntry)
+    return entry
+
+
+def content_at(path: Path, sequence: int) -> Checkpoint:
+    """The content of a checkpoint."""
+    return msgspec.msgpack.decode(entry_at(path, sequence).state, type=Checkpoint)
+
+
+def insert(path: Path, sequence: int, number: int, previous: str, body: bytes) -> None:
+    """Add a skipped round whose bytes are these."""
+    with sqlite3.connect(path) as connection:
+        values = (sequence, number, "skip", previous, hashlib.sha256(body).hexdigest(), body)
+        connection.execute("INSERT INTO coterie_ledger VALUES (?, ?, ?, ?, ?, ?)", values)
+    connection.close()
+
+
+def replace(path: Path, entry: StoredEntry, *, with_digest: bool = True, with_tail: bool = False) -> None:
+    """Replace the entry at its place; with its digest, and with all entries after it linked anew, if told to."""
+    with sqlite3.connect(path) as connection:
+        body = encode(entry)
+        digest = hashlib.sha256(body).hexdigest()
+        connection.execute("UPDATE coterie_ledger SET body = ? WHERE sequence = ?", (body, entry.sequence))
+        if with_digest:
+            connection.execute("UPDATE coterie_ledger SET digest = ? WHERE sequence = ?", (digest, entry.sequence))
+    connection.close()
+    if with_tail:
+        relink(path, entry.sequence + 1, digest)
+
+
+def relink(path: Path, sequence: int, previous: str) -> None:
+    """Let the entries from a place on follow ``previous``, with digests that fit."""
+    with sqlite3.connect(path) as connection:
+        rows = connection.execute(
+            "SELECT sequence, body FROM coterie_ledger WHERE sequence >= ? ORDER BY sequence", (sequence,)
+        ).fetchall()
+        for place, body in rows:
+            entry = decode(bytes(body))
+            assert isinstance(entry, StoredEntry)
+            linked = encode(msgspec.structs.replace(entry, previous=previous))
+            digest = hashlib.sha256(linked).hexdigest()
+            values = (previous, digest, linked, place)
+            connection.execute("UPDATE coterie_ledger SET previous=?, digest=?, body=? WHERE sequence=?", values)
+            previous = digest
+    connection.close()

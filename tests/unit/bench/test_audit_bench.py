@@ -1,0 +1,128 @@
+"""The benchmarks of audits and ledgers: what they measure is what they say, at small sizes."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from coterie.bench.audit import (
+    CIRCLE,
+    TARGETS,
+    AuditCase,
+    LogKind,
+    generate,
+    growth_cases,
+    measure_case,
+    target_cases,
+)
+from coterie.bench.ledger import measure_ledger
+from coterie.bench.settings import LedgerSettings
+from coterie.cli import app
+from coterie.cohorts import ledger_state
+from coterie.cohorts.ledger import Ledger
+from coterie.errors import ConfigError
+
+
+def test_the_targets_are_those_of_the_sizes_that_matter() -> None:
+    assert [(case.clients, case.rounds, case.target_seconds) for case in TARGETS] == [
+        (1_000, 2_000, 3.0),
+        (100_000, 1_000, 10.0),
+        (1_000_000, 2_000, 40.0),
+    ]
+    whole = [case for case in target_cases(quick=False) if case.kind is LogKind.CIRCLES]
+    assert [(case.clients, case.rounds, case.cohort) for case in whole] == [
+        (case.clients, case.rounds, case.cohort) for case in TARGETS
+    ]
+
+
+def test_one_quantity_is_doubled_and_the_others_stay() -> None:
+    for name, cases in growth_cases(quick=False).items():
+        grown = [getattr(case, name) for case in cases]
+        assert grown == [grown[0], 2 * grown[0], 4 * grown[0]]
+        for other in {"clients", "rounds", "cohort", "exposures"} - {name}:
+            assert len({getattr(case, other) for case in cases}) == 1
+
+
+@pytest.mark.parametrize("kind", list(LogKind))
+def test_generated_rounds_have_different_clients_within_bounds(kind: LogKind) -> None:
+    case = AuditCase(200, 30, 40, kind, exposures=5 if kind is LogKind.PAIRS else 0)
+    rounds = list(generate(case, 0))
+    assert len(rounds) == case.rounds
+    for row in rounds:
+        assert len(np.unique(row)) == len(row) <= case.cohort
+        assert 0 <= row.min() <= row.max() < case.clients
+    if kind is not LogKind.PAIRS:
+        assert {len(row) for row in rounds} == {case.cohort}
+
+
+@pytest.mark.parametrize("log_format", ["csv", "jsonl"])
+def test_the_cost_of_an_audit_comes_with_what_it_found(log_format: str) -> None:
+    cost = measure_case(AuditCase(200, 30, 40, LogKind.PAIRS, exposures=5), log_format)
+    assert (cost.exposed, cost.strong_privacy) == (5, 1)
+    assert cost.seconds > cost.read_seconds > 0
+    assert cost.reading_ratio > 1
+    assert cost.peak_rss_bytes > 10_000_000
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_the_command_for_audits(as_json: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    from coterie.bench import audit
+
+    def here(work: object, *args: object) -> object:
+        assert callable(work)
+        return work(*args)
+
+    monkeypatch.setattr(audit, "run_alone", here)  # processes take most of the time at these sizes
+    result = CliRunner().invoke(app, ["bench", "audit", "--quick", *(["--json"] if as_json else [])])
+    assert result.exit_code == 0, result.output
+    if not as_json:
+        assert "How it grows" in result.output
+        assert "x reading" in result.output
+        return
+    found = json.loads(result.stdout)
+    assert [row["case"]["kind"] for row in found["targets"]] == ["random"] * 2 + ["whole circles"] * 2
+    assert all(row["strong_privacy"] >= CIRCLE for row in found["targets"][2:])
+    assert list(found["growth"]) == ["clients", "rounds", "cohort", "exposures"]
+    assert [row["exposed"] for row in found["growth"]["exposures"]] == [1, 2, 4]
+
+
+def test_the_cost_of_a_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_state, "_LEAST_COST", 1000)
+    settings = LedgerSettings(clients=200, rounds=60, cohort=40, circle=10)
+    cost = measure_ledger(settings, str(tmp_path / "ledger.db"))
+    assert (cost.clients, cost.rounds, cost.cohort) == (200, 60, 40)
+    assert cost.entries == 120 + cost.checkpoints
+    assert cost.checkpoints > 5
+    assert cost.replayed < cost.entries // 5, "opening reads a part of the history"
+    assert len(cost.append_seconds) == 60
+    with pytest.raises(ConfigError, match="a ledger with entries"):
+        measure_ledger(settings, str(tmp_path / "ledger.db"))
+
+
+def test_a_cohort_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    for wrong in (LedgerSettings(clients=20, cohort=40), LedgerSettings(clients=200, cohort=5)):
+        with pytest.raises(ConfigError, match="at least one circle"):
+            measure_ledger(wrong, str(tmp_path / "ledger.db"))
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_the_command_for_ledgers(as_json: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = ["--clients", "100", "--rounds", "5", "--cohort", "20", *(["--json"] if as_json else [])]
+    result = CliRunner().invoke(app, ["bench", "ledger", *options])
+    assert result.exit_code == 0, result.output
+    assert list(tmp_path.iterdir()) == [], "the ledger was temporary"
+    if as_json:
+        assert json.loads(result.stdout)["entries"] == 10
+    else:
+        assert "open the ledger again" in result.output
+
+
+def test_recorded_rows_are_whole_circles(tmp_path: Path) -> None:
+    measure_ledger(LedgerSettings(clients=50, rounds=3, cohort=20, circle=10), str(tmp_path / "ledger.db"))
+    with Ledger.inspect(tmp_path / "ledger.db") as ledger:
+        for _, row in ledger.rows():
+            numbers = sorted(int(name.removeprefix("client-")) // 10 for name in row)
+            assert all(numbers.count(circle) == 10 for circle in set(numbers))

@@ -270,7 +270,7 @@ def test_a_list_that_was_signed_is_the_only_one(tmp_path: Path) -> None:
     parked = stage.members[ME].park()
     stage.members[ME].answer(stage.inbox[ME])
     good = messages.decode(stage.inbox[ME], SurvivorList, "server", None)
-    there = messages.decode_members(good.survivors, 12, "server")
+    there = frozenset(messages.decode_members(good.survivors, 12, "server"))
     names = stage.population.roster.names
     mates = next(set(circle) for circle in stage.population.roster.circles if names.index(ME) in circle)
     stranded = next(client for client in sorted(there - mates) if not whole(stage, client, there))

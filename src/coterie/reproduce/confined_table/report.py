@@ -117,12 +117,12 @@ def _headlines(settings: ConfinedSettings, claims: Sequence[Claim], outcomes: Se
     yield from decided(claims, min(len(outcome.trials) for outcome in outcomes))
     if not claims:
         yield "No claim is judged at this size."
-    noisy = [outcome for outcome in outcomes if outcome.each("example_epsilon").size]
-    for outcome in noisy:
+    noisy = {outcome.table: outcome for outcome in reversed(outcomes) if outcome.each("example_epsilon").size}
+    for outcome in reversed(noisy.values()):
         yield (
             f"{outcome.table}, {outcome.row}: {outcome.last('score').mean():.1%} accuracy with an epsilon of "
-            f"{outcome.each('example_epsilon').mean():,.3g} for one example; the paper's Theorem 1 claims "
-            f"{outcome.each('claimed').mean():.3g}."
+            f"{_epsilon(outcome.each('example_epsilon'))} for one example; the paper's Theorem 1 claims "
+            f"{_epsilon(outcome.each('claimed'))}."
         )
     largest = max(outcomes, key=lambda outcome: outcome.findings[0].participants)
     peaks = [peak for outcome in outcomes for peak in outcome.each("peak_bytes")]
@@ -151,7 +151,7 @@ def _table(settings: ConfinedSettings, name: str, outcomes: Sequence[Learnt]) ->
         ("claimed epsilon, not sound", "claimed"),
         ("by Corollary 1, not sound", "corollary"),
     ):
-        columns[heading] = [_mean(outcome.each(field), "{:.3g}") for outcome in outcomes]
+        columns[heading] = [_epsilon(outcome.each(field)) for outcome in outcomes]
     columns["chosen"] = [_chosen(outcome) for outcome in outcomes]
     for heading, field, form in (
         ("victim in sums", "victim_sums", "{:.1%}"),
@@ -225,6 +225,12 @@ def _spread(values: Reals, errors: bool) -> str:
 
 def _mean(values: Reals, form: str) -> str:
     return form.format(values.mean()) if values.size else ""
+
+
+def _epsilon(values: Reals) -> str:
+    """Write the mean with three digits, without an exponent."""
+    mean = values.mean() if values.size else 0.0
+    return _mean(values, "{:.3g}" if mean < 1000 else "{:,.0f}")
 
 
 def _memory(peaks: Reals) -> str:

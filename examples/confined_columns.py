@@ -1,9 +1,10 @@
-"""Three companies know different things about the same customers, and learn together without showing them around.
+"""Three companies know different things about the same customers, and learn together with those of other regions.
 
-A bank, a shop and a phone company have the same customers in four regions. In each region they form a group: its rows
-are the region's customers, and each company has columns of its own. Whether a customer will leave depends on columns of
-all three. In every iteration the companies of a region add their parts of the first layer by additive sharing, and the
-regions add their gradients by secure aggregation. docs/confined.md says what a company sees of the others.
+Each of four regions has a bank, a shop and a phone company of its own, which have the same customers. They form a
+group: its rows are the region's customers, and each company has columns of its own. Whether a customer will leave
+depends on columns of all three. In every iteration the companies of a region add their parts of the first layer by
+additive sharing, and the regions add their gradients by secure aggregation. The companies of a region trust each other
+with their data, and no other region learns it: see docs/confined.md.
 """
 
 from collections.abc import Mapping

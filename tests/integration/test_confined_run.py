@@ -68,7 +68,7 @@ def test_the_report_says_what_is_sent_and_what_follows_from_it(tmp_path: Path) -
     displacement, worst = (getattr(last, name) for name in ("displacement", "worst"))
     assert "Sums of clipped gradients were sent" in page
     assert f"is itself a usable model, with {displacement:.1%} accuracy" in page
-    assert f"model is right on {worst:.1%}" in page
+    assert f"model classifies {worst:.1%} correctly" in page
     assert "Only explicit noise counts towards (epsilon, delta), and there was none" in page
     assert "claimed by the paper, not sound; docs/confined.md says why" in page
     assert "decisions (" in page

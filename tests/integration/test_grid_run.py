@@ -23,6 +23,7 @@ from coterie.runs.engine.federation import find_federation
 from coterie.runs.engine.run import RunResult, TrainingRun
 from coterie.runs.settings.toml import load_config
 from coterie.runs.storage.folder import Checkpoint, RunFolder
+from coterie.training.models import build
 
 SMALL = (
     *("training.algorithm=confined", "rounds=5", "clients.count=4", "cohort.size=4", "training.evaluate_every=1"),
@@ -133,6 +134,12 @@ def test_two_members_hide_nothing_from_each_other(tmp_path: Path) -> None:
     page = " ".join((tmp_path / "run" / "report.html").read_text().split())
     assert "Of two members, each finds the other" in page
     assert "hid each part" not in page
+
+
+def test_what_colluders_learn_is_said(tmp_path: Path) -> None:
+    play(tmp_path / "run", *GRID, "confined.grid.colluders=2", "rounds=1")
+    page = " ".join((tmp_path / "run" / "report.html").read_text().split())
+    assert "If 2 collude, each sum gives them the sum of the parts of 2 honest members." in page
 
 
 def test_noise_with_blocks(tmp_path: Path) -> None:
@@ -253,6 +260,28 @@ def test_a_model_that_flattens_mixes_columns_of_different_times(tmp_path: Path) 
     flat = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 2))
     with pytest.raises(ConfigError, match="the members have 3 columns, and the model's first layer reads 12"):
         coterie.train(flat, clients=series, algorithm="confined", out=tmp_path / "run", progress=False)
+
+
+def test_an_lstm_learns_from_series_of_several_stations(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+
+    def region(rows: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        columns = {"load": rng.normal(size=(rows, 5, 2)), "wind": rng.normal(size=(rows, 5, 1))}
+        return columns, columns["load"][:, -1, :1] - columns["wind"][:, -1]
+
+    result = coterie.train(
+        build("lstm", (5, 3), 1, 0),
+        clients={name: region(30) for name in ("north", "east", "south")},
+        test_set=region(50),
+        algorithm="confined",
+        rounds=15,
+        settings={"training.learning_rate": 1.0, "training.evaluate_every": 1},
+        out=tmp_path / "run",
+        progress=False,
+    )
+    losses = [record.test_loss for record in result.records]
+    assert losses[-1] < losses[0]  # type: ignore[operator]
+    assert "squared error" in result.summary.yardstick.name
 
 
 def test_another_order_of_members_is_other_data(tmp_path: Path) -> None:

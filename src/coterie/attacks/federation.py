@@ -232,13 +232,13 @@ class ObservedRound:
     members: Indices
     """Who is in the sum, as positions among the strategy's clients."""
     before: ModelArrays = field(repr=False)
-    """The model that everybody could see before the round."""
+    """The public model before the round."""
     updates: Matrix = field(repr=False)
     """What each member contributed, in rows: the truth that an attack is judged by."""
     mean: Vector = field(repr=False)
     """What the round reveals."""
     after: ModelArrays = field(repr=False)
-    """The model that everybody can see after the round."""
+    """The public model after the round."""
 
 
 def average(updates: Matrix) -> Vector:

@@ -92,7 +92,7 @@ def play_session(
         bound = quantizer.error_bound(len(present), len(present))
         if error > bound:
             raise VerificationError(
-                f"the session opened a mean with an error of {error:.3g}, and rounding explains {bound:.3g} at most; "
+                f"the session revealed a mean with an error of {error:.3g}, and rounding explains {bound:.3g} at most; "
                 "this is a bug in Coterie"
             )
         return SessionView(mean, listener.read(terms, quantizer), error)

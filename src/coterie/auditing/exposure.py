@@ -185,19 +185,28 @@ class _Proof:
         return self._found.inverse.T.astype(np.int64)
 
     @cached_property
+    def _rows(self) -> sp.csr_matrix:
+        return self._matrix[self._found.rows].tocsr()
+
+    @cached_property
     def _columns(self) -> sp.csr_matrix:
-        return self._matrix[self._found.rows].T.tocsr()
+        return self._rows.T.tocsr()
 
     def _yields(
         self, numerators: list[int], denominator: int, target: IntArray, columns: Positions | None = None
     ) -> bool:
-        """Return whether the independent rows with these coefficients add up to ``target``, in exact arithmetic."""
-        matrix, wanted = self._columns, target
-        if columns is not None:
-            matrix, wanted = matrix[columns], wanted[columns]
-        for start in range(0, len(wanted), _CHUNK):
-            image = times(matrix[start : start + _CHUNK], numerators)
-            expected = wanted[start : start + _CHUNK].tolist()
-            if any(value != denominator * one for value, one in zip(image, expected, strict=True)):
+        """Return whether the independent rows with these coefficients add up to ``target``, in exact arithmetic.
+
+        Columns in which all rows with a coefficient are zero, and ``target`` as well, need no computation. If few rows
+        have a coefficient, these are nearly all columns.
+        """
+        chosen = [at for at, value in enumerate(numerators) if value]
+        open_question = target != 0
+        open_question[self._rows[chosen].indices] = True
+        places = np.flatnonzero(open_question) if columns is None else columns[open_question[columns]]
+        for start in range(0, len(places), _CHUNK):
+            part = places[start : start + _CHUNK]
+            image = times(self._columns[part], numerators)
+            if any(value != denominator * one for value, one in zip(image, target[part].tolist(), strict=True)):
                 return False
         return True

@@ -31,6 +31,7 @@ from coterie.reports.html import render
 from coterie.reports.words import count, printable
 
 _ROWS = 200  # exposed clients in the table
+_WORK = 50_000_000  # steps to compute witnesses, if their number is not given
 _DETAILS = (20, 20_000)  # rows with all coefficients, and maximum number of their digits in a row
 _UNREADABLE = 50
 
@@ -62,7 +63,7 @@ def audit_page(
         figures["groups"], captions["groups"] = group_sizes(report)
     verdict = judge(report)
     listed, problems = report.exposed[:_ROWS], participation.problems
-    written = affordable(listed, witnesses)
+    written = affordable(listed if witnesses is not None else listed[: _quickly_computed(report)], witnesses)
     return render(
         "coterie.auditing",
         "audit.html.j2",
@@ -78,6 +79,7 @@ def audit_page(
         promise=promise,
         exposed=[_row(number, found, number < written) for number, found in enumerate(listed)],
         more_exposed=f"{more:,}" if (more := len(report.exposed) - len(listed)) else "",
+        not_computed=f"{later:,}" if (later := len(listed) - written) else "",
         leak=least_leak(report),
         preview=preview(participation),
         evidence=evidence_words(gather_evidence(participation, source, options or {})),
@@ -85,6 +87,12 @@ def audit_page(
         unreadable_count=count(participation.unread, "line"),
         unreadable_more=participation.unread > _UNREADABLE,
     )
+
+
+def _quickly_computed(report: AuditReport) -> int:
+    """Return how many witnesses can be computed in some seconds: each takes a pass over the log and over a matrix."""
+    rank = min(len(report.rounds), len(report.clients))
+    return max(1, _WORK // (sum(report.frequency.values()) + rank**2 + 1))
 
 
 def _row(number: int, found: Exposure, written: bool) -> dict[str, Any]:

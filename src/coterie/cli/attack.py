@@ -1,8 +1,7 @@
 """``coterie attack``: run an attack without its defence and with it.
 
-An attack is a package with its settings (:mod:`coterie.settings`) and what it does. Its row in
-:mod:`coterie.attacks.table` is all that the command line needs: the options are derived from the settings, and the help
-is their docstring.
+An attack is a package with settings (:mod:`coterie.settings`). The command line needs only its row in
+:mod:`coterie.attacks.table`: the options are derived from the settings, and the help is their docstring.
 """
 
 from collections.abc import Callable

@@ -159,14 +159,15 @@ def _show_secagg(workload: "Workload", measured: "Measurement", rival: "SessionC
     console = new_console()
     console.print(
         f"[bold]{workload.clients:,} clients with {workload.length:,} numbers each[/bold]; {len(workload.vanishing):,} "
-        f"vanish before sending theirs. {measured.degree:.4g} neighbours, {workload.threshold} shares open a secret."
+        f"drop out before sending theirs. {measured.degree:.4g} neighbours, {workload.threshold} shares reconstruct a "
+        "secret."
     )
     console.print(table)
     console.print(
         f"Masking a vector takes {measured.keystream_ratio:.2f}x the time of generating its keystream alone. "
         f"Uploaded, it is {measured.masked_vector_ratio:.3f}x its {measured.bits} bits per number. "
         f"The session took {duration(1e-3 * measured.wall_ms)} on {count(measured.workers, 'thread')}. "
-        "The sum is exactly right."
+        "The sum is exact."
     )
     if rival:
         console.print(

@@ -120,7 +120,7 @@ def _show(scenario: "Scenario", costs: "TrainingCosts", rivals: "Mapping[str, Ri
     )
     console.print(
         f"[bold]The clients' memories are {costs.memory_share:.1%} of a secure round[/bold], "
-        f"{duration(costs.memory_seconds)}: the sessions they entered, and the sums they helped to open."
+        f"{duration(costs.memory_seconds)}: the sessions they entered, and the sums they helped to reveal."
     )
     for title, rival in zip(others, rivals.values(), strict=True):
         console.print(
@@ -129,8 +129,8 @@ def _show(scenario: "Scenario", costs: "TrainingCosts", rivals: "Mapping[str, Ri
             f"It aggregates plainly. Its first model was ours to {rival.error:.1g}."
         )
     console.print(
-        f"[bold]Whoever has torch compute the same gradients is at most {costs.headroom:.2f}x as fast as our plain "
-        f"rounds[/bold], with workers that do nothing else. Torch takes {arithmetic:.1f}x as long for them as for as "
-        "many operations in a matrix product."
+        f"[bold]A system in which torch computes the same gradients is at most {costs.headroom:.2f}x as fast as our "
+        f"plain rounds[/bold], with workers that do nothing else. Torch takes {arithmetic:.1f}x as long for them as "
+        "for as many operations in a matrix product."
     )
     console.print("Wall-clock time, without evaluation, checkpoints and starting up.", style="dim")

@@ -165,7 +165,7 @@ def _introduction(show: "Demo") -> "Iterator[str]":
     yield f"[bold]Secure aggregation of {settings.clients:,} clients, {settings.length:,} numbers each{circles}[/]"
     yield (
         f"{_graph(plan.topology)} graph: each client shares its secrets with {plan.degree:.3g} others, "
-        f"{plan.threshold} shares open one. The server {server}."
+        f"{plan.threshold} shares reconstruct one. The server {server}."
     )
     if settings.two_trips:
         later = ", or first confirm who they were if many are lost" if settings.active else ""
@@ -232,7 +232,7 @@ def _summary(report: "DemoReport", out: Path) -> "Table":
     grid.add_row(
         "Time",
         f"{_time(cost.client_ms)} for each client, {_time(cost.server_ms)} for the server, "
-        f"{_time(cost.session_ms)} for everybody together on this machine. "
+        f"{_time(cost.session_ms)} for all parties together on this machine. "
         f"Without protection: {_time(cost.plain_ms)}.",
     )
     grid.add_row(

@@ -114,8 +114,8 @@ def plan(
         int | None,
         typer.Option(
             metavar="T",
-            help="Strong multi-round privacy T. One session: clients are in circles of T, and whoever is lost takes a "
-            "circle out of the sum; if not given there are no circles. Many rounds: look closely at this T only.",
+            help="Strong multi-round privacy T. One session: clients are in circles of T, and a client that is lost "
+            "excludes its whole circle from the sum; if not given there are no circles. Many rounds: show only this T.",
             min=1,
         ),
     ] = None,

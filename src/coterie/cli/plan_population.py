@@ -89,7 +89,7 @@ def _show_choices(plan: "PopulationPlan", console: "Console") -> None:
     if similar:
         console.print(
             "Circles of similar availability are complete more often, but unreliable ones fall behind (F); and "
-            "whoever controls several clients can steer them into one circle by how available they seem. The "
+            "an attacker who controls several clients can steer them into one circle by their availability. The "
             "recommendation is for random circles."
         )
     _show_needs(plan, console)
@@ -207,7 +207,7 @@ def _table(choices: "Sequence[Choice]", plan: "PopulationPlan", *, wide: bool) -
 def _legend(plan: "PopulationPlan", console: "Console") -> "Iterator[str]":
     honest = "T-c: honest ones among them, of a circle with all its colluders; 1 or fewer is not protected. "
     yield (
-        f"T: clients that no number of rounds tells apart; 1 protects nobody. {honest if plan.collusion else ''}"
+        f"T: clients that no number of rounds separates; T = 1 protects no client. {honest if plan.collusion else ''}"
         "circles: selected for a round, of all. selected (C): clients selected in a round on average, skipped rounds "
         "included. aggregated: those that are left when circles that lost a member in the round are left out"
         f"{', rounds that end without a result included' if plan.active else ''}. of K: that as a share of the cohort."
@@ -238,7 +238,7 @@ def _show_one(plan: "PopulationPlan", console: "Console") -> None:
 
     row = plan.choices[0].expected
     if row.privacy == 1:
-        console.print("[bold red]T = 1 protects nobody:[/] every client is a circle of its own.\n")
+        console.print("[bold red]T = 1 protects no client:[/] every client is a circle of its own.\n")
     else:
         console.print(
             f"[bold]T = {row.privacy}[/]: in whatever the server computes from the sums of all rounds, every client "

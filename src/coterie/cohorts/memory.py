@@ -35,6 +35,7 @@ from coterie.cohorts.roster import Client, Roster
 from coterie.errors import ConfigError, PeerProtocolError
 
 _SERVER = "server"
+_MOST_RECENT = 4
 _TABLES = {
     "rosters": "(digest BLOB PRIMARY KEY, body BLOB NOT NULL)",
     "clients": "(name TEXT PRIMARY KEY, identity BLOB NOT NULL, roster BLOB)",
@@ -80,6 +81,21 @@ class MemoryFile(DatabaseFile):
         if identity != client.identity:
             raise ConfigError(f"{self._path} has another identity key for {client.name} than the one given")
         return ClientMemory(self, client, roster, retention)
+
+    def trust(self, roster: Roster) -> None:
+        """Let all clients of a roster trust it, as :meth:`ClientMemory.trust` does for one of them.
+
+        This is for simulations, whose clients are all in one file. New clients take one transaction together.
+        """
+        with self.writing() as connection:
+            connection.execute("INSERT OR IGNORE INTO rosters VALUES (?, ?)", (roster.digest, roster.to_bytes()))
+            rows = ((client.name, client.identity, roster.digest) for client in roster.clients)
+            connection.executemany("INSERT OR IGNORE INTO clients VALUES (?, ?, ?)", rows)
+            known = connection.execute("SELECT name, identity, roster FROM clients").fetchall()
+        for name, identity, trusted in known:
+            number = roster.numbers.get(name)
+            if number is not None and (identity, trusted) != (roster.clients[number].identity, roster.digest):
+                self.of(roster.clients[number]).trust(roster)
 
     def clients(self) -> frozenset[str]:
         """Return the names of all clients whose memories are here."""
@@ -129,7 +145,7 @@ class ClientMemory:
         and earlier ones may be passed again. The client must be on the last roster; it may have joined in between.
         """
         name, last = self.client.name, rosters[-1]
-        if self.client not in last.clients:
+        if not last.has(self.client):
             raise _refusal(f"{name} is not on the roster, or under another identity key")
         with self._file.writing() as connection:
             trusted = _trusted(connection, name)
@@ -371,11 +387,10 @@ class ClientMemory:
         roster = self._roster
         if roster is None:
             return frozenset()
-        mine = roster.clients.index(self.client)
-        for circle in roster.circles:
-            if mine in circle:
-                return frozenset(roster.clients[mate].name for mate in circle)
-        raise _refusal(f"{self.client.name} is not in a circle yet, and cannot be in a sum before that")
+        circle = roster.mates(self.client)
+        if circle is None:
+            raise _refusal(f"{self.client.name} is not in a circle yet, and cannot be in a sum before that")
+        return circle
 
 
 def clients_digest(clients: Collection[str]) -> str:
@@ -385,10 +400,25 @@ def clients_digest(clients: Collection[str]) -> str:
 
 def _known(connection: sqlite3.Connection, client: str) -> tuple[bytes, Roster | None] | None:
     """Return the identity key and the trusted roster of a client; None if it is not in the file."""
-    found = connection.execute(
-        "SELECT identity, body FROM clients LEFT JOIN rosters ON digest = roster WHERE name = ?", (client,)
-    ).fetchone()
-    return None if found is None else (found[0], None if found[1] is None else _read(found[1]))
+    found = connection.execute("SELECT identity, roster FROM clients WHERE name = ?", (client,)).fetchone()
+    return None if found is None else (found[0], None if found[1] is None else _stored(connection, found[1]))
+
+
+_recent: dict[bytes, Roster] = {}  # by digest: the clients of a simulation share a few rosters, which may be large
+
+
+def _stored(connection: sqlite3.Connection, digest: bytes) -> Roster | None:
+    """Return the roster with this digest; None if it is not in the file."""
+    if digest in _recent:
+        return _recent[digest]
+    found = connection.execute("SELECT body FROM rosters WHERE digest = ?", (digest,)).fetchone()
+    if found is None:
+        return None
+    roster = _read(found[0])
+    if len(_recent) >= _MOST_RECENT:
+        _recent.clear()
+    _recent[roster.digest] = roster
+    return roster
 
 
 def _trusted(connection: sqlite3.Connection, client: str) -> Roster | None:

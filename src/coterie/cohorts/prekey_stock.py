@@ -47,6 +47,14 @@ class PrekeyStock(DatabaseFile):
             rows = connection.execute("SELECT client, key, body FROM stock WHERE NOT used")
             return [(client, bytes(key), bytes(body)) for client, key, body in rows]
 
+    def unused_keys(self, clients: Collection[str]) -> dict[str, frozenset[bytes]]:
+        """Return the keys that are left of some clients."""
+        query = "SELECT key FROM stock WHERE client = ? AND NOT used"
+        with self.reading() as connection:
+            return {
+                client: frozenset(bytes(key) for (key,) in connection.execute(query, (client,))) for client in clients
+            }
+
     def discard(self, keys: Collection[tuple[str, bytes]]) -> None:
         """Delete prekeys, each given by its client and its key."""
         with self.writing() as connection:

@@ -27,7 +27,7 @@ from coterie.deployment.logs import LOGGER, grouped
 from coterie.deployment.prekey_supply import PrekeySupply
 from coterie.deployment.reasons import Asked
 from coterie.deployment.settings import PrivateSettings
-from coterie.errors import NothingTrained, RoundAborted
+from coterie.errors import CarrierError, NothingTrained, RoundAborted
 from coterie.graphs.topology import Complete
 from coterie.reports.words import one_line
 from coterie.rounds import Coordinator, Round, RoundResult, SessionSettings
@@ -138,7 +138,11 @@ class Aggregator:
             records=assignment.records,
             shows=True,
         )
-        missed = {nodes[reply.node]: reply.reason for reply in self._carrier.send(trip) if reply.reason}
+        missed: dict[str, str] = {}
+        try:
+            missed = {nodes[reply.node]: reply.reason for reply in self._carrier.send(trip) if reply.reason}
+        except CarrierError as error:  # all rounds are done, and their result must not be lost
+            LOGGER.warning("nodes were not shown the last model: %s", one_line(error))
         for line in grouped(missed):
             LOGGER.warning("did not judge the last model: %s", line)
 

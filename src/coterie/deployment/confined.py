@@ -76,10 +76,19 @@ class OwnModel(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 class ConfinedNode:
     """Follows a descent on a node."""
 
-    def __init__(self, folder: Path, confinement: Confinement, name: str) -> None:
-        """Take up the models in a node's folder; ``name`` is the node's, for its log."""
+    def __init__(self, folder: Path, confinement: Confinement, name: str, spread: float | None = None) -> None:
+        """Take up the models in a node's folder.
+
+        Args:
+            folder: the node's.
+            confinement: what its roster fixes.
+            name: the node's, for its log.
+            spread: the node's own lambda; none takes the roster's.
+
+        """
         self._folder = private_folder(folder / FOLDER)
         self._confinement, self._name = confinement, name
+        self._spread = confinement.spread if spread is None else spread
 
     def reply(self, shown: Displacement | None, function: str, run: RunApp) -> AppReply:
         """Judge what was shown, and return the reply of the app's function as if it had worked on the public model.
@@ -119,9 +128,8 @@ class ConfinedNode:
         secret = path.read_bytes()
         if len(secret) != _SECRET_BYTES:
             raise ConfigError(f"{path} is not the secret of this node's start; restore it")
-        spread = self._confinement.spread
         return {
-            name: np.asarray(array, np.float64) + spread * _normals(secret, name, array.shape)
+            name: np.asarray(array, np.float64) + self._spread * _normals(secret, name, array.shape)
             for name, array in anchor.items()
         }
 
@@ -129,8 +137,11 @@ class ConfinedNode:
         """Delete the models of all but the last few descents."""
         found = sorted(self._folder.glob(f"*{ENDING}"), key=lambda path: path.stat().st_mtime, reverse=True)
         for path in found[_KEPT:]:
-            path.unlink(missing_ok=True)
-            (self._folder / f".{path.stem}.lock").unlink(missing_ok=True)
+            lock_file = self._folder / f".{path.stem}.lock"
+            with lock(lock_file, wait=False) as held:
+                if held:  # otherwise another process works on it
+                    path.unlink(missing_ok=True)
+                    lock_file.unlink(missing_ok=True)
 
 
 class _Judging:

@@ -109,7 +109,8 @@ class NodeContribution:
             return self._run(received)
         with regarding(Reason.FORM):
             shown = self._request.displacement()
-        node = ConfinedNode(self._settings.folder, recipe.confinement, self._settings.name)
+        settings = self._settings
+        node = ConfinedNode(settings.folder, recipe.confinement, settings.name, settings.spread)
         return node.reply(shown, self._request.task.function, lambda model: self._run(received, model))
 
     def _run(self, received: Arrays, model: Arrays | None = None) -> AppReply:

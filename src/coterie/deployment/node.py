@@ -6,6 +6,7 @@ the node's disk before the reply leaves. The same request gets the same bytes ag
 """
 
 import hashlib
+import math
 import os
 import re
 import tomllib
@@ -57,6 +58,8 @@ class NodeSettings:
     """A file with the public keys of all that may be on the roster; empty leaves that to the server."""
     weight: int | None = None
     """What this node counts for in every sum; None takes what the app's function reports first."""
+    spread: float | None = None
+    """This node's own lambda in confined descent; None takes the roster's."""
     allow: frozenset[str] = frozenset()
     """Those of :data:`KINDS` that reach the app unprotected."""
 
@@ -80,7 +83,7 @@ class NodeSettings:
         folder = own_folder(str(given["folder"])) if "folder" in given else node_home(name)
         if os.path.lexists(file := folder / SETTINGS):  # a link that leads nowhere is not ignored
             given = {**_file(file), **given}
-        known = [*_FLOOR, "weight", *_STRINGS]
+        known = [*_FLOOR, "weight", "spread", *_STRINGS]
         if unknown := sorted(given.keys() - set(known)):
             raise ConfigError(f"{PREFIX}{unknown[0]}: no such setting; there are {', '.join(known)}")
         allow = frozenset(str(given.get("allow", "")).replace(",", " ").split())
@@ -94,6 +97,7 @@ class NodeSettings:
             auth_key=str(given.get("auth-key", "")),
             members=str(given.get("members", "")),
             weight=_weight(given.get("weight")),
+            spread=_spread(given.get("spread")),
             allow=allow,
         )
 
@@ -156,6 +160,14 @@ def _file(path: Path) -> dict[str, object]:
         raise ConfigError(f"{path}: {key} says where this file is; set it in the node's configuration as {PREFIX}{key}")
     _check_filled(given)
     return given
+
+
+def _spread(value: object) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise ConfigError(f"{PREFIX}spread: a finite number of at least 0, not {value!r}")
+    return float(value)
 
 
 def _weight(value: object) -> int | None:

@@ -21,7 +21,7 @@ from coterie.secagg.terms import MOST_CLIENTS
 
 #: With fewer clients the complete graph is so cheap that no other is considered.
 FEW_CLIENTS = 20
-#: Against a server that lies, the complete graph is planned up to so many clients unless another is asked for: T holds
+#: Against a server that lies, the complete graph is planned up to so many clients unless another is chosen: T holds
 #: on no other graph there. A client of 1,000 sends and receives 0.62 MB beside its own vector, agrees on 1,998 keys and
 #: checks 2,999 signatures (:func:`~coterie.planning.costs.session_costs`), which is under a second of one core at 0.05
 #: and 0.25 ms each, and expands as many masks as it has neighbours. All of that grows in proportion to the clients of a
@@ -96,7 +96,7 @@ class Plan:
                 "independently of the graph."
             )
         sum_only = "The server learns the sum of the clients that are aggregated, and nothing else about them"
-        whoever = ", whoever it makes drop out" if self.active else ""
+        whoever = ", even if it makes clients drop out" if self.active else ""
         sparse = not is_complete(self.guarantee.topology, self.clients)
         chance = ", but for the probability above" if sparse else ""
         return f"{sum_only}{whoever}{chance}. {self._over_rounds}"
@@ -333,7 +333,7 @@ def _remarks(plan: Plan, topology: str) -> Iterator[str]:
             "it costs a client too much to be the default. Smaller sessions, or the complete graph, keep T."
         )
     else:
-        yield "A sparse graph was asked for. The complete graph, or auto in smaller sessions, keeps T."
+        yield "A sparse graph was chosen. The complete graph, or auto in smaller sessions, keeps T."
 
 
 def _worse(one: Guarantee, other: Guarantee) -> Guarantee:

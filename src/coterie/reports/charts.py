@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+_FEW = 12
 Trace: TypeAlias = dict[str, Any]
 """One line, one set of bars or one map of a figure, in plotly's schema."""
 
@@ -60,6 +61,11 @@ def make_layout(x: str, y: str, *, xaxis: Mapping[str, Any] | None = None, yaxis
     }
     above = {"showlegend": True, "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"}}
     return {**axes, **(above if legend else {}), **more}
+
+
+def whole_ticks(count: int) -> dict[str, Any]:
+    """Return the ticks of an axis with so many whole numbers: one each if they are few, or plotly adds halves."""
+    return {"dtick": 1} if count <= _FEW else {}
 
 
 def reference_line(y: float) -> dict[str, Any]:

@@ -246,11 +246,12 @@ class Member:
         secret = self._prekeys.prekey_secret(prekey.key)
         oldest = self._floor.oldest_prekey(self._clock)
         invited = prekey_protocol.accept(book, self.name, secret, self._population, oldest=oldest)
-        vector = self._contribute(terms)
+        # The input is not kept here: it may be as large as all else that a client has in memory.
+        inputs = [self._contribute(terms)]
         unused = [kept for kept in self._prekeys_by_age()[0] if kept.key != prekey.key]
         fresh = self._make_prekeys(PREKEYS - len(unused))
         offered = (*unused, *_read_prekeys([kept.body for kept in fresh]))
-        state, reply = invited.contribute(vector, self._entropy, self._identity, prekeys=offered)
+        state, reply = invited.contribute(inputs.pop(), self._entropy, self._identity, prekeys=offered)
         self._prekeys.contribute(
             terms.session, terms.roster, book.digest, prekey.key, Answered(seen, reply, park(state)), fresh
         )

@@ -65,6 +65,7 @@ class PrekeyStore:
         self.population = population_of(roster) if population is None else population
         self._identities = {client.name: client.identity for client in roster.clients}
         self._stock, self._signed, self._clock = stock, signed, clock
+        self._unused: dict[str, frozenset[bytes]] = {}  # of each client when it was invited last
 
     def offer(self, client: str, message: bytes) -> None:
         """Take in all unused prekeys of an authenticated client: they replace those that were there.
@@ -79,13 +80,19 @@ class PrekeyStore:
         if refused := self.refill({client: offered.prekeys}):
             raise refused[client]
 
-    def refill(self, offers: Mapping[str, Sequence[Prekey]]) -> dict[str, PeerProtocolError]:
-        """The same for prekeys that came with contributions; return why some were not taken in, by client."""
+    def refill(
+        self, offers: Mapping[str, Sequence[Prekey]], excused: Mapping[str, frozenset[bytes]] | None = None
+    ) -> dict[str, PeerProtocolError]:
+        """The same for prekeys that came with contributions; return why some were not taken in, by client.
+
+        Those in ``excused`` are left out if they were used, and nothing is made of it: a session that another run
+        played at the same time may have used them after the contribution was made.
+        """
         stocks: dict[str, dict[bytes, bytes]] = {}
         refused: dict[str, PeerProtocolError] = {}
         for client, prekeys in offers.items():
             try:
-                stocks[client] = self._checked(client, prekeys)
+                stocks[client] = self._checked(client, prekeys, (excused or {}).get(client, frozenset()))
             except PrekeyRefused as error:
                 refused[client] = error
                 stocks[client] = {}  # so that it is left out until it has made new ones
@@ -102,6 +109,7 @@ class PrekeyStore:
 
     def take_book(self, terms: Terms) -> PrekeyBook:
         """Make the book of a session: one prekey of each of its clients."""
+        self._unused = self._stock.unused_keys(terms.clients)
         taken = self._stock.take(terms.clients)
         if missing := [name for name in terms.clients if name not in taken]:
             raise ConfigError(f"no prekeys of {', '.join(missing[:3])} are left: these clients cannot be invited")
@@ -109,12 +117,13 @@ class PrekeyStore:
 
     def restock(self, server: PrekeyServer) -> None:
         """Note which prekeys were used in a session, and keep those that came with the contributions."""
-        numbers = {name: server.terms.index[name] for name in server.survivors}
-        self._stock.mark_used({name: server.book.prekeys[number].key for name, number in numbers.items()})
-        for name, error in self.refill(server.refills).items():
+        contributed = {name: server.book.prekeys[server.terms.index[name]].key for name in server.survivors}
+        self._stock.mark_used(contributed)
+        excused = {name: self._unused.get(name, frozenset()) - {key} for name, key in contributed.items()}
+        for name, error in self.refill(server.refills, excused).items():
             server.rejected.append(Rejected(name, server.step, error.reason))
 
-    def _checked(self, client: str, prekeys: Sequence[Prekey]) -> dict[bytes, bytes]:
+    def _checked(self, client: str, prekeys: Sequence[Prekey], excused: frozenset[bytes]) -> dict[bytes, bytes]:
         """Return what is stored of an offer, bodies by key, if all of it checks out."""
         if client not in self._identities:
             raise PeerProtocolError(client, "is not on the roster")
@@ -132,13 +141,14 @@ class PrekeyStore:
         bodies = {prekey.key: msgspec.msgpack.encode(prekey) for prekey in prekeys}
         if len(bodies) < len(prekeys) or self._stock.held_by_others(client, bodies.keys()):
             raise PeerProtocolError(client, "offered one key twice, or a key that another client offered")
-        if not self._stock.used(client).isdisjoint(bodies):
+        used = self._stock.used(client)
+        if not (used - excused).isdisjoint(bodies):
             raise PrekeyRefused(
                 client,
                 "offered a prekey that it used before: its disk was restored from a backup or cloned, and it must "
                 "make new ones",
             )
-        return bodies
+        return {key: body for key, body in bodies.items() if key not in used}
 
     def _check_date(self, client: str, prekey: Prekey) -> None:
         """Refuse a date that other clients would refuse, and one that would make a prekey last for ever."""

@@ -1,6 +1,6 @@
-"""What the servers of both protocols have in common: they collect messages step by step, and add up masked vectors.
+"""The common part of the servers of both protocols: they collect messages step by step, and add masked vectors.
 
-A protocol's server gives a :class:`Stage` for each of its steps, and says which step follows. It never raises on bad
+A protocol's server has a :class:`Stage` for each of its steps, and knows which step follows. It never raises on bad
 input: a message that is not accepted becomes a :class:`Rejected` value.
 """
 

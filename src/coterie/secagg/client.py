@@ -153,7 +153,7 @@ class Shared(State, frozen=True, tag=True):
     own: Holding
 
     def check(self, message: bytes) -> tuple[messages.Envelope, ...]:
-        """Return what was delivered, if it may be answered: to be asked before an input is made for it."""
+        """Check and return what was delivered. Call this before an input is made, which may take long."""
         envelopes = messages.decode(message, messages.Deliveries, SERVER, self.terms.digest).envelopes
         messages.check_order([envelope.peer for envelope in envelopes], SERVER)
         if not {envelope.peer for envelope in envelopes} <= {peer.client for peer in self.peers}:
@@ -207,18 +207,18 @@ class Masked(State, frozen=True, tag=True):
     held: tuple[Holding, ...]
     sharers: tuple[int, ...]
     distrusted: tuple[int, ...]
-    """Neighbours whose shares were mauled on the way or never fitted together."""
+    """Neighbours whose shares were altered on the way, or differ from those that they committed to."""
 
     def consider(self, message: bytes) -> frozenset[str]:
-        """Return the clients that answering an announcement would aggregate; sign and reveal nothing.
+        """Return the clients that would be aggregated if this announcement were answered; sign and reveal nothing.
 
-        The announcement is checked as far as that takes no signatures; those are checked before it is answered.
+        The announcement is checked, except for signatures, which are checked when it is answered.
         """
         aggregated = self.terms.summed(self._survivors(self._read(message)))
         return frozenset(compress(self.terms.clients, aggregated.flags.tolist()))
 
     def confirm(self, message: bytes, identity: Identity | None) -> tuple["Confirmed", bytes]:
-        """Check what the others said of their masks, then sign the survivors (consistency step, active server only)."""
+        """Check the neighbours' statements of their masks, then sign the survivors (active server only)."""
         terms = self.terms
         if not terms.active:
             raise LocalProtocolError("survivors are confirmed only against an active server")
@@ -266,7 +266,7 @@ class Confirmed(State, frozen=True, tag=True):
 
 
 class Finished(State, frozen=True, tag=True):
-    """Everything is said; no message is answered any more."""
+    """The session is over for this client; it answers no further message."""
 
     aggregated: bytes | tuple[int, ...]
     """The clients whose sum this client helped to open, as a bitmap. States of earlier versions have a list."""

@@ -22,30 +22,30 @@ LEAST_SESSION_BYTES = 16
 
 
 class ThreatMode(enum.StrEnum):
-    """Against whom the session protects its clients."""
+    """The adversary that the session protects its clients from."""
 
     HONEST_BUT_CURIOUS = "honest-but-curious"
     """The server follows the protocol and tries to learn from what it sees."""
     ACTIVE_SERVER = "active-server"
-    """The server may lie and clients may collude with it; clients sign what they say and check each other's word."""
+    """The server may lie, and clients may collude with it. Clients sign their messages and check each other's."""
 
 
 def default_colluders(clients: int) -> int:
-    """Colluders that a session on the complete graph withstands unless told otherwise: just under a third."""
+    """Return the default number of colluders that a session on the complete graph withstands: just under a third."""
     return (clients - 1) // 3
 
 
 class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, kw_only=True):
     """The terms of one session of secure aggregation.
 
-    A client is named by ``clients`` and, on the wire, numbered by its position there. All parties must hold equal
-    terms: whoever holds others derives other keys and is refused.
+    A client is named by ``clients`` and, on the wire, numbered by its position there. All parties must have the same
+    terms: a party with other terms derives other keys, and is refused.
     """
 
     session: bytes
     """Random bytes that no other session of these clients has used."""
     clients: tuple[str, ...]
-    """The names of all who may take part; nobody else can join later."""
+    """The names of all clients that may take part; no other client can join later."""
     bits: int
     """Ring elements are integers modulo ``2 ** bits``."""
     length: int
@@ -63,7 +63,7 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, 
     colluders: int | None = None
     """The most clients that may collude with a server that lies; ``None`` takes ``(n - 1) // 3`` on the complete graph.
 
-    On a sparse graph there is no safe number but the one that degree and threshold were planned for: give that.
+    On a sparse graph, give the number that degree and threshold were planned for.
     """
     identities: tuple[bytes, ...] = ()
     """The clients' Ed25519 public keys, in order; required against an active server."""

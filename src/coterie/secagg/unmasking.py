@@ -1,6 +1,6 @@
-"""The end of a session: secrets are put together from revealed shares, and the masks of the sum come off.
+"""The end of a session: the server recovers secrets from revealed shares, and removes the masks of the sum.
 
-It takes nothing but a :class:`View`, all that a server holds: what cannot be computed from it, no server can compute.
+Everything is computed from a :class:`View`, which has all that a server holds.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -68,8 +68,8 @@ def remove_masks(view: View, parallel: Map | None = None) -> RingVector:
     """Return the sum of the aggregated inputs.
 
     Raises :class:`ThresholdError`, naming every client concerned, where a client that is aggregated, or one that left a
-    mask on somebody who is, has fewer revealed shares than its threshold: exactly when Theorem 1 of Choi et al. (2020)
-    says that the sum cannot be had.
+    mask on somebody who is, has fewer revealed shares than its threshold. By Theorem 1 of Choi et al. (2020) the sum
+    cannot be computed in exactly these cases.
     """
     terms, graph, aggregated = view.terms, view.graph, view.aggregated
     marked = {client: aggregated.intersection(graph.neighbours(client)) for client in view.sharers - aggregated}
@@ -113,7 +113,7 @@ def _recover_keys(view: View, clients: Collection[int]) -> Iterator[PrivateKey]:
 
 
 def _combine(view: View, clients: Collection[int], shares: SharesOf) -> list[bytes]:
-    """Return the secrets of these clients, in order; those with the same threshold are put together at once."""
+    """Return the secrets of these clients, in order; those with the same threshold are recovered together."""
     alike: dict[int, list[int]] = {}
     for client, threshold in view.thresholds(clients).items():
         alike.setdefault(threshold, []).append(client)

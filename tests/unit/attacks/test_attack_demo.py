@@ -40,7 +40,7 @@ def test_the_story_is_told_on_a_page(tmp_path: Path) -> None:
     assert [line["outcome"] for line in told["card"]] == ["not eliminated", "reduced", "reduced"]
     page = (out / "attack.html").read_text()
     assert page.count('<img src="data:image/png') == 5 * 9
-    assert "Every one of 24 rounds was secure" in page
+    assert "Each of 24 rounds was secure" in page
 
 
 SMALL = ["attack", "demo", "--trials", "2", "--rounds", "3", "--steps", "2"]

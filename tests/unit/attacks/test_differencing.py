@@ -202,7 +202,7 @@ def test_the_protected_side_comes_first_and_names_who_is_recovered_all_the_same(
     finding = found_by(SMALL, [0.01, 0.01], [0.01, 0.6])
     assert finding.level is Level.SAFE
     assert finding.headline.startswith("With circles of 2, no client is distinguished from its circle (")
-    assert "50% of clients have an error below 0.05); with random selection, individual updates" in finding.headline
+    assert "50% of clients have an error below 0.05). With random selection, individual updates" in finding.headline
     assert "with circles of 2, 50% of clients have an error below 0.05, because" in told(finding)
 
 
@@ -219,7 +219,7 @@ def test_one_round_is_told_in_the_singular() -> None:
 def test_one_trial_has_no_spread() -> None:
     finding = found_by(SMALL, [0.01, 0.01], [0.6, 0.6])
     assert finding.numbers["policies"]["random"]["median_error_spread"] is None
-    assert [row[2] for row in finding.tables[0].rows] == ["", ""]
+    assert "±" not in finding.tables[0].columns
     assert SelectionResult(SMALL.selections(0)[0], [trial_of(0.1), trial_of(0.3)]).spread == pytest.approx(
         0.2 / np.sqrt(2)
     )

@@ -105,12 +105,22 @@ def trial(error: float, told: float) -> HiddenLogTrial:
     ("error", "told", "said", "outcome"),
     [
         (0.01, 1.0, "Hiding the log does not help with random selection: ", Effect.NOT_ELIMINATED),
-        (0.5, 0.8, "Hiding the log blurs updates and is no protection with random selection: ", Effect.NOT_ELIMINATED),
-        (2.0, 0.8, "Hiding the log blurs updates and is no protection with random selection: ", Effect.REDUCED),
+        (
+            0.5,
+            0.8,
+            "Hiding the log makes estimates less exact, but is no protection with random selection: ",
+            Effect.NOT_ELIMINATED,
+        ),
+        (
+            2.0,
+            0.8,
+            "Hiding the log makes estimates less exact, but is no protection with random selection: ",
+            Effect.REDUCED,
+        ),
         (
             2.0,
             0.56,
-            "Hiding the log blurs updates; whether it protects anybody, 25 pairs cannot",
+            "Hiding the log makes estimates less exact, and 25 pairs cannot show whether",
             Effect.REDUCED,
         ),
     ],

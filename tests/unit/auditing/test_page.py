@@ -247,7 +247,16 @@ def test_every_exposure_has_its_proof() -> None:
     assert "round 1 − round 2 = client 3's update" in page.words
     long = make(random_log(20, 60, 5))
     assert "All 20 coefficients" in long.words
-    assert make(random_log(20, 60, 5), witnesses=0).words.count("not computed") == 20
+    assert make(random_log(20, 60, 5), witnesses=0).words.count("not computed") == 21  # the clients, and the note
+
+
+def test_a_large_log_has_fewer_equations_unless_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Participation.from_matrix([[1, 1, 1], [1, 1, 0], [0, 1, 1]])
+    monkeypatch.setattr("coterie.auditing.page._WORK", 40)  # a witness takes 17 steps: 7 participations, rank 3, and 1
+    page = make(log)
+    assert page.words.count("not computed") == 2  # one client, and the note
+    assert "1 of these equations were not computed" in " ".join(page.words.split())
+    assert "not computed" not in make(log, witnesses=3).words
 
 
 @pytest.mark.parametrize(

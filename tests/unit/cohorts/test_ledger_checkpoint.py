@@ -1,5 +1,7 @@
 """Checkpoints of a ledger: a server that starts from one knows the same as one that replays everything."""
 
+import hashlib
+import sqlite3
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine, event
-from tests.support.ledgers import CIRCLES, checkpoints, content_at, entry_at, fill, often, replace
+from tests.support.ledgers import CIRCLES, body_at, checkpoints, content_at, entry_at, fill, often, replace
 
 from coterie.cohorts import ledger_state
 from coterie.cohorts.ledger import EntryKind, Ledger, Outcome
@@ -222,3 +224,22 @@ def test_the_content_of_a_checkpoint_is_fixed() -> None:
         bytes([0, 0]),
     ]
     assert msgspec.msgpack.decode(state.checkpoint(), type=Checkpoint).promised == 1
+
+
+def test_an_earlier_checkpoint_must_be_one(path: Path) -> None:
+    place = checkpoints(path)[-1]
+    digest = hashlib.sha256(body_at(path, 1)).hexdigest()
+    content = msgspec.structs.replace(content_at(path, place), earlier=((1, digest),))
+    replace(path, msgspec.structs.replace(entry_at(path, place), state=msgspec.msgpack.encode(content)), with_tail=True)
+    with Ledger.open(path, create=False) as ledger, pytest.raises(LedgerTampered, match="it is not a checkpoint"):
+        ledger.latest()
+
+
+def test_the_entry_before_a_checkpoint_must_be_there(path: Path) -> None:
+    place = checkpoints(path)[-1]
+    with sqlite3.connect(path) as connection:
+        connection.execute("DELETE FROM coterie_ledger WHERE sequence = ?", (place - 1,))
+    connection.close()
+    with Ledger.open(path, create=False) as ledger, pytest.raises(LedgerTampered, match="it is missing") as found:
+        ledger.latest()
+    assert found.value.sequence == place - 1

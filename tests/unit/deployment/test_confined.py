@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -251,9 +252,12 @@ def test_bytes_that_are_no_model_are_refused(content: bytes) -> None:
         assert isinstance(unpack_arrays(content), dict)
 
 
-def test_a_model_of_objects_is_refused() -> None:
+def test_a_model_of_something_else_than_numbers_is_refused() -> None:
     with pytest.raises(InputError):
         pack_arrays({"w": np.array([None])})
+    for stored in (["w", "<U1", [1], b"1234"], ["w", "|O", [1], bytes(8)], ["w", "<f8", [2], bytes(8)]):
+        with pytest.raises(InputError):
+            unpack_arrays(msgspec.msgpack.encode([stored]))
 
 
 @given(MODELS, st.data())

@@ -1,7 +1,6 @@
 """The table of membership inference: dealt, judged, drawn, and told again."""
 
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -11,7 +10,7 @@ from coterie.attacks.membership.measure import CLIENT, NOTHING, SECURE, SPARSE, 
 from coterie.errors import ConfigError
 from coterie.reports.findings import Judgement
 from coterie.reproduce.declarations import FULL, QUICK, Declaration, declared, read_declaration
-from coterie.reproduce.experiment import Experiment, Job
+from coterie.reproduce.experiment import Job
 from coterie.reproduce.membership import MembershipTable
 from coterie.reproduce.runner import REPORT, Run
 
@@ -53,6 +52,7 @@ def test_totals_that_cannot_be_dealt_are_refused() -> None:
 def test_claims_are_judged_by_the_trials() -> None:
     """An attack that is always right on plain averaging and blind elsewhere; then one that is blind everywhere."""
     experiment = shipped().experiment(QUICK)
+    assert isinstance(experiment, MembershipTable)
     members = np.array([[True, False] * 50])
     right, blind = (
         dict.fromkeys(("loss", "shadow", "lira", "rmia"), Measured.of(scores, members, 0.5))
@@ -61,7 +61,7 @@ def test_claims_are_judged_by_the_trials() -> None:
     hidden = dict.fromkeys((NOTHING, SECURE, SPARSE, "sum-4", "sum-10", "noisy-sum-10"), blind)
     budget = {CLIENT: {"lira": [(2, 0.5)], "rmia": [(2, 0.5)]}}
 
-    def judged(client: dict[str, Measured], experiment: Experiment[Any] = experiment) -> list[str]:
+    def judged(client: dict[str, Measured], experiment: MembershipTable = experiment) -> list[str]:
         record = msgspec.to_builtins(PassiveTrial({**hidden, CLIENT: client}, {}, budget))
         report = experiment.findings({Job("membership", "300", trial): record for trial in range(3)})
         return [claim["judgement"] for claim in report.numbers["claims"]]

@@ -1,6 +1,6 @@
 """Rounds in two trips: coordinator, members, prekeys and what is on disk before anything leaves."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from pathlib import Path
 
 import msgspec
@@ -270,7 +270,7 @@ def test_a_list_that_was_signed_is_the_only_one(tmp_path: Path) -> None:
     parked = stage.members[ME].park()
     stage.members[ME].answer(stage.inbox[ME])
     good = messages.decode(stage.inbox[ME], SurvivorList, "server", None)
-    there = messages.decode_members(good.survivors, 12, "server")
+    there = frozenset(messages.decode_members(good.survivors, 12, "server"))
     names = stage.population.roster.names
     mates = next(set(circle) for circle in stage.population.roster.circles if names.index(ME) in circle)
     stranded = next(client for client in sorted(there - mates) if not whole(stage, client, there))
@@ -284,8 +284,8 @@ def test_a_list_that_was_signed_is_the_only_one(tmp_path: Path) -> None:
             member.answer(direct)
 
 
-def whole(stage: Stage, client: int, there: frozenset[int]) -> bool:
-    return any(client in circle and there.issuperset(circle) for circle in stage.population.roster.circles)
+def whole(stage: Stage, client: int, there: Set[int]) -> bool:
+    return any(client in circle and set(circle) <= there for circle in stage.population.roster.circles)
 
 
 def test_states_are_erased_when_they_are_no_longer_needed(tmp_path: Path) -> None:
@@ -616,6 +616,40 @@ def test_prekeys_that_were_in_an_invitation_stay_taken_when_they_are_offered_aga
     store.offer(ME, messages.encode(good))
     assert stock.fresh(ME) == PREKEYS - 1
     assert stock.take([ME])[ME] != taken
+
+
+def test_a_prekey_that_another_run_used_meanwhile_is_no_sign_of_a_restored_disk(ledger: Ledger) -> None:
+    """Two runs at once: the contribution to the first was made before the second used a prekey that it offers."""
+    store, stock, population = make_store(ledger)
+    other = PrekeyStore(population.roster, stock)
+    for name in population.roster.names:
+        store.offer(name, population.members[name].offer())
+    population.coordinator.prekeys = store
+    first = population.coordinator.open(1, np.ones(6, bool), np.random.default_rng(0))
+    replies = {name: population.members[name].answer(message) for name, message in first.invite().items()}
+    population.coordinator.prekeys = other
+    second = population.coordinator.open(2, np.ones(6, bool), np.random.default_rng(0))
+    for name, message in second.invite().items():
+        assert second.receive(name, population.members[name].answer(message)) is None
+    second.close()
+    for name, reply in replies.items():
+        assert first.receive(name, reply) is None
+    first.close()
+    assert first._session().rejected == []
+    assert set(stock.counts().values()) == {PREKEYS - 1}  # all that were offered, without the one that was used
+    # A contribution to a later session has no such excuse.
+    population.coordinator.prekeys = store
+    third = population.coordinator.open(3, np.ones(6, bool), np.random.default_rng(0))
+    old = messages.decode(replies[ME], MaskedContribution, ME, None).prekeys
+    for name, message in third.invite().items():
+        reply = population.members[name].answer(message)
+        if name == ME:
+            contribution = messages.decode(reply, MaskedContribution, name, None)
+            reply = messages.encode(msgspec.structs.replace(contribution, prekeys=old))
+        assert third.receive(name, reply) is None
+    third.close()
+    (rejected,) = third._session().rejected
+    assert "restored from a backup or cloned" in rejected.reason
 
 
 def test_a_key_belongs_to_one_client(ledger: Ledger) -> None:

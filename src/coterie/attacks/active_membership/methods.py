@@ -134,7 +134,7 @@ class AttackedDescent:
     """Honest participants and attackers in one descent: they train together, then the attackers attack."""
 
     def __init__(self, method: MethodName, dealt: DealtRecords, recipe: Recipe) -> None:
-        """Start everybody."""
+        """Start all participants."""
         self.method, self.dealt, self.recipe = method, dealt, recipe
         self._honest = self._honest_groups()
         self._attackers = [self._malicious(dealt.targets if recipe.train_on_targets else dealt.cover)]
@@ -156,7 +156,7 @@ class AttackedDescent:
         return self._step([scale * array for array in _mean_gradient(own)])
 
     def trained_state(self) -> TrainedState:
-        """Return the state of everybody after training."""
+        """Return the state of all participants after training."""
         personal = self._personal.models if self._personal else ()
         return TrainedState(self._honest.descent.state(), self._attackers[0].descent.state(), personal)
 
@@ -209,7 +209,7 @@ class AttackedDescent:
         return self.method not in ("fedavg", "ditto")
 
     def _step(self, malicious: Parameters) -> int:
-        """Step along the mean over everybody, given the attackers' mean."""
+        """Step along the mean over all participants, given the attackers' mean."""
         dealt, descent = self.dealt, self._honest.descent
         everybody = dealt.participants + dealt.malicious
         mean = [

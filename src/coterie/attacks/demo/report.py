@@ -69,8 +69,8 @@ _FIGURE = (
 def _headline(attack: AttackDemo, recognised: Mapping[int, float], guessed: float) -> str:
     within = " and ".join(f"{recognised[size]:.0%} from circles of {size}" for size in SIZES)
     return (
-        f"Every one of {attack.rounds} rounds was secure. Together they give away {recognised[1]:.0%} of a client's "
-        f"digits if cohorts are drawn at random, {within}; guessing gets {guessed:.0%}"
+        f"Each of {attack.rounds} rounds was secure. Together they reveal {recognised[1]:.0%} of a client's digits "
+        f"with random cohorts, {within}; guessing gets {guessed:.0%}"
     )
 
 
@@ -105,7 +105,7 @@ def _table(outcomes: Sequence[Sequence[SelectionOutcome]], clients: Sequence[Seq
         ("no update: mean picture of the label", "", *_shown([each[0].drawn.reading(MEAN) for each in clients]))
     )
     return Table(
-        "What the server has in the end",
+        "What the server obtains",
         ("cohorts", "error", "PSNR, dB", "±", "SSIM", "recognised", "±"),
         rows,
         "Error: of the update, as least squares finds it. Recognised: of all digits, none is nearer than the original. "
@@ -134,7 +134,7 @@ def _strip(outcomes: Sequence[SelectionOutcome]) -> Strip:
     ]
     rows.append(("guess by label", first.drawn[MEAN]))
     return Strip(
-        "What the client wrote, and what the server drew",
+        "The client's digits, and what the server reconstructs",
         rows,
         "The same attack and the same effort in every row. Digits from circles are shown below the originals that they "
         "fit best, which the server could not do.",
@@ -153,6 +153,6 @@ def _figure(outcomes: Sequence[SelectionOutcome]) -> Figure:
         )
         for outcome in outcomes
     ]
-    layout = make_layout("secure rounds watched", "error", yaxis={"range": [0, 1.55]})
+    layout = make_layout("secure rounds observed", "error", yaxis={"range": [0, 1.55]})
     last = ", ".join(f"{outcome.who}: {outcome.errors[-1]:.2g}" for outcome in outcomes)
     return Figure(traces, layout, 320, f"The error of the client's update over rounds; after the last, {last}.")

@@ -142,22 +142,21 @@ def _setting(attack: Differencing) -> str:
         if attack.steps == "small"
         else f"ordinary training, with the same learning rate of {attack.learning_rate:g} as before"
     )
-    lost = f", of whom each is lost with {attack.dropouts:.0%} inside the round" if attack.dropouts else ""
+    lost = f", each lost in the round with a probability of {attack.dropouts:.0%}" if attack.dropouts else ""
     return (
-        f"{attack.clients} clients with {'few labels each' if attack.by_label else 'examples at random'} of "
-        f"{attack.data} train {attack.model} for {count(attack.before, 'round')}; then the server watches a window of "
-        f"{count(attack.rounds, 'round')} of {attack.cohort} clients{lost}. In the window, {steps}. "
-        f"{count(attack.trials, 'trial')}. "
-        "A client's update is taken to be the mean of those it sent in the window. Sums are added up in the clear, and "
-        "one is checked against a real session of secure aggregation."
+        f"{attack.clients} clients, each with {'few labels' if attack.by_label else 'random examples'} of "
+        f"{attack.data}, train {attack.model} for {count(attack.before, 'round')}. Then the server observes "
+        f"a window of {count(attack.rounds, 'round')} with {attack.cohort} clients each{lost}. In the window, {steps}. "
+        f"{count(attack.trials, 'trial')}. The update of a client is the mean of those it sent in the window. Sums are "
+        "computed in the clear, and one is compared with a real session of secure aggregation."
     )
 
 
 def _headline(attack: Differencing, results: Sequence[SelectionResult]) -> str:
-    """Say in one sentence what came of every policy, for circles with the first T: first what is protected."""
+    """Return a sentence for each policy, with circles of the first T; protected ones come first."""
     told = [result for result in results if result.selection.mates.privacy == results[0].selection.mates.privacy]
     told.sort(key=lambda result: not result.protected)
-    return f"With {'; with '.join(_verdict(attack, result) for result in told)}."
+    return f"With {'. With '.join(_verdict(attack, result) for result in told)}."
 
 
 def _verdict(attack: Differencing, result: SelectionResult) -> str:
@@ -171,7 +170,7 @@ def _verdict(attack: Differencing, result: SelectionResult) -> str:
     if result.median < RECOVERED:
         return f"{name}, individual updates are recovered ({error})"
     if result.median < result.guess:
-        return f"{name}, the server gets nearer to single updates, but {few} ({error})"
+        return f"{name}, estimates of single updates are better than guessing, but {few} ({error})"
     return f"{name}, {few} for the server ({error})"
 
 
@@ -199,7 +198,7 @@ def _card(attack: Differencing, result: SelectionResult) -> Iterator[CardLine]:
         "of the cases, as by guessing",
     )
     bound = "" if result.bound is None else f"; no estimate from these sums has a mean error below {result.bound:.2g}"
-    yield CardLine("learn the mean of its circle", name, Effect.REDUCED, f"that is what a sum says: {error}{bound}")
+    yield CardLine("learn the mean of its circle", name, Effect.REDUCED, f"the sum reveals this much: {error}{bound}")
 
 
 def _remarks(attack: Differencing, judged: SelectionResult) -> Iterator[str]:
@@ -218,9 +217,10 @@ def _remarks(attack: Differencing, judged: SelectionResult) -> Iterator[str]:
 
 
 def _table(results: Sequence[SelectionResult]) -> Table:
+    several = "; ± is the sample deviation of the trials' medians" if len(results[0].trials) > 1 else ""
     return Table(
         "Relative squared error of the reconstructed updates",
-        ("selection", "median", "± over trials", "mean", "recovered", "guessing the mean", "mates distinguished"),
+        ("selection", "median", "±", "mean", "recovered", "guess", "distinguished"),
         [
             (
                 result.selection.words,
@@ -233,10 +233,10 @@ def _table(results: Sequence[SelectionResult]) -> Table:
             )
             for result in results
         ],
-        "Median and mean: over the clients of all trials; ± is the sample deviation of the trials' medians. "
-        f"Recovered: error below {RECOVERED:g}. Mates distinguished: how often two members of a circle, or of a group "
-        "drawn like one, are matched with their updates; 50% is guessing.",
-    )
+        f"Median and mean: over the clients of all trials{several}. Recovered: error below {RECOVERED:g}. Guess: the "
+        "median error if the mean of all updates is guessed for every client. Distinguished: how often two members of "
+        "a circle, or of a group drawn like one, are matched with their updates; 50% is guessing.",
+    ).without_empty_columns()
 
 
 def draw_errors(results: Sequence[SelectionResult]) -> Figure:

@@ -54,7 +54,7 @@ def report(attack: Disaggregation, found: Mapping[str, Sequence[HiddenLogTrial]]
         remarks=[
             "Without any counts, the columns of P still are the zeros and ones in the column space, but whose is whose "
             "is not known.",
-            "Hiding the log takes away what an audit is made from; circles hold with the log in the open.",
+            "Hiding the log makes audits impossible; circles protect even if the log is public.",
         ],
     )
 
@@ -65,8 +65,9 @@ def _helps(random: Mapping[str, Any]) -> str:
         return "Hiding the log does not help"
     pairs = random["pairs"]
     if share_interval(int(random["circle_mates_told_apart"] * pairs + 1e-6), pairs)[0] > 0.5:
-        return "Hiding the log blurs updates and is no protection"
-    return f"Hiding the log blurs updates; whether it protects anybody, {count(pairs, 'pair')} cannot tell"
+        return "Hiding the log makes estimates less exact, but is no protection"
+    few = count(pairs, "pair")
+    return f"Hiding the log makes estimates less exact, and {few} cannot show whether that protects any client,"
 
 
 def _told_apart(one: Mapping[str, Any]) -> str:
@@ -89,7 +90,7 @@ def _numbers(trials: Sequence[HiddenLogTrial]) -> dict[str, Any]:
 
 def _table(selections: Sequence[Selection], results: Mapping[str, Mapping[str, Any]]) -> Table:
     return Table(
-        "The log as found, and what it is good for",
+        "The recovered log, and the updates recovered with it",
         (
             "selection",
             "columns",

@@ -133,7 +133,7 @@ def _defended(attack: Imprint, rounds: Sequence[CraftedRound]) -> Table:
         ),
         ("guessing", f"{_share([each.guess for each in rounds]):.0%}", _psnr([each.guess for each in rounds])),
     ]
-    title = f"What helps: {one.cohort} clients, {one.bins} bins"
+    title = f"Defences: {one.cohort} clients, {one.bins} bins"
     return Table(title, ("defence", "recovered", "PSNR, dB"), rows)
 
 

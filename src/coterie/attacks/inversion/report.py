@@ -41,7 +41,7 @@ def report(attack: Inversion, trials: Sequence[Trial]) -> Findings:
         },
         tables=[readings_table(found, _NOTE)],
         card=lines,
-        pictures=[trials[0].strip("The first client's pictures, and what was drawn of them", _CAPTION)],
+        pictures=[trials[0].strip("The first client's pictures, and their reconstructions", _CAPTION)],
         remarks=_remarks(attack, numbers, pixels),
     )
 

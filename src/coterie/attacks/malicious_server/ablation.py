@@ -44,12 +44,12 @@ def _any_own_keys(joined: Joined, book: Sequence[Advertisement], own: Advertisem
 def _survivors(*, include: bool = True, shared: bool = True) -> Callable[..., None]:
     """Return the check of a survivor set with only some of its parts."""
 
-    def check(terms: Terms, seed: bytes, client: int, sharers: Collection[int], told: Members) -> None:
-        if include and client not in told:
+    def check(terms: Terms, seed: bytes, client: int, sharers: Collection[int], survivors: Members) -> None:
+        if include and client not in survivors:
             raise ConfigError("this client is not among the survivors")
-        if shared and not told.among(terms.graph(seed).neighbours(client)) <= set(sharers):
+        if shared and not survivors.among(terms.graph(seed).neighbours(client)) <= set(sharers):
             raise ConfigError("a survivor never shared its keys")
-        rules.check_aggregate(terms, seed, terms.summed(told))
+        rules.check_aggregate(terms, seed, terms.summed(survivors))
 
     return check
 
@@ -181,12 +181,12 @@ _WEAK_CONTEXTS: Mapping[str, Replacement] = {
     "confirmations name the book": (
         rules,
         "survivors_context",
-        lambda terms, _, told: bind("survivors", terms.digest, encode_members(told, len(terms.clients))),
+        lambda terms, _, survivors: bind("survivors", terms.digest, encode_members(survivors, len(terms.clients))),
     ),
     "confirmations name the session": (
         rules,
         "survivors_context",
-        lambda terms, seed, told: bind("survivors", seed, encode_members(told, len(terms.clients))),
+        lambda terms, seed, survivors: bind("survivors", seed, encode_members(survivors, len(terms.clients))),
     ),
     "confirmations name the survivors": (
         rules,

@@ -45,6 +45,10 @@ def announce(
     signed = {person: server.confirm(person, survivors, sharers, statements) for person in persons}
     for person, own in signed.items():
         if own is not None:
-            same = [entry for other, entry in signed.items() if entry is not None and other.told == person.told]
-            colluding = [server.confirmation(number, seed, person.told) for number in server.colluders & person.told]
-            server.reveal(person, person.told, [*same, *colluding])
+            same = [
+                entry for other, entry in signed.items() if entry is not None and other.announced == person.announced
+            ]
+            colluding = [
+                server.confirmation(number, seed, person.announced) for number in server.colluders & person.announced
+            ]
+            server.reveal(person, person.announced, [*same, *colluding])

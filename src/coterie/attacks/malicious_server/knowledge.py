@@ -168,16 +168,16 @@ def allowed(server: LyingServer, *earlier: LyingServer) -> Iterator[Combinations
     for place in servers:
         twice = len({person.client for person in place.persons}) < len(place.persons)
         stories: dict[Book | None, dict[tuple[Book, frozenset[int]], list[frozenset[Person]]]] = {}
-        for person, told in place.answered:
+        for person, survivors in place.answered:
             book = _book(person)
-            stories.setdefault(book if twice else None, {})[book, told] = permitted_sums(place, person, told)
+            stories.setdefault(book if twice else None, {})[book, survivors] = permitted_sums(place, person, survivors)
         choices += [list(story.values()) for story in stories.values()]
     for choice in product(*choices):
         parts: list[frozenset[Person]] = [frozenset(), *(part for sums in choice for part in sums)]
         yield np.array([[person in part for person in columns] for part in parts], np.int64)
 
 
-def permitted_sums(server: LyingServer, revealer: Person, told: frozenset[int]) -> list[frozenset[Person]]:
+def permitted_sums(server: LyingServer, revealer: Person, survivors: frozenset[int]) -> list[frozenset[Person]]:
     """Return the sums that may come to light once a client reveals its shares for these survivors.
 
     The aggregated are all survivors, or those of whole circles. On the complete graph it is the sum of the honest
@@ -187,8 +187,8 @@ def permitted_sums(server: LyingServer, revealer: Person, told: frozenset[int]) 
     terms, circles = server.terms, server.terms.circles
     aggregated = {
         number
-        for number in told
-        if circles is None or all(mate in told for mate, circle in enumerate(circles) if circle == circles[number])
+        for number in survivors
+        if circles is None or all(mate in survivors for mate, circle in enumerate(circles) if circle == circles[number])
     }
     graph = {number: set(terms.graph(revealer.seed).neighbours(number)) for number in range(len(terms.clients))}
     complete = is_complete(terms.topology, len(terms.clients))

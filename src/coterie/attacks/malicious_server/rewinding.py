@@ -12,7 +12,7 @@ from coterie.attacks.malicious_server.actions import announce
 from coterie.attacks.malicious_server.invitations import members, offer
 from coterie.attacks.malicious_server.scenario import Attempt, Lie, Scenario
 from coterie.attacks.malicious_server.server import LyingServer, Person
-from coterie.attacks.malicious_server.sessions import VICTIM, outcome, settled
+from coterie.attacks.malicious_server.sessions import VICTIM, mask_all, outcome
 from coterie.crypto.entropy import DeterministicEntropy, Entropy
 from coterie.rounds import Member
 from coterie.secagg import AnyState, Server, Terms, park, resume
@@ -54,7 +54,7 @@ def rewind(scenario: Scenario, defended: bool) -> Attempt:
     with members(scenario, defended, entropy) as clients:
         colluders = range(scenario.clients - scenario.colluders, scenario.clients)
         server = Rewindable(terms, colluders, dict(enumerate(scenario.inputs)), clients)
-        everybody = settled(server)
+        everybody = mask_all(server)
         stored = {person: person.state for person in server.persons}
         announce(server, server.persons, everybody, everybody)
         for person, state in stored.items():

@@ -115,7 +115,7 @@ class Lie:
 
     name: str
     title: str
-    told: str
+    action: str
     """What the server does."""
     rule: str
     """What clients do against it."""

@@ -52,7 +52,7 @@ class Person:
     """Whose masks its input carries; None before it is sent."""
     masked: RingVector | None = None
     statement: bytes = b""
-    told: frozenset[int] = frozenset()
+    announced: frozenset[int] = frozenset()
     """The last survivor set that was announced to it, and that it accepted."""
     self_shares: dict[int, bytes] = field(default_factory=dict)
     key_shares: dict[int, bytes] = field(default_factory=dict)
@@ -193,7 +193,7 @@ class LyingServer:
         answer = self._ask(person, announcement)
         if answer is None:
             return None
-        self._note_told(person, answer[0])
+        self._note_announced(person, answer[0])
         return self._read(answer[1], Confirmation)
 
     def reveal(self, person: Person, survivors: Collection[int], confirmations: Iterable[Confirmation] = ()) -> bool:
@@ -203,23 +203,23 @@ class LyingServer:
             confirmed = self._ask(person, messages.Testimony(self.terms.digest, testimony))
             reply = confirmed and confirmed[1]
         else:
-            told = messages.encode_members(survivors, len(self.terms.clients))
-            announced = self._ask(person, messages.Announcement(self.terms.digest, told))
+            members = messages.encode_members(survivors, len(self.terms.clients))
+            announced = self._ask(person, messages.Announcement(self.terms.digest, members))
             if announced is not None:
-                self._note_told(person, announced[0])
+                self._note_announced(person, announced[0])
             reply = announced and announced[1]
         if reply is None:
             return False
-        self.answered.append((person, person.told))
+        self.answered.append((person, person.announced))
         revelation = self._read(reply, messages.Revelation)
         self.revealed.update(entry.share for entry in revelation.self_shares)
         self.revealed.update(entry.share for entry in revelation.key_shares)
         self._file(person.client, revelation)
         return True
 
-    def _note_told(self, person: Person, announcement: messages.Announcement) -> None:
-        told = messages.decode_members(announcement.survivors, len(self.terms.clients), messages.SERVER)
-        person.told = frozenset(told)
+    def _note_announced(self, person: Person, announcement: messages.Announcement) -> None:
+        survivors = messages.decode_members(announcement.survivors, len(self.terms.clients), messages.SERVER)
+        person.announced = frozenset(survivors)
 
     def _file(self, holder: int, revelation: messages.Revelation) -> None:
         """Sort shares by dealer; a client that joined twice has two dealings."""
@@ -230,12 +230,12 @@ class LyingServer:
             if marks is None:
                 continue
             for own in revelation.self_shares:
-                told = own.dealer == dealer.client
-                if told and marks.self_share == rules.self_share_mark(terms, own.dealer, holder, own.share):
+                same = own.dealer == dealer.client
+                if same and marks.self_share == rules.self_share_mark(terms, own.dealer, holder, own.share):
                     dealer.self_shares[holder] = own.share
             for key in revelation.key_shares:
-                told = key.dealer == dealer.client
-                if told and marks.key_share == rules.key_share_mark(terms, key.dealer, holder, key.share):
+                same = key.dealer == dealer.client
+                if same and marks.key_share == rules.key_share_mark(terms, key.dealer, holder, key.share):
                     dealer.key_shares[holder] = key.share
 
     def _ask(self, person: Person, message: M) -> tuple[M, bytes] | None:

@@ -20,7 +20,7 @@ VICTIM = 0
 def both_shares(scenario: Scenario) -> Attempt:
     """Ask for the shares of a survivor's self seed, and for those of its masking key as if it had dropped out."""
     server = scenario.open("both shares")
-    everybody = settled(server)
+    everybody = mask_all(server)
     announce(server, server.persons, everybody, everybody)
     return outcome(scenario, server, server.persons[VICTIM])
 
@@ -28,7 +28,7 @@ def both_shares(scenario: Scenario) -> Attempt:
 def equivocate(scenario: Scenario) -> Attempt:
     """Tell half of the clients that the victim survived, and the others that it did not."""
     server = scenario.open("two stories")
-    everybody = settled(server)
+    everybody = mask_all(server)
     half = -(-len(server.persons) // 2)
     announce(server, server.persons[:half], everybody, everybody)
     announce(server, server.persons[half:], everybody - {VICTIM}, everybody)
@@ -50,7 +50,7 @@ def strand(scenario: Scenario) -> Attempt:
         honest = _mates(server.terms, number) - server.colluders
         if number in honest and not gone & honest:
             gone.add(max(honest))
-    everybody = settled(server, {VICTIM: set(range(size)) - set(few)})
+    everybody = mask_all(server, {VICTIM: set(range(size)) - set(few)})
     for sharers in everybody, frozenset(few):
         announce(server, server.persons, everybody - gone, sharers)
     return outcome(scenario, server, server.persons[VICTIM])
@@ -64,7 +64,7 @@ def split(scenario: Scenario) -> Attempt:
     sums, servers, counted = [], [], []
     for purpose, gone in ("before the split", frozenset[int]()), ("the split", frozenset({VICTIM})):
         server = scenario.open(purpose)
-        everybody = settled(server)
+        everybody = mask_all(server)
         announce(server, server.persons, everybody - gone, everybody)
         aggregated = server.terms.aggregated(everybody - gone)
         opened = [server.unmask(person) for person in server.persons if person.client in aggregated]
@@ -151,14 +151,14 @@ def leave_alone(scenario: Scenario) -> Attempt:
         return Attempt(scenario.ring, scenario.inputs[VICTIM], impossible=reason)
     elsewhere = range(size - (colluders - mates + 1), size)
     server = scenario.open("alone", size, {*range(1, mates), *elsewhere})
-    everybody = settled(server)
+    everybody = mask_all(server)
     broken = {max(honest) for circle in _circles(server.terms) if (honest := circle - server.colluders - {VICTIM})}
     announce(server, server.persons, everybody - broken, everybody)
     return outcome(scenario, server, server.persons[0])
 
 
-def settled(server: LyingServer, withheld: dict[int, set[int]] | None = None) -> frozenset[int]:
-    """Let all honest clients enter, see each other's keys and mask their inputs; return everybody."""
+def mask_all(server: LyingServer, withheld: dict[int, set[int]] | None = None) -> frozenset[int]:
+    """Have all honest clients join, see each other's keys and mask their inputs; return them all."""
     for number in server.honest:
         server.enter(number)
     show_book(server, server.persons)
@@ -220,21 +220,21 @@ LIES = (
     Lie(
         "stranding",
         "Stranding",
-        "lets the victim mask with a few only, and then has the keys of just these few opened",
-        "nobody opens a self mask without its owner's signed word on which masks lie beneath it",
+        "lets the victim mask with only a few clients, and then has the keys of these few reconstructed",
+        "no client reveals a self mask without its owner's signed statement of the masks on its input",
         _against("statements", strand),
     ),
     Lie(
         "splitting",
         "Splitting a circle",
         "has the same inputs summed again as if the victim alone had left its circle, and subtracts",
-        "a circle is summed whole or not at all: who is left of a broken one counts as lost",
+        "only whole circles are summed: the survivors of a broken circle count as dropouts",
         _against("whole circles", split),
     ),
     Lie(
         "key-substitution",
         "Substituted keys",
-        "hands the victim keys of its own in everybody else's name",
+        "sends the victim its own keys in the names of all others",
         "keys are signed by the clients they belong to",
         _against("signed keys", substitute),
     ),
@@ -249,13 +249,13 @@ LIES = (
         "joining-twice",
         "Joining twice",
         "shows two key books that differ in the two keys of a client who was made to join twice",
-        "all that is derived, sealed or signed names the key book; and a member enters a session once",
+        "everything derived, sealed or signed names the key book; and a member enters a session once",
         _against("keys name the book", join_twice),
     ),
     Lie(
         "lonely-sum",
         "A sum of one",
-        "has a sum opened in which everybody but the victim is a colluder",
+        "has a sum revealed in which all clients but the victim collude",
         "every client in a sum has more neighbours in it than may collude",
         _against("company", leave_alone),
     ),

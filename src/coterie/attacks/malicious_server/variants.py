@@ -90,6 +90,6 @@ class VaryingServer(LyingServer):
         size = len(self.terms.clients)
         if not members:
             return members
-        told = messages.decode_members(members, size, messages.SERVER)
+        listed = messages.decode_members(members, size, messages.SERVER)
         some = frozenset(self._rng.choice(size, self._rng.integers(1, 3), replace=False).tolist())
-        return messages.encode_members(told ^ some, size)
+        return messages.encode_members(listed ^ some, size)

@@ -27,8 +27,8 @@ PAIRS = {
     CLIENT: "another client's update",
     CRAFTED: "the worst direction",
 }
-"""What the two updates are: one client's, with one example or another in its place; those of two clients; or any of the
-norm that updates are clipped to, this way and that, where other clients' updates scatter least."""
+"""The two updates: those of one client before and after one example is replaced; those of two clients; or two opposite
+updates of the largest norm, in the direction in which the updates of other clients vary least."""
 
 
 @dataclass(frozen=True)

@@ -39,12 +39,12 @@ def report(attack: PropertyInference, found: Mapping[str, Sequence[PropertyTrial
     return Findings(
         level=Level.DANGER if not held["multi-round"] else Level.CAUTION if works else Level.NOTHING,
         headlines=[_headline(attack.privacy[0], random, circles, held=held["multi-round"])],
-        about=f"{attack.clients} clients with {attack.examples} examples each of {attack.data} train {attack.model} "
-        f"for {count(attack.rounds, 'round')} of {attack.cohort}, with ordinary steps; a client is lost inside a round "
-        f"with {attack.dropouts:.0%}. The property: {attack.share:.0%} of the pictures are upside down; "
-        f"{attack.holders} clients have it. In every round the server trains {attack.own_clients} clients of its own "
-        "to fit a detector. "
-        f"{count(attack.trials, 'trial')}. Sums are added up in the clear, since nothing else of a round is used.",
+        about=f"{attack.clients} clients, each with {attack.examples} examples of {attack.data}, train {attack.model} "
+        f"for {count(attack.rounds, 'round')} with {attack.cohort} clients each, in ordinary steps; a client drops out "
+        f"of a round with a probability of {attack.dropouts:.0%}. The property: {attack.share:.0%} of the pictures are "
+        f"upside down; {attack.holders} clients have it. In every round the server trains "
+        f"{attack.own_clients} simulated clients to fit a detector. {count(attack.trials, 'trial')}. Sums are "
+        "computed in the clear, because nothing else of a round is used.",
         numbers={
             "policies": results,
             "no_information": {"auc": 0.5, "accuracy": _majority(attack)},

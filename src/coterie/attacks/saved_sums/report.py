@@ -56,7 +56,7 @@ def report(_attack: RecordedDifferencing, measured: SumsAudit) -> Findings:
 def _line(audited: AuditReport, strong: int) -> CardLine:
     attack, against = "single out a client's update", "these cohorts"
     if audited.exposed:
-        why = f"{count(len(audited.exposed), 'unit vector')} in the row space of the participation matrix"
+        why = f"the sums determine the updates of {count(len(audited.exposed), 'client')}"
         return CardLine(attack, against, Effect.NOT_ELIMINATED, why)
     if strong > 1:
         why = f"groups of at least {strong} clients were always aggregated together"

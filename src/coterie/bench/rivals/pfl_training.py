@@ -97,7 +97,7 @@ def _turns(orders: Orders, place: RivalTasks) -> _Pfl:
     from pfl.metrics import Metrics
 
     class Turns(HyperParam, TrainingProcessCallback):  # type: ignore[misc]  # pfl may be absent
-        """Plays a round when it is told to, with the clients it is told; its value is the round's learning rate."""
+        """Starts a round when it is the turn of pfl, with our cohort; its value is the round's learning rate."""
 
         order = Order(1, place.strategy.clients)
 
@@ -108,7 +108,7 @@ def _turns(orders: Orders, place: RivalTasks) -> _Pfl:
             return self.work().learning_rate
 
         def client(self) -> str:
-            """Choose the next client; all processes choose alike, and take every one's own from among them."""
+            """Return the next client; all processes go through the same cohort, and each takes its part."""
             return next(self.clients)
 
         def on_train_begin(self, *, model: _Pfl) -> _Pfl:

@@ -291,7 +291,7 @@ class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
         """Say what is sent."""
         settings = cls.own(config)
         way = "additive sharing" if settings.addition == "additive" else super().introduction(config, promise)
-        return f"confined descent{confined_grid.introduce(settings.grid)}, in which sums of gradients are sent; {way}"
+        return f"confined descent, in which sums of gradients are sent; {confined_grid.introduce(settings.grid)}{way}"
 
     @classmethod
     def words(cls, summary: Summary) -> Iterator[tuple[str, str]]:

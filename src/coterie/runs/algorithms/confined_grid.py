@@ -169,7 +169,7 @@ def introduce(grid: GridSettings) -> str:
     if not grid.split:
         return ""
     way = "added securely" if grid.addition == "secure" else "added IN THE CLEAR, for measuring speed"
-    return f" in groups of {grid.members} members with different columns, whose parts of the first layer are {way}"
+    return f"groups of {grid.members} members with different columns, whose parts of the first layer are {way}; "
 
 
 def say_protocol(grid: GridSettings) -> str:
@@ -179,7 +179,10 @@ def say_protocol(grid: GridSettings) -> str:
     if grid.addition == "clear":
         return "In a group, parts of the first layer are added in the clear, for measuring speed: nothing is hidden."
     bits = grid.vertical_sum.ring.bits
-    return f"In a group, {grid.members} members add parts of the first layer by additive sharing of {bits}-bit numbers."
+    return (
+        f"In a group, {grid.members} members add parts of the first layer by additive sharing of {bits}-bit numbers. "
+        "The costs above count the time of these sums as training and evaluation, and not their bytes."
+    )
 
 
 def say_groups(grid: GridSettings, summary: Summary) -> str:
@@ -194,6 +197,11 @@ def say_groups(grid: GridSettings, summary: Summary) -> str:
         said.append("The parts were added in the clear, for measuring speed: every member saw every other's part.")
     elif grid.members == 2:
         said.append("Of two members, each finds the other's part by subtracting its own from the sum.")
+    elif grid.colluders:
+        honest = grid.members - grid.colluders
+        said.append(
+            f"If {grid.colluders} collude, each sum gives them the sum of the parts of {honest} honest members."
+        )
     else:
         said.append("Additive sharing hid each part from the other members.")
     said.append(

@@ -52,7 +52,7 @@ def in_a_sentence(summary: Summary) -> str:
         losses = "" if loss_spread is None else f", and the loss one of {loss_spread:.3g} (gamma-fairness)"
         return (
             f"From client to client the accuracy has a standard deviation of {100 * spread:.1f} points{losses}; "
-            f"the worst client's model is right on {worst:.1%}."
+            f"the worst client's model classifies {worst:.1%} correctly."
         )
     return (
         f"From client to client the {summary.yardstick.name} has a standard deviation of {spread:.4g}; "

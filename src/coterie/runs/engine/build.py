@@ -3,10 +3,12 @@
 Settings that contradict the data or the model are an error here, so that a run that cannot be played leaves no folder.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from coterie.cohorts.availability import AVAILABILITIES, Availability
 from coterie.errors import ConfigError
@@ -28,6 +30,9 @@ from coterie.training.flatten import ModelArrays
 from coterie.training.strategies import Strategy
 from coterie.training.streams import stream, torch_seed
 from coterie.transports.faults import Fault, FaultKind, Faults, packet_drops
+
+MOST_SCORED = 1_000
+"""Clients' own models that are scored; of more, so many are drawn at random."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +84,18 @@ class BuiltRun:
         """Return the models that are scored and saved: with noise, no client's own model."""
         models = self.strategy.models()
         return self.algorithm.published(models) if self.noisy else models
+
+    def scored(self, models: Collection[str]) -> list[str]:
+        """Return the models to score: all, or of the clients' own models a sample if there are many.
+
+        The sample is drawn once for a run, so that rounds can be compared.
+        """
+        aside = self.algorithm.aside
+        own = [name for name in models if name not in aside]
+        if len(own) <= MOST_SCORED:
+            return list(models)
+        chosen = stream(self.config.seed, "scored models").choice(len(own), MOST_SCORED, replace=False)
+        return [*(own[number] for number in np.sort(chosen)), *(name for name in aside if name in models)]
 
     @property
     def yardstick(self) -> Yardstick:

@@ -160,7 +160,8 @@ class Engine:
         if idle or not len(built.federation.test):
             return {}
         if not self._scores:
-            self._scores = {name: built.score(model, name) for name, model in built.public_models().items()}
+            models = built.public_models()
+            self._scores = {name: built.score(models[name], name) for name in built.scored(models)}
         return self._scores
 
     def _record(

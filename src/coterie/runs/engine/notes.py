@@ -10,7 +10,7 @@ from coterie.graphs.failures import part_of
 from coterie.graphs.table import is_complete
 from coterie.planning.collusion import share_of
 from coterie.reports.words import count
-from coterie.runs.engine.build import BuiltRun
+from coterie.runs.engine.build import MOST_SCORED, BuiltRun
 from coterie.runs.engine.curriculum import make_schedule
 from coterie.runs.sections.collusion import roster_size, session_colluders
 from coterie.runs.sections.common import FaultSettings
@@ -32,6 +32,18 @@ def notes_before(built: BuiltRun) -> tuple[str, ...]:
         *collusion_notes(built),
         *schedule_notes(config),
         *fault_notes(config.faults),
+        *scoring_notes(built),
+    )
+
+
+def scoring_notes(built: BuiltRun) -> tuple[str, ...]:
+    """Say if only some of the clients' own models are scored."""
+    clients = built.config.clients.count
+    if not built.algorithm.personal or built.noisy or clients <= MOST_SCORED:
+        return ()
+    return (
+        f"Every client has its own model, and {MOST_SCORED:,} of {clients:,}, drawn at random once, are scored: means, "
+        "spread and the worst model are those of the sample",
     )
 
 

@@ -157,8 +157,11 @@ def line(record: RoundRecord, rounds: int, yardstick: Yardstick = ACCURACY) -> s
         score += f" ({record.error:,.4g} {yardstick.unit} off)"
     if not score and record.train_loss is not None:
         score = f"training loss {record.train_loss:.4g}"
-    measures = f"T={record.strong_privacy or '-'} so far, F={record.fairness_gap:.2f} C={record.cardinality:.1f}"
-    epsilon = f" epsilon={record.epsilon:.3g}" if record.epsilon is not None else ""
+    measures = (
+        f"T = {record.strong_privacy or '-'} so far, fairness gap {record.fairness_gap:.2f}, "
+        f"{record.cardinality:.1f} clients a round"
+    )
+    epsilon = f", epsilon {record.epsilon:.3g}" if record.epsilon is not None else ""
     own = f"  {found}" if (found := particulars(record)) else ""
     return (
         f"round {record.round}/{rounds}  {score}{own}  {cohort(record)}  {measures}{epsilon}  "

@@ -74,7 +74,7 @@ def _model(summary: Summary) -> str:
     if score is not None and best is not None:
         at_best = f" (at best {yardstick.written(best)})" if best != score else ""
         if yardstick.share:
-            return f"The {what} is right on {yardstick.written(score)} of {tests}{at_best}."
+            return f"The {what} classifies {yardstick.written(score)} of {tests} correctly{at_best}."
         off = f", and is off by {summary.error:,.4g} {yardstick.unit} on average" if summary.error is not None else ""
         scaling = f", of {yardstick.scaling}" if yardstick.scaling else ""
         return f"The {what} has {yardstick.told(score)} on {tests}{at_best}{scaling}{off}."

@@ -81,6 +81,11 @@ class PartitionSettings(NamedSection):
     shared: int = Field(
         default=20, ge=0, le=10**9, description="shared-and-own-label: examples of each label that every client has"
     )
+    examples: Count = Field(
+        default=20,
+        description="sampled: examples that every client draws at random, and that others may have too; for more "
+        "clients than there are examples",
+    )
 
 
 class ModelSettings(NamedSection):

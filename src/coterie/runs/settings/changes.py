@@ -45,7 +45,7 @@ def check_fingerprints(before: Mapping[str, str], after: Mapping[str, str]) -> N
     """Refuse data or a model that differ from those the run began with; older checkpoints do not record them."""
     for what, known in before.items():
         if after.get(what) != known:
-            raise ConfigError(f"the {what} is not that of the run: it goes on with what it began with")
+            raise ConfigError(f"the {what} differs from that of the run; resume it with the {what} that it began with")
 
 
 def _changeable(config: RunConfig) -> list[str]:

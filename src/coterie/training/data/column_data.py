@@ -17,7 +17,7 @@ from coterie.training.data.example_readers import Examples
 
 
 def in_columns(examples: Examples) -> bool:
-    """Tell whether examples are columns by member, with their targets or (by mistake) without."""
+    """Return whether examples are columns by member, with their targets or (by mistake) without."""
     return isinstance(examples, Mapping) or (
         isinstance(examples, tuple) and len(examples) == 2 and isinstance(examples[0], Mapping)
     )

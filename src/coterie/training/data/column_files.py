@@ -33,7 +33,9 @@ def read_column_files(folder: Path, target: str, identity: str, *, regression: b
     """
     groups = sorted(path for path in folder.iterdir() if path.is_dir())
     if not [group for group in groups if group.name != TEST]:
-        raise ConfigError(f"{folder} has no subfolders: each group needs one, with a file for each member")
+        raise ConfigError(
+            f"{folder} has no subfolders: each group needs one, with a file for each member; nothing is downloaded"
+        )
     headers: dict[str, tuple[Path, list[str]]] = {}
     read = {group.name: _read_group(group, target, identity, headers) for group in groups}
     return finish_files("column-files", read, regression=regression)

@@ -148,7 +148,11 @@ def _dataset(
         columns = [y.reshape(len(y), math.prod(y.shape[1:])).astype(np.float32) for y in (train_y, test_y)]
         return Dataset(name, train_x, columns[0], test_x, columns[1], None, notes=tuple(notes), **kept)
     if not {train_y.dtype.kind, test_y.dtype.kind} <= set("biu"):
-        raise InputError(f"{name}: labels must be whole numbers, not {train_y.dtype} and {test_y.dtype}")
+        found = train_y.dtype if train_y.dtype.kind not in "biu" else test_y.dtype
+        raise InputError(
+            f"{name}: labels must be whole numbers, not values of type {found}; number the classes first, for example "
+            "with numpy.unique(labels, return_inverse=True)"
+        )
     for client, one in {**read, **({"test set": test} if test else {})}.items():
         if (least := one.y.min(initial=0)) < 0:
             who = f"{name}, {client}" if client else name

@@ -30,11 +30,11 @@ def displacement_in(records: RecordDict) -> Displacement | None:
     descent, first, before = header.get("descent"), header.get("first"), header.get("before")
     count = sum(name.startswith(MISSED) for name in records)
     found = [records.array_records.get(f"{MISSED}{place}") for place in range(count)]
-    missed: list[Arrays] = [RecordArrays(record) for record in found if record is not None]
+    missed: list[Arrays] = [dict(RecordArrays(record)) for record in found if record is not None]
     if not isinstance(descent, bytes) or not isinstance(before, bytes) or len(missed) != count:
         raise PeerProtocolError(SERVER, "sent a displacement that cannot be read")
     if isinstance(first, bool) or not isinstance(first, int):
         raise PeerProtocolError(SERVER, "sent a displacement that cannot be read")
     if header.get("shows") is True:
-        missed.append(model_of(app_records(records)))
+        missed.append(dict(model_of(app_records(records))))
     return Displacement(descent, first, before, tuple(missed))

@@ -1,7 +1,7 @@
 """Confined descent on Flower: own models stay on their nodes, and public ones follow from sums over whole circles."""
 
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -20,10 +20,11 @@ from coterie.cohorts.ledger import Ledger
 from coterie.deployment.confined import own_place
 from coterie.deployment.confinement import Confinement
 from coterie.deployment.displacement import Displacement
-from coterie.deployment.engine import Arrays
+from coterie.deployment.engine import Arrays, Trip, TripReply
 from coterie.deployment.roster_folder import RosterFolder
-from coterie.errors import ConfigError, NothingTrained
+from coterie.errors import CarrierError, ConfigError, NothingTrained
 from coterie.transports.flower import PrivateStrategy
+from coterie.transports.flower.carrier import FlowerCarrier
 from coterie.transports.flower.confined import with_displacement
 from coterie.transports.flower.records import DESCENT, MISSED, SHOW, packed
 
@@ -69,6 +70,17 @@ def test_starts_differ_between_nodes_and_stay_the_same_for_a_node(home: Path) ->
     world.run(1, anchor=ANCHOR + 1)
     check_descent(home, world, Confinement())
     assert [start(home, node, ANCHOR, 0.1) for node in range(NODES)] == [pytest.approx(model) for model in first]
+
+
+def test_a_node_may_have_a_spread_of_its_own(home: Path) -> None:
+    world = World()
+    grid = world.grid()
+    grid.nodes[100].node_config["coterie-spread"] = 0
+    grid.nodes[101].node_config["coterie-spread"] = 3.0
+    world.run(1, LOOSE, grid)
+    step = world.models[1] - world.models[0]
+    for node, spread in enumerate([0.0, 3.0, 0.1, 0.1]):
+        assert own(home, node) == pytest.approx(start(home, node, ANCHOR, spread) + step, abs=1e-6)
 
 
 def test_files_of_a_node_are_its_own(home: Path) -> None:
@@ -360,6 +372,23 @@ def test_a_roster_without_own_models_is_shown_nothing(home: Path) -> None:
     PrivateStrategy(FedAvg(fraction_evaluate=0.0)).start(grid, initial_arrays(), 1)
     reply = show(grid, RecordDict({"arrays": initial_arrays(), "config": ConfigRecord({"server-round": 1})}))
     assert reply.error.reason == "form"
+
+
+def test_a_result_is_not_lost_if_nodes_cannot_be_shown_the_last_model(
+    home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    send = FlowerCarrier.send
+
+    def fail(self: FlowerCarrier, trip: Trip) -> Iterator[TripReply]:
+        if trip.shows:
+            raise CarrierError("the SuperLink is gone")
+        return send(self, trip)
+
+    monkeypatch.setattr(FlowerCarrier, "send", fail)
+    world = World()
+    assert summed(world.run(2)) == [4, 4]
+    assert "nodes were not shown the last model" in caplog.text
+    assert own_place(home / "nodes" / "partition-0").judged == 2
 
 
 BROKEN: dict[str, Callable[[RecordDict], object]] = {

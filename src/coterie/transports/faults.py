@@ -82,6 +82,8 @@ class Faults:
 
     def cut_off(self, clients: Iterable[str]) -> tuple[str, ...]:
         """Return the clients that no message comes from or gets to."""
+        if not any(rule.kind is FaultKind.CUT for rule in self.rules):
+            return ()
         return tuple(name for name in clients if self._is_cut_off(name))
 
     def _is_cut_off(self, client: str) -> bool:
